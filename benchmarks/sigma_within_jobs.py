@@ -69,7 +69,7 @@ def main() -> None:
             parse({"prior": {"kind": "car"}, "data": data, "within": within}), folder, Output(folder / "prior", quiet=True)
         )
         took = time.perf_counter() - began[0], time.process_time() - began[1]
-        print(f"{o.map}: " + "\n".join(built.lines()))
+        print(f"{o.map}: " + "\n".join(built.describe()))
         print(f"built in {took[0]:.0f} s, {took[1]:.0f} s of CPU, {peak()}", flush=True)
         for phi in o.phi:
             _fitted(o.map, made, folder, phi, o.rounds, built)

@@ -205,7 +205,7 @@ def _stability(summary: Json) -> str:
         rows.append([starred(edge), edge.pip, *without])
     new = []
     for site, one in left.items():
-        either = selection.symmetrised(selection.matrix([*map(real, one["pip"].values())], len(graph["nodes"])))
+        either = selection.symmetrise(selection.matrix([*map(real, one["pip"].values())], len(graph["nodes"])))
         count = int(np.triu((either > 0.5) & (np.array(graph["or"]) <= 0.5), 1).sum())
         new.append(f"{site} {count}")
     return table(("pair", "all sites", *left), rows) + f"\nOther pairs above 0.5 without a site: {', '.join(new)}.\n"

@@ -95,7 +95,7 @@ def _text(runs: dict[str, Json]) -> list[str]:
             rows.append([named(name, summary), *of_run.values(), len(edges), right, turned])
             if name in ("federated", "pooled cells"):
                 size = np.abs(averages(summary, "mean"))
-                by_size = scores(size, selection.symmetrised(size), network)
+                by_size = scores(size, selection.symmetrise(size), network)
                 rows.append([named(f"{name}, by abs average", summary), *by_size.values(), "", "", ""])
         p = len(sachs.NODES)
         base = f"{truth.sum() / (p * (p - 1)):.3f} and {(truth | truth.T).sum() / (p * (p - 1)):.3f}"

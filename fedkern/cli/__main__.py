@@ -1,4 +1,4 @@
-"""The command line. Arguments are parsed before anything heavy is imported: `--help` must not wait for kernels."""
+"""Defines the command line. Arguments are parsed before anything heavy is imported: `--help` must not wait for kernels."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ RAW = "texts that begin with = + - @ as they are; else an apostrophe before them
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the nearest command or option."""
+    """Parses arguments, and names the nearest command or option where one is unknown."""
 
     def error(self, message: str) -> NoReturn:
+        """Ends with an error that names the nearest command or option."""
         if wrong := re.search(r"argument (?:COMMAND|STEP): invalid choice: '(.*?)' \(choose from (.*)\)", message):
             near = get_close_matches(wrong[1], choices := re.findall(r"[\w-]+", wrong[2]), 1)
             known = f"did you mean {near[0]}?" if near else f"there are {', '.join(choices)}"
@@ -46,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Completion(argparse.Action):
-    """What shtab's own action does, which would be imported for every command."""
+    """Does the same as shtab's action, which would be imported for every command."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None) -> NoReturn:
         import shtab
@@ -58,21 +59,24 @@ class Completion(argparse.Action):
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Of a parser and of its commands."""
-    found = [word for action in parser._actions for word in action.option_strings]
+    """Returns all options of a parser and of its commands."""
+    words = [word for action in parser._actions for word in action.option_strings]
     commands = [action.choices for action in parser._actions if isinstance(action.choices, dict)]
-    return found + [word for names in commands for command in names.values() for word in _options(command)]
+    return words + [word for names in commands for command in names.values() for word in _options(command)]
 
 
 def _add_device(parser: argparse.ArgumentParser, key: str) -> None:
-    """--device, which stands for a key of the file, and goes before it."""
+    """Adds --device, which stands for a key of the file and has precedence over it."""
     parser.add_argument("--device", choices=("cpu", "cuda"), help=f"where kernels run, instead of {key}")
     parser.set_defaults(device_key=key)
 
 
 @cache
 def parser() -> argparse.ArgumentParser:
-    """All commands and options; made once a process: it keeps nothing of what it has read, and defaults are not changed."""
+    """Makes the parser of all commands and options.
+
+    It is made once a process: it keeps nothing of the arguments that it has read, and defaults are not changed.
+    """
     top = Parser(
         prog="fedkern",
         description="Federated Bayesian inference.",
@@ -101,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--log-level", choices=("debug", "info", "warning"), help="say more: of stages, checkpoints and rounds")
     run.add_argument("--log-file", metavar="FILE", help="and write it there (over MPI each rank to a file of its own)")
     run.add_argument("--quiet", action="store_true", help="no progress and no summary")
-    run.set_defaults(call=_in("job", "run"))
+    run.set_defaults(call=_in("job", "run_job"))
 
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     _add_device(check, "job.device")
@@ -238,7 +242,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _in(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """A command of another module of this folder, which is loaded when it is called."""
+    """Returns a command of another module of this folder, which is loaded when it is called."""
 
     def call(options: argparse.Namespace) -> int:
         command: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __package__), function)
@@ -254,6 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     the exit code, as listed under `fedkern --help`
     """
+    # Only a process that the launcher started has somebody to tell how it ended.
     if arguments is not None or not parent.hello():
         return _main(arguments)
     parent.follow()
@@ -269,6 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
+    """Parses the arguments and runs the command."""
     options = parser().parse_args(arguments)
     if getattr(options, "device", None) is not None:
         options.sets = [*options.sets, f"{options.device_key}={options.device}"]
@@ -291,7 +297,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _failed(error: BaseException) -> int:
-    """Says why a command has failed; its exit code."""
+    """Says why a command has failed, and returns its exit code."""
     with suppress(OSError):
         machine.flush_output()
     error = machine.refusal(error)
@@ -312,14 +318,16 @@ def _failed(error: BaseException) -> int:
 
 
 def _info(options: argparse.Namespace) -> int:
+    """Runs `fedkern info`."""
     from . import info
 
-    found = info.collect()
-    print(json.dumps(found, indent=2) if options.json else info.text(found))
+    facts = info.collect()
+    print(json.dumps(facts, indent=2) if options.json else info.text(facts))
     return 0
 
 
 def _simulate(options: argparse.Namespace) -> int:
+    """Runs `fedkern simulate`: writes simulated files and a job for them."""
     from ..data.simulate import federations as synthetic
     from ..jobs.files import writing
     from . import init
@@ -336,6 +344,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _sigma_build(options: argparse.Namespace) -> int:
+    """Runs `fedkern sigma build`."""
     from ..methods.sigma.prior import build
 
     with show_own_faults():
@@ -343,6 +352,7 @@ def _sigma_build(options: argparse.Namespace) -> int:
 
 
 def _sigma_train(options: argparse.Namespace) -> int:
+    """Runs `fedkern sigma train`."""
     from ..methods.sigma.prior import train
 
     with show_own_faults():
@@ -350,6 +360,7 @@ def _sigma_train(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    """Runs `fedkern report`: makes the page, or prints a table, a graph or a comparison."""
     from . import report, tables
 
     if options.reference:
@@ -369,6 +380,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
+    """Runs `fedkern reproduce`: lists the reproductions, or makes one."""
     from . import papers
 
     if options.name is None:
@@ -376,7 +388,7 @@ def _reproduce(options: argparse.Namespace) -> int:
             print(f"{name:<20}{about}")
         return 0
     out = Path(options.out or Path("runs") / options.name)
-    papers.run(options.name, fast=options.fast, out=out, printed=options.printed)
+    papers.run_paper(options.name, fast=options.fast, out=out, printed=options.printed)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A data holder's console: what has left its house, what was spent, how far a run is, whether its claims hold."""
+"""Runs a data holder's commands: they report sent messages, spent budgets, the progress of a run, and whether its claims hold."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ..transports.inprocess import InProcess
 
 def status(options: argparse.Namespace) -> int:
     """Runs `fedkern status`."""
-    found = statuses.status(_opened(options))
-    rows = {**found._asdict(), "clients": [client._asdict() for client in found.clients]}
-    return _say(options, rows, found.lines())
+    state = statuses.status(_opened(options))
+    rows = {**state._asdict(), "clients": [client._asdict() for client in state.clients]}
+    return _say(options, rows, state.lines())
 
 
 def ledger(options: argparse.Namespace) -> int:
@@ -48,26 +48,26 @@ def ledger(options: argparse.Namespace) -> int:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Runs `fedkern audit`; 2 where something differs."""
-    found = audits.audit(_opened(options))
-    rows = {"parties": [vars(party) for party in found.parties], "notes": found.notes, "differences": found.differences}
-    rows |= {"adopted": found.adopted}
-    _say(options, rows, found.lines())
-    return JobError.exit_code if found.differences else 0
+    """Runs `fedkern audit` and returns 2 where something differs."""
+    checks = audits.audit(_opened(options))
+    rows = {"parties": [vars(party) for party in checks.parties], "notes": checks.notes, "differences": checks.differences}
+    rows |= {"adopted": checks.adopted}
+    _say(options, rows, checks.lines())
+    return JobError.exit_code if checks.differences else 0
 
 
 def budget(options: argparse.Namespace) -> int:
     """Runs `fedkern budget`."""
-    found = statement.statements([Path(path) for path in options.data])
+    accounts = statement.statements([Path(path) for path in options.data])
     head = ["", "begun", "kind", "steps", "epsilon alone"]
     lines: list[str] = []
-    for one in found:
+    for one in accounts:
         body = [[j.job, j.begun, j.kind, f"{j.steps:,}", "" if j.epsilon is None else f"{j.epsilon:.4g}"] for j in one.jobs]
         lines += [*one.lines(), *(f"  {line}" for line in align_columns([head, *body])), ""] if one.jobs else [*one.lines(), ""]
     rows = [
         {**vars(one), "budget": str(one.budget), "policies": [*map(str, one.policies)], "total": vars(one.total)}
         | {"jobs": [job._asdict() for job in one.jobs]}
-        for one in found
+        for one in accounts
     ]
     return _say(options, rows, lines[:-1])
 
@@ -92,6 +92,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def _planned(one: Plan, names: list[str], caps: list[float], noises: list[float]) -> Iterable[str]:
+    """Yields the lines about one plan: its mechanism, and a table of noise scales."""
     m = one.mechanism
     rate = f", rate {m.rate:.4g}" if m.rate < 1 else ""
     yield f"{', '.join(names)}: {m.sampling}{rate}, clip {m.clip:g}, delta {one.delta:g}; {m.neighbours}"
@@ -110,29 +111,34 @@ def _planned(one: Plan, names: list[str], caps: list[float], noises: list[float]
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
+    """Reads numbers above 0 with commas between them."""
     try:
-        found = [float(word) for word in (text or "").split(",") if word.strip()]
+        numbers = [float(word) for word in (text or "").split(",") if word.strip()]
     except ValueError:
-        found = [0.0]
-    if not all(0 < number < float("inf") for number in found):
+        numbers = [0.0]
+    if not all(0 < number < float("inf") for number in numbers):
         raise JobError(f"{option} {text}: wanted numbers above 0 with commas between them, such as 0.5,1,2")
-    return found
+    return numbers
 
 
 def _opened(options: argparse.Namespace) -> opened.Opened:
+    """Opens the run's folder."""
     return opened.opened(Path(options.folder), of_record)
 
 
 def _some(number: int) -> str:
+    """Formats a number with thousands apart; 0 is empty."""
     return f"{number:,}" if number else ""
 
 
 def _between(rounds: tuple[int, int] | None) -> str:
+    """Formats the first and the last round."""
     if rounds is None:
         return ""
     return f"{rounds[0]}" if rounds[0] == rounds[1] else f"{rounds[0]} to {rounds[1]}"
 
 
 def _say(options: argparse.Namespace, rows: object, lines: Iterable[str]) -> int:
+    """Prints the rows as JSON, or the lines for people."""
     print(json.dumps(plain(rows), indent=2) if options.json else printable_lines("\n".join(lines)))
     return 0

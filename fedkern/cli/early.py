@@ -1,7 +1,8 @@
-"""What a signal does before the command has handlers of its own: it ends the process, with the code of a job that was stopped.
+"""Handles signals before the command has its handlers: they end the process, with the code of a job that was stopped.
 
-Python would raise KeyboardInterrupt wherever it is, and some code swallows that: an import that looks for what is optional goes
-on without it, and the request is lost. Ranks keep what their launcher expects. Imports next to nothing, for it comes first.
+Python would raise KeyboardInterrupt wherever it is, and some code swallows that: an import of an optional package goes on without
+it, and the request is lost. Ranks keep the handlers that their launcher expects. This module imports next to nothing, for it
+comes first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ STOPPED = 3
 
 
 def _end(number: int, frame: object) -> None:
+    """Ends the process at once, with a line on stderr."""
     try:
         os.write(2, f"fedkern: stopped by {signal.Signals(number).name}\n".encode())
     finally:
@@ -22,7 +24,7 @@ def _end(number: int, frame: object) -> None:
 
 
 def listen() -> None:
-    """From now on, in the process of a command: not where somebody imports it."""
+    """Sets the handlers in the process of a command, but not where somebody imports this module."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     name = os.path.basename(getattr(main, "__file__", None) or "") if spec is None else spec.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""`fedkern info`: what is installed and found on this machine, and which kernel exists for which backend."""
+"""Collects for `fedkern info` everything that is installed on this machine, and which kernel exists for which backend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXTRA |= dict.fromkeys(("arviz-stats", "arviz", "matplotlib"), "results")
 
 
 def collect() -> dict[str, Any]:
-    """Everything, for `--json`."""
+    """Returns everything, for `--json`."""
     from .. import _core, kernels
 
     return {
@@ -28,6 +28,7 @@ def collect() -> dict[str, Any]:
 
 
 def _blas() -> str:
+    """Returns name and version of SciPy's BLAS."""
     import scipy
 
     blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -35,7 +36,7 @@ def _blas() -> str:
 
 
 def _mpi() -> str | None:
-    """The MPI library, asked without starting it."""
+    """Returns the MPI library, asked without starting it."""
     if find_spec("mpi4py") is None:
         return None
     import mpi4py
@@ -49,7 +50,7 @@ def _mpi() -> str | None:
 
 
 def _cuda() -> str | None:
-    """The first device and its driver; None without CuPy or without a device."""
+    """Returns the first device and its driver; None without CuPy or without a device."""
     if find_spec("cupy") is None:
         return None
     try:
@@ -61,20 +62,20 @@ def _cuda() -> str | None:
         return f"CuPy finds no device ({type(error).__name__})"
 
 
-def text(found: dict[str, Any]) -> str:
-    """The same for people."""
+def text(facts: dict[str, Any]) -> str:
+    """Returns the same as lines for people."""
     missing = "not installed: pip install 'fedkern[{}]'"
-    lines = [f"{name:<16}{number or missing.format(EXTRA.get(name, ''))}" for name, number in found["versions"].items()]
-    isa, threads = found["isa"], found["threads"]
+    lines = [f"{name:<16}{number or missing.format(EXTRA.get(name, ''))}" for name, number in facts["versions"].items()]
+    isa, threads = facts["isa"], facts["threads"]
     lines += [
         f"{'instruction set':<16}{isa['level']}" + (f" (FEDKERN_ISA={isa['FEDKERN_ISA']})" if isa["FEDKERN_ISA"] else ""),
         f"{'cores':<16}{threads['cores']}",
-        f"{'BLAS':<16}{found['blas']}",
-        f"{'MPI':<16}{found['mpi'] or missing.format('mpi')}",
-        f"{'CUDA':<16}{found['cuda'] or 'CuPy not installed'}",
+        f"{'BLAS':<16}{facts['blas']}",
+        f"{'MPI':<16}{facts['mpi'] or missing.format('mpi')}",
+        f"{'CUDA':<16}{facts['cuda'] or 'CuPy not installed'}",
         "",
     ]
-    table = found["kernels"]
+    table = facts["kernels"]
     width = max(map(len, table), default=6) + 2
     backends = list(next(iter(table.values()), {}))
     lines.append("".join([f"{'kernel':<{width}}", *(f"{b:<11}" for b in backends)]).rstrip())

@@ -1,4 +1,4 @@
-"""`fedkern init` and `fedkern schema`: a first job file, and what editors know of it."""
+"""Runs `fedkern init` and `fedkern schema`: it writes a first job file, and its schema for editors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ..sections import describe_choice
 def init(options: argparse.Namespace) -> int:
     """Writes a job file, with its schema beside it, or a policy with a site file for each of the holder's files.
 
-    Of a file that cannot be read the terminal shows what every party may read: its first line may be a row."""
+    About a file that cannot be read the terminal shows only words that every party may read: its first line may be a row.
+    """
     out = Path(options.out or ("policy.toml" if options.holder else "job.toml"))
     files = [Path(name) for name in options.files]
     if options.holder:
@@ -28,6 +29,7 @@ def init(options: argparse.Namespace) -> int:
         wanted = draft.Wanted(files, options.method, options.private, options.response, folder=out.parent, **own)
         text, asked = draft.job(wanted)
         texts = {out: text}
+    # Refuse before anything is written, so that no half of the files is left.
     for path in texts:
         if path.exists():
             raise JobError(f"{path} is there already; give another --out")
@@ -47,7 +49,7 @@ def init(options: argparse.Namespace) -> int:
 
 
 def with_schema(job: Path) -> None:
-    """A job file that we wrote, with the schema of its method beside it and a first line that names it."""
+    """Writes a schema beside a job file of ours, and a first line into it that names the schema."""
     text = job.read_text(encoding="utf-8")
     method = tomllib.loads(text)["job"]["method"]
     name = f"fedkern-{method}.schema.json"

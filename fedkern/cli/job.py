@@ -1,4 +1,4 @@
-"""`fedkern run` and `fedkern check`: in this process, or as one rank of an MPI job."""
+"""Runs `fedkern run` and `fedkern check`: in this process, or as one rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from . import show
 LOG = logging.getLogger(__name__)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_job(options: argparse.Namespace) -> int:
     """Runs `fedkern run` and returns the exit code."""
     _name_site(options)
 
@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder(place: Place, first: Path, resume: bool) -> Path:
-    """The first of NAME, NAME-2, .. that holds no finished run, with --resume the last that is there: as rank 0 finds them."""
+    """Returns the first of NAME, NAME-2, .. that holds no finished run, with --resume the last that exists, as rank 0 sees
+    them."""
 
     def chosen() -> Path:
         number, path = 2, first
@@ -61,13 +62,15 @@ def _folder(place: Place, first: Path, resume: bool) -> Path:
 
 
 def _next(first: Path, number: int) -> Path:
+    """Returns the next name of a folder."""
     return first.with_name(f"{first.name}-{number}")
 
 
 class LogFile(logging.FileHandler):
-    """What cannot be written ends the log, with one line, and not the job."""
+    """Logs to a file; where that fails, the log ends with one line, and the job goes on."""
 
     def handleError(self, record: logging.LogRecord) -> None:
+        """Ends the log, and says so in one line."""
         error = sys.exc_info()[1]
         logging.getLogger("fedkern").removeHandler(self)
         with suppress(OSError):  # what it still holds cannot be written either
@@ -76,7 +79,7 @@ class LogFile(logging.FileHandler):
 
 
 def _log(options: argparse.Namespace, place: Place) -> None:
-    """What is logged, and where: by default nothing is."""
+    """Sets up logging where the options ask for it; by default nothing is logged."""
     if options.log_level is None and options.log_file is None:
         return
     name = options.log_file and (options.log_file if place.size == 1 else f"{options.log_file}.{place.rank}")
@@ -109,13 +112,13 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _name_site(options: argparse.Namespace) -> None:
-    """The holder's own file is no part of the job: every place finds it for itself."""
+    """Passes on the holder's site file, which is no part of the job: every place finds its own."""
     if options.site:
         os.environ[GIVEN] = os.path.abspath(options.site)
 
 
 def exit_code(result: Result, min_updates: int) -> int:
-    """0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
+    """Returns 0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
     if problem := describe_too_few(result, min_updates):
         print(f"fedkern: {problem}", file=sys.stderr)
         return BudgetSpent.exit_code
@@ -127,7 +130,7 @@ def exit_code(result: Result, min_updates: int) -> int:
 
 
 def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
-    """Runs `main` where the options say: in this process, or as one rank of an MPI job; the exit code."""
+    """Runs `main` as the options say, in this process or as one rank of an MPI job, and returns the exit code."""
     open_more_files()
 
     def here(place: Place) -> int:

@@ -1,4 +1,4 @@
-"""`fedkern launch` and `fedkern demo`: a job over MPI on this machine."""
+"""Runs `fedkern launch` and `fedkern demo`: a job over MPI on this machine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SCRIPT, DEMO, DEMO_RANKS = PACKAGE / "transports" / "run.sh", PACKAGE / "demo.to
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Runs the script that starts mpirun, and stays beside it: what is sent to this process reaches the job, always."""
+    """Runs the script that starts mpirun, and stays beside it: every signal to this process reaches the job."""
     command = _command([*(["-n", str(options.ranks)] if options.ranks is not None else []), *options.arguments])
     return _followed(command, _environment())
 
 
 def demo(options: argparse.Namespace) -> int:
-    """The job of the README, and its page; without MPI in one process."""
+    """Runs the README's job and makes its page; without MPI in one process."""
     out = Path(options.out)
     if find_spec("mpi4py") is None:
         print("No mpi4py here (pip install 'fedkern[mpi]'): the job runs in one process.", flush=True)
@@ -49,9 +49,10 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def _followed(command: list[str], environment: dict[str, str]) -> int:
-    """Runs a job, to which all goes that is sent to this process, and once: in a session of its own no terminal reaches it.
+    """Runs a job and passes every signal to this process on, once: in a session of its own no terminal reaches the job.
 
-    To become the script would leave a moment in which it does not listen yet, and a signal ends it with a code that is not ours.
+    If this process became the script instead, a signal that came before the script listens would end it with a code that is not
+    ours.
     """
     asked: list[int] = []
     job: subprocess.Popen[bytes] | None = None
@@ -62,6 +63,7 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
             job.send_signal(number)
 
     numbers = [number for number in ASKS if signal.getsignal(number) != signal.SIG_IGN]
+    # Handlers come before the job starts: a signal in between is kept, and sent once it runs.
     before = {number: signal.signal(number, send) for number in numbers}
     try:
         started = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=_as_long_as_we_live)
@@ -80,11 +82,12 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
 
 
 def _as_long_as_we_live() -> None:
-    """In the script's process: it is asked to end if this one is killed."""
+    """Asks the kernel, in the script's process, to end it if this process is killed."""
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
 
 
 def _command(arguments: list[str]) -> list[str]:
+    """Returns the command of the script."""
     bash = shutil.which("bash")
     if bash is None:
         raise JobError("launch: no bash on this machine; start the ranks yourself: mpirun -n RANKS fedkern run JOB.toml --mpi")
@@ -92,5 +95,5 @@ def _command(arguments: list[str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """The script takes the Python that runs us."""
+    """Returns the environment in which the script takes the Python that runs us."""
     return {**os.environ, "PYTHON": sys.executable}

@@ -1,4 +1,4 @@
-"""Tables and figures of the papers, by name. What makes them is not installed: it lies in benchmarks/papers of a checkout."""
+"""Makes tables and figures of the papers, by name, with code of a checkout (benchmarks/papers) that is not installed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PAPERS = {
 }
 
 
-def run(name: str, *, fast: bool, out: Path, printed: bool) -> None:
-    """Makes a table in this folder's checkout, or in that which the package itself lies in, and prints it.
+def run_paper(name: str, *, fast: bool, out: Path, printed: bool) -> None:
+    """Makes a table in this folder's checkout, or in the one that holds the package, and prints it.
 
     Raises
     ------
     JobError
-        No such name, no checkout, or what `run` of the checkout's `papers` refuses.
+        No such name, no checkout, or a refusal of the checkout's `papers.run`.
     """
     if name not in PAPERS:
         raise JobError(f"reproduce {name}: no such reproduction; there are {', '.join(PAPERS)}")
@@ -45,7 +45,7 @@ def run(name: str, *, fast: bool, out: Path, printed: bool) -> None:
 
 
 def _checkout() -> str:
-    """How to get one: from where this package was installed, as pip has noted (PEP 610)."""
+    """Says how to get a checkout: from where this package was installed, as pip has noted (PEP 610)."""
     try:
         origin = json.loads(metadata.distribution("fedkern").read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""`fedkern report DIR`: from a run's folder, finished or not, or from a client's own one, to report.html."""
+"""Runs `fedkern report DIR`: makes report.html of a run's folder, finished or not, or of a client's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(folder: Path) -> Path:
     Raises
     ------
     JobError
-        The folder holds no run, or a file of it cannot be read, or the page not be written.
+        The folder holds no run, or a file of it cannot be read, or the page cannot be written.
     """
     if not os.path.exists(folder / "job.json"):
         raise JobError(f"{folder}: holds no run of fedkern (no job.json); give the --out of a run")
@@ -71,7 +71,7 @@ def write(folder: Path) -> Path:
 
 
 def _table(folder: Path, ratios: bool) -> Sequence[Record]:
-    """The rows of the result's table; none where it has no such table, or its draws cannot be read."""
+    """Returns the rows of the result's table; none where it has no such table, or its draws cannot be read."""
     try:
         return load(folder).rows(exp=ratios)
     except JobError:
@@ -79,21 +79,22 @@ def _table(folder: Path, ratios: bool) -> Sequence[Record]:
 
 
 def _day(path: Path) -> str:
-    """When this was written."""
+    """Returns the day on which this file was written."""
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() if path.exists() else ""
 
 
 def _client(home: Path) -> str:
-    """Whose own folder this is."""
+    """Returns the name of the client whose folder this is."""
     return home.resolve().name.removeprefix("client-")
 
 
 def _shapes(path: Path) -> Mapping[str, Sequence[Part]]:
-    """Area -> its borders; none where the job had no polygons."""
+    """Returns area -> its borders; none where the job had no polygons."""
     return read(path, "area").parts if os.path.exists(path) else {}
 
 
 def _json(path: Path) -> Any:
+    """Reads a JSON file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -101,7 +102,7 @@ def _json(path: Path) -> Any:
 
 
 def _rows(path: Path) -> list[dict[str, str]] | None:
-    """A table of a client's own folder; None where it is somebody else's."""
+    """Reads a table of a client's folder; None where another user owns it."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
@@ -110,7 +111,7 @@ def _rows(path: Path) -> list[dict[str, str]] | None:
 
 
 def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
-    """Records of a jsonl file. What is none is noted: a crash may cut a line, and a resumed run goes on after it."""
+    """Reads records of a jsonl file. A line that is none is noted: a crash may cut a line, and a resumed run goes on after it."""
     try:
         content = b"".join(ledger.lines(path))
     except (FileNotFoundError, PermissionError):  # of another user: what is not ours to read is left out

@@ -1,4 +1,4 @@
-"""What a finished run prints: a few lines for people."""
+"""Prints a finished run: a few lines for people."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from ..results.verdict import ending
 
 
 def describe_result(result: Result) -> Iterator[str]:
-    """Whether the result has converged, why the run ended, and what its method has to say."""
+    """Yields whether the result has converged, why the run ended, and the lines of its method."""
     yield result.summary["verdict"]
     yield from load_method(result.summary["method"]).show.describe_run(result.summary, ending(result.stop).clause)

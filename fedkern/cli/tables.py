@@ -1,4 +1,4 @@
-"""`fedkern report DIR --table`, `--graph` or `--reference`, and `fedkern predict`: tables of a finished run."""
+"""Runs `fedkern report DIR --table`, `--graph` or `--reference`, and `fedkern predict`: tables of a finished run."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from ..results.plain import Record
 from ..results.prediction import BEYOND, Prediction
 from ..results.released import Drawing
 
-AT_HOLDER = {"likelihood": likelihood.at_holder, "sigma": sigma.at_holder}  # method -> what a client's own folder foresees
+AT_HOLDER = {"likelihood": likelihood.at_holder, "sigma": sigma.at_holder}  # method -> predictions from a client's folder
 LINE = "{:<{width}}"
 SHOWN = 8  # rows in a line
-FORMULA = re.compile(r"[=+\-@\t\r\n]")  # what a spreadsheet takes for the beginning of a formula
+FORMULA = re.compile(r"[=+\-@\t\r\n]")  # a cell that begins so is a formula to a spreadsheet
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -44,7 +44,7 @@ def parameters(options: argparse.Namespace) -> int:
         if not (column and equals and level):
             raise JobError(f"--level {column}{equals}{level}: wanted COLUMN=LEVEL")
     rows = load(options.folder).rows(exp=options.exp, reference={column: level for column, _, level in pairs})
-    rows = table.tidied(rows) if options.tidy else rows
+    rows = table.tidy(rows) if options.tidy else rows
     head = list(rows[0]) if rows else []
     body = [[row[key] for key in head] for row in rows]
     if options.table == "csv":
@@ -57,14 +57,14 @@ def against(options: argparse.Namespace) -> int:
     """Prints the differences from a reference, the worst first, and writes a page with a plot for each parameter."""
     result = load(options.folder)
     path = Path(options.reference)
-    groups = stored.opened(path)
+    groups = stored.open_groups(path)
     if "posterior" not in groups:
         raise JobError(f"{path}: has no group `posterior`; wanted a netCDF file as ArviZ writes it")
     names = None if options.names is None else _names(Path(options.names))
     drawing = Drawing(result.seed, result.chains, result.n_draws)
-    found = comparison.compare(result.posterior, drawing, groups["posterior"], names, path.name)
-    rows = [list(row.values()) for row in comparison.rows(found)]
-    content = comparison.document(Path(options.folder).resolve().name, result.summary["verdict"], found, path.name)
+    compared = comparison.compare(result.posterior, drawing, groups["posterior"], names, path.name)
+    rows = [list(row.values()) for row in comparison.rows(compared)]
+    content = comparison.document(Path(options.folder).resolve().name, result.summary["verdict"], compared, path.name)
     page = Path(options.folder) / "reference.html"
     write_atomically(page, content.encode("utf-8", "backslashreplace"))
     if options.table == "csv":
@@ -84,7 +84,7 @@ def graph(options: argparse.Namespace) -> int:
 
 
 def _names(path: Path) -> dict[str, str]:
-    """Our name -> theirs."""
+    """Reads the file of names: our name -> theirs."""
     tables = written_once(tables_of(path, "names"), None, str(path))
     for name, other in tables.items():
         if not isinstance(other, str):
@@ -93,7 +93,7 @@ def _names(path: Path) -> dict[str, str]:
 
 
 def _print(cells: Iterable[Sequence[str]]) -> None:
-    """In columns."""
+    """Prints cells in columns."""
     cells = list(cells)
     widths = [max(map(len, column)) for column in zip(*cells)]
     for row in cells:
@@ -101,7 +101,7 @@ def _print(cells: Iterable[Sequence[str]]) -> None:
 
 
 def predictions(options: argparse.Namespace) -> int:
-    """Writes or prints a row of numbers for each of the rows; scores, where these have the response, go beside it."""
+    """Writes or prints a row of numbers for each of the rows; scores, of rows with the response, go beside it."""
     if options.client is not None:
         return _part(options)
     if not options.party and (own := _at_holder(Path(options.folder))) is not None:
@@ -113,7 +113,7 @@ def predictions(options: argparse.Namespace) -> int:
 
 
 def _at_holder(folder: Path) -> tuple[Path, Record] | None:
-    """The folder and its record, where it is a client's own of a job whose holders can predict; else None."""
+    """Returns the folder and its record, where it is a client's of a job whose holders can predict; else None."""
     record = opened.read(folder / NAME, Reader())
     about = record.get("run") if isinstance(record, dict) else None
     if not isinstance(about, dict) or about.get("party") is None or "id" not in about:
@@ -121,21 +121,26 @@ def _at_holder(folder: Path) -> tuple[Path, Record] | None:
     return (folder, record) if record.get("job", {}).get("method") in AT_HOLDER else None
 
 
-def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) -> int:
-    """Writes or prints them."""
-    columns = found.columns
+def _predicted(prediction: Prediction, converged: bool, options: argparse.Namespace) -> int:
+    """Writes or prints predictions."""
+    columns = prediction.columns
     head, rows = list(columns), zip(*columns.values())
+    # Numbers go to the output, and words about them to stderr, unless a file takes the numbers.
     out = None if options.out == "-" else options.out
     if out is None:
         _print_csv(head, rows, options)
     else:
         _write(Path(out), _csv(head, rows, raw=options.raw).encode())
         print(printable(out))
-    if found.scores:
-        scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
-        which = "these rows" if found.scored == len(found.mean) else f"{found.scored} of these rows, which have a response"
+    if prediction.scores:
+        scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in prediction.scores.items())
+        which = (
+            "these rows"
+            if prediction.scored == len(prediction.mean)
+            else f"{prediction.scored} of these rows, which have a response"
+        )
         print(f"{which}: {scores}", file=sys.stderr if out is None else sys.stdout)
-    if beyond := found.beyond:
+    if beyond := prediction.beyond:
         more = f", .. ({len(beyond)} in all)" if len(beyond) > SHOWN else ""
         which = ", ".join(str(row + 1) for row in beyond[:SHOWN]) + more
         print(
@@ -143,7 +148,7 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
             "exposure, an offset or a covariate in another unit than the job's rows have?",
             file=sys.stderr,
         )
-    for note in found.notes:
+    for note in prediction.notes:
         print(note, file=sys.stderr)
     if not converged:
         print("the run has not converged, as its server says: these predictions are as wrong as its result", file=sys.stderr)
@@ -151,7 +156,7 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
 
 
 def _rows(options: argparse.Namespace) -> Any:
-    """The rows of a prediction: one file, or one of each party."""
+    """Returns the rows of a prediction: one file, or one of each party."""
     pairs = [text.partition("=") for text in options.party]
     for name, equals, file in pairs:
         if not (name and equals and file):
@@ -165,7 +170,7 @@ def _rows(options: argparse.Namespace) -> Any:
 
 
 def _part(options: argparse.Namespace) -> int:
-    """A file with one client's part of its rows, from its own folder: who adds the parts sees no column."""
+    """Writes a file with one client's part of its rows, from its folder: whoever adds the parts sees no column."""
     if options.rows is None or options.out is None or options.party:
         raise JobError("--client NAME makes a file of the client's part of ROWS: give ROWS and --out FILE, and no --party")
     head, rows = vertical.part(opened.opened(Path(options.folder), of_record), options.client, options.rows)
@@ -175,7 +180,7 @@ def _part(options: argparse.Namespace) -> int:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A file anew, where a link leads to one that; into what is none (/dev/stdout, a pipe) as it is."""
+    """Writes a file anew, through a link if it is one; into a target that is no file (/dev/stdout, a pipe) it writes directly."""
     if path.exists() and not path.is_file():
         with writing(path), path.open("wb") as file:
             file.write(content)
@@ -184,18 +189,18 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _print_csv(head: Sequence[str], rows: Iterable[Sequence[object]], options: argparse.Namespace) -> int:
-    """To a file or a pipe as it is, to a terminal without what would turn or hide its lines."""
+    """Prints to a file or a pipe unchanged, to a terminal without characters that would turn or hide its lines."""
     print(_csv(head, rows, raw=options.raw, shown=sys.stdout.isatty()), end="")
     return 0
 
 
 def _csv(head: Sequence[str], rows: Iterable[Sequence[object]], *, raw: bool, shown: bool = False) -> str:
-    """Exact numbers; what is not known is empty.
+    """Formats rows as csv, with exact numbers; an unknown number is empty.
 
     Parameters
     ----------
-    raw : texts stay as they are; else one that a spreadsheet would take for a formula begins with an apostrophe
-    shown : control characters of texts are escapes
+    raw : texts stay unchanged; else one that a spreadsheet would take for a formula begins with an apostrophe
+    shown : control characters of texts become escapes
     """
 
     def cell(value: object) -> Any:

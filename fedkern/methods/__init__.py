@@ -1,4 +1,4 @@
-"""The five methods, each with the same doors, which docs/develop/architecture.md explains.
+"""Lists the five methods, and loads a method's doors by its name; docs/develop/architecture.md explains the doors.
 
 They are keys, rows, model, budget (of private jobs), stages, run, publish, own, show, report, predict, and doors.
 """
@@ -21,12 +21,12 @@ METHODS = ("pvi", "likelihood", "vertical", "sigma", "sparse")  # the first is t
 
 
 def load_method(name: str) -> Method[Any]:
-    """A method by its name in a job file; it is loaded when it is asked for.
+    """Loads a method by its name in a job file, when it is first asked for.
 
     Raises
     ------
     ModuleNotFoundError
-        There is none, or a door is missing.
+        No method has this name, or a door is missing.
     """
     method: Method[Any] = import_module(f".{name}.doors", __name__).METHOD
     return method
@@ -66,12 +66,12 @@ def load(
 
 
 def of_record(tables: Raw) -> JobConfig:
-    """A job as job.json has it: with all defaults, and infinite numbers as texts.
+    """Restores a job from the tables of job.json: with all defaults, and infinite numbers as texts.
 
     Raises
     ------
     JobError
-        It is none that this version could have written.
+        This version could not have written it.
     """
     method = table(tables, "job").get("method")
     if method not in METHODS:
@@ -82,6 +82,7 @@ def of_record(tables: Raw) -> JobConfig:
 
 
 def _revived(value: object) -> Any:
+    """Turns the text "inf" back into the number."""
     if isinstance(value, Mapping):
         return {name: _revived(inner) for name, inner in value.items()}
     return math.inf if value == "inf" else value

@@ -1,8 +1,8 @@
-"""A first job file, or a holder's policy, from headers and the types of cells: what `fedkern init` writes.
+"""Drafts a first job file, or a holder's policy, from headers and the types of cells, for `fedkern init`.
 
 No value of a cell is written or said: not a level, not a label, not a mean, and not the first line of a file where that looks
-like a row (one of nothing but words cannot be told from a header). What only a person knows stands there as a line to fill in,
-and is listed once more for the terminal; what was guessed from a name says so.
+like a row (one of nothing but words cannot be told from a header). A key that only a person knows becomes a line to fill in,
+and is listed once more for the terminal; a guess from a name says so.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ROWS_OF_A_CODE = 10  # of a file, on average
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `fedkern init` was told.
+    """Holds the arguments of `fedkern init`.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Wanted:
 
 
 class Draft(NamedTuple):
-    """A drafted file, and what a person has to fill in or to choose: a line for each, with its key."""
+    """Holds a drafted file, and a line, with its key, for each choice that a person has to make."""
 
     text: str
     open: tuple[str, ...]
@@ -104,12 +104,12 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What files look like.
+    """Holds the look of files.
 
     Attributes
     ----------
     names : of the columns, in order
-    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or none with anything in it)
+    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or all cells empty)
     gaps : columns that lack cells
     two : columns of numbers with two values that are not 0 and 1
     codes : columns of whole numbers that are written with zeros before them, as postal codes are
@@ -129,7 +129,7 @@ class Seen:
 
 
 def job(wanted: Wanted) -> Draft:
-    """A commented job file.
+    """Drafts a commented job file.
 
     Raises
     ------
@@ -137,6 +137,7 @@ def job(wanted: Wanted) -> Draft:
         A file cannot be read or has no header or no rows, the headers do not fit the method, or nothing tells the response: the
         text names candidates.
     """
+    # Look at the files first: the method, and every line of the job, follow from their headers and kinds.
     dialect = _dialect(wanted.files[0])
     _distinct(wanted.files)
     tables = [_table(path, dialect) for path in wanted.files]
@@ -160,21 +161,21 @@ def job(wanted: Wanted) -> Draft:
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
     sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
-    found = sections(wanted, seen, [_seen([one]) for one in own], common)
-    lines += found.lines
-    hints = _missing_lines(tables, seen, found)
+    part = sections(wanted, seen, [_seen([one]) for one in own], common)
+    lines += part.lines
+    hints = _missing_lines(tables, seen, part)
     if dialect != Dialect():
         lines += ["", "[data.dialect]", "# what the first file seems to need", *_dialect_lines(dialect), *hints]
     elif hints:
         lines += ["", "[data.dialect]", *hints]
     if wanted.private:
-        lines += _private(method, seen, found)
-    constants = _constants(seen, found) if wanted.private else ()
-    return Draft("\n".join(lines) + "\n", (*found.open, *_codes_left_out(seen, found), *_slips(tables, seen), *constants))
+        lines += _private(method, seen, part)
+    constants = _constants(seen, part) if wanted.private else ()
+    return Draft("\n".join(lines) + "\n", (*part.open, *_codes_left_out(seen, part), *_slips(tables, seen), *constants))
 
 
 def policy(files: Sequence[Path]) -> str:
-    """A commented policy of the holder of these files (docs/how-to/policy.md)."""
+    """Drafts a commented policy of the holder of these files (docs/how-to/policy.md)."""
     lines = ["# What jobs may do with these data, over all of them together: ~/.fedkern/policy.toml (docs/how-to/policy.md).", ""]
     lines += ["require = true   # data that no policy names are in no job"]
     for path in files:
@@ -185,7 +186,7 @@ def policy(files: Sequence[Path]) -> str:
 
 
 def sites(files: Sequence[Path], policy: Path) -> dict[Path, str]:
-    """A commented site file for each of a holder's files, by its place beside the policy (docs/how-to/files.md).
+    """Drafts a commented site file for each of a holder's files, by its place beside the policy (docs/how-to/files.md).
 
     Raises
     ------
@@ -210,12 +211,14 @@ def sites(files: Sequence[Path], policy: Path) -> dict[Path, str]:
 
 
 def schema(method: str) -> str:
-    """JSON Schema of a method's job files."""
+    """Returns the JSON Schema of a method's job files."""
     from . import load_method
 
     content = load_method(method).keys.Config.model_json_schema()
     for section in (content, *content["$defs"].values()):
-        section.pop("required", None)  # what a file leaves out may follow from the rest; `fedkern check` says what is missing
+        section.pop(
+            "required", None
+        )  # a key that a file leaves out may follow from the rest; `fedkern check` says what is missing
         keys = section.get("properties", {})
         for name, about in keys.items():
             for own in ("remedy", "meant"):
@@ -232,7 +235,7 @@ def schema(method: str) -> str:
 
 
 class Part(NamedTuple):
-    """What a method's tables say: lines, what is open, the columns that are no covariates, and those in data.ignore."""
+    """Holds a method's tables: lines, open choices, the columns that are no covariates, and those in data.ignore."""
 
     lines: list[str]
     open: list[str]
@@ -241,6 +244,7 @@ class Part(NamedTuple):
 
 
 def _method(tables: Sequence[Table], common: Sequence[str], private: bool) -> str:
+    """Guesses the method from the headers."""
     if len(tables) > 1 and len(common) == 1 and IDS.fullmatch(common[0].lower()):
         return "vertical"
     names = {name.lower() for name in common}
@@ -248,6 +252,7 @@ def _method(tables: Sequence[Table], common: Sequence[str], private: bool) -> st
 
 
 def _rounds(method: str, private: bool) -> list[str]:
+    """Drafts job.rounds."""
     if private and method == "pvi":
         return ['rounds = "budget"   # until every client has spent its epsilon']
     return (
@@ -260,6 +265,7 @@ def _rounds(method: str, private: bool) -> list[str]:
 
 
 def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    """Drafts the tables of a partitioned job."""
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
@@ -274,6 +280,7 @@ def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str])
 
 
 def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    """Drafts the tables of a job of method "likelihood"."""
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
@@ -295,20 +302,20 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
 
 
 def _time(response: str, seen: Seen, ignored: Sequence[str]) -> str | None:
-    """The column that says how long a row was seen, by its name, where the response may be whether it ended with an event."""
+    """Returns the column that seems to say how long a row was seen, where the response may be whether it ended with an event."""
     if seen.kinds[response] not in ("binary", "text"):
         return None
-    found = [name for name in seen.names if name not in {response, *ignored} and seen.kinds[name] in ("real", "count")]
-    times = [name for name in found if TIMES.fullmatch(name.lower())]
-    if not times and any(re.fullmatch("right|upper", name.lower()) for name in found):
-        times = [name for name in found if re.fullmatch("left|lower", name.lower())]  # an interval begins there
+    numeric = [name for name in seen.names if name not in {response, *ignored} and seen.kinds[name] in ("real", "count")]
+    times = [name for name in numeric if TIMES.fullmatch(name.lower())]
+    if not times and any(re.fullmatch("right|upper", name.lower()) for name in numeric):
+        times = [name for name in numeric if re.fullmatch("left|lower", name.lower())]  # an interval begins there
     head = response.lower().split("_")[0]
     # Of several times the one that has the event's own name in it, as os_months beside os_status.
     return next((name for name in times if head in name.lower().split("_")), next(iter(times), None))
 
 
 def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[str]) -> Part:
-    """A job of survival times.
+    """Drafts a job of survival times.
 
     Other times and events, entries, ends of intervals, weights and strata are no covariates: they are left out, and named.
     """
@@ -345,6 +352,7 @@ def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[
 
 
 def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    """Drafts the tables of a sparse job."""
     if wanted.response is None and not _named(seen.names, RESPONSES):
         if len(seen.names) < GRAPH_LEAST or not all(kind in ("binary", "count", "real") for kind in seen.kinds.values()):
             _response(wanted, seen)  # says what is missing
@@ -366,6 +374,7 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
 
 
 def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    """Drafts the tables of a vertical job."""
     ids = next((name for name in common if IDS.fullmatch(name.lower())), None) or next(iter(common), None)
     if ids is None:
         raise JobError('init --method vertical: the files have no column in common; each needs the same "id" that names its rows')
@@ -387,6 +396,7 @@ def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[
 
 
 def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    """Drafts the tables of a spatial job."""
     area = next(iter(_named(seen.names, AREAS)), None)
     if area is None:
         raise JobError(f"init --method sigma: no column is called as areas are ({', '.join(AREAS)}); rename it")
@@ -404,8 +414,8 @@ def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str
     return Part([*lines, *_family(response, seen)], asked, frozenset({*roles, response, *ignored}), ignored)
 
 
-def _private(method: str, seen: Seen, found: Part) -> Iterator[str]:
-    """[privacy], and a table for each covariate, whose constants no row may be asked for."""
+def _private(method: str, seen: Seen, part: Part) -> Iterator[str]:
+    """Yields [privacy], and a table for each covariate, whose constants no row may be asked for."""
     yield from ("", "[privacy]", "epsilon = 1.0            # of each client, over the whole job: an example, choose it")
     yield "delta = 1e-5             # below 1 / rows"
     if method == "pvi":
@@ -413,40 +423,42 @@ def _private(method: str, seen: Seen, found: Part) -> Iterator[str]:
     else:
         yield from ("clip_z = 3.0             # bound on a row's part of the predictor", "clip_gradient = 1.0", "")
     yield "# Publicly known constants of every covariate, from another source than these rows: fill in all of them."
-    for name in _covariates(seen, found):
+    for name in _covariates(seen, part):
         yield from ("", f"[data.columns.{_text(name)}]")
         numeric = "# center = .., scale = ..   (or lower = .., upper = ..)"
         yield '# levels = ["..", ".."]' if seen.kinds[name] == "text" else numeric
 
 
-def _constants(seen: Seen, found: Part) -> Iterator[str]:
-    """What a private job's file lacks, key by key."""
+def _constants(seen: Seen, part: Part) -> Iterator[str]:
+    """Yields the missing entries of a private job's file, key by key."""
     yield "privacy: epsilon, delta, clips and noise are examples; choose them"
-    for name in _covariates(seen, found):
+    for name in _covariates(seen, part):
         wanted = "levels" if seen.kinds[name] == "text" else "center and scale, or lower and upper"
         yield f"data.columns.{_text(name)}: {wanted}"
 
 
-def _covariates(seen: Seen, found: Part) -> list[str]:
-    return [name for name in seen.names if name not in found.roles]
+def _covariates(seen: Seen, part: Part) -> list[str]:
+    """Returns the columns that are covariates."""
+    return [name for name in seen.names if name not in part.roles]
 
 
 def _response(wanted: Wanted, seen: Seen, without: Collection[str] = ()) -> str:
+    """Returns the response: the given one, or the only column that may be it."""
     if wanted.response is not None:
         if wanted.response not in seen.names:
             raise JobError(f"init --response {wanted.response}: there is no such column; there are {', '.join(seen.names)}")
         return wanted.response
-    found = [name for name in _named(seen.names, RESPONSES) if name not in without]
-    if not found:
-        found = [name for name in seen.names if name not in without and seen.kinds[name] != "names"]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(found[:12]) or ", ".join(seen.names[:12])
+    candidates = [name for name in _named(seen.names, RESPONSES) if name not in without]
+    if not candidates:
+        candidates = [name for name in seen.names if name not in without and seen.kinds[name] != "names"]
+    if len(candidates) == 1:
+        return candidates[0]
+    names = ", ".join(candidates[:12]) or ", ".join(seen.names[:12])
     raise JobError(f"init: which column is to be explained? give --response, one of {names}")
 
 
 def _response_lines(response: str, seen: Seen) -> tuple[list[str], list[str]]:
-    """Lines of [data], and what is open."""
+    """Returns lines of [data], and open choices."""
     lines = [f"response = {_text(response)}"]
     if seen.kinds[response] not in ("text", "names"):
         return lines, []
@@ -455,7 +467,7 @@ def _response_lines(response: str, seen: Seen) -> tuple[list[str], list[str]]:
 
 
 def _ignored(seen: Seen, roles: set[str]) -> list[str]:
-    """Columns that name their rows."""
+    """Returns the columns that name their rows."""
     names = [name for name in seen.names if name not in roles and seen.kinds[name] == "names"]
     others = {*seen.dates, *seen.crowded}
     return names + [
@@ -464,7 +476,7 @@ def _ignored(seen: Seen, roles: set[str]) -> list[str]:
 
 
 def _ignore_lines(names: Sequence[str], seen: Seen) -> list[str]:
-    """data.ignore, and why."""
+    """Returns data.ignore, and the reason."""
     if not names:
         return []
     dates, crowded = ([name for name in names if name in those] for those in (seen.dates, seen.crowded))
@@ -485,7 +497,7 @@ def _ignore_lines(names: Sequence[str], seen: Seen) -> list[str]:
 
 
 def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str]:
-    """For [data]: covariates that are taken for numbers, and may be codes."""
+    """Returns lines of [data] about covariates that are taken for numbers, and may be codes."""
     names = [name for name in seen.names if name in seen.numbered and name not in roles]
     if not names:
         return []
@@ -497,6 +509,7 @@ def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str
 
 
 def _family(response: str, seen: Seen) -> list[str]:
+    """Drafts model.family."""
     kind = seen.kinds[response]
     labels = _note('two values: if they are labels take "bernoulli", and data.positive') if response in seen.two else ""
     if kind == "real":
@@ -508,6 +521,7 @@ def _family(response: str, seen: Seen) -> list[str]:
 
 
 def _scale(kind: str, private: bool) -> list[str]:
+    """Drafts model.scale of a response of real numbers."""
     if kind != "real":
         return []
     if private:  # a number that nobody has chosen would pass for one that is known
@@ -516,19 +530,19 @@ def _scale(kind: str, private: bool) -> list[str]:
 
 
 def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Those of the names that are known, in the order of what is known."""
+    """Returns those of the names that are known, in the order of the known ones."""
     return [name for word in known for name in names if name.lower() == word]
 
 
 def _distinct(files: Sequence[Path]) -> None:
-    """JobError where two files would be one client."""
+    """Raises JobError where two files would be one client."""
     twice = [name for name, count in Counter(map(stem, files)).items() if count > 1]
     if twice:
         raise JobError(f"init: two of the files would both be client {twice[0]!r}; rename one")
 
 
 def _header(path: Path, dialect: Dialect) -> tuple[str, ...]:
-    """The names of a file's columns.
+    """Reads the names of a file's columns.
 
     Raises
     ------
@@ -543,18 +557,19 @@ def _header(path: Path, dialect: Dialect) -> tuple[str, ...]:
 
 
 def _no_header(path: Path, why: str) -> str:
+    """Returns the error text about a first line that looks like a row."""
     remedy = "write a header above it (names with letters), or remove it if it is a title; or write the job file by hand"
     return f"init: {path.name}: the first line looks like a row, not like a header: {why}; {remedy}"
 
 
 def _table(path: Path, dialect: Dialect) -> Table:
-    """A file, once its first line is known to be a header."""
+    """Reads a file, once its first line is known to be a header."""
     names = _header(path, dialect)
     one = table.load(path, dialect=dialect)
     if one.n_rows and len(one.broken) == one.n_rows and len({*one.broken.values()}) == 1:
         own = next(iter(one.broken.values()))
-        if found := re.fullmatch(r"has (\d+) cells, the header (\d+)", own):
-            cells, head = found.groups()
+        if counts := re.fullmatch(r"has (\d+) cells, the header (\d+)", own):
+            cells, head = counts.groups()
             raise JobError(
                 f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it "
                 "a title? Remove what stands above the header"
@@ -573,17 +588,17 @@ def _table(path: Path, dialect: Dialect) -> Table:
 
 
 def _seen(tables: Sequence[Table]) -> Seen:
-    """All columns of the files; the widest kind of each over those that have it."""
+    """Looks at all columns of the files; a column has the widest kind over the files that have it."""
     order = ("binary", "count", "real", "text")
     names = tuple(dict.fromkeys(name for one in tables for name in one.names))
     kinds, gaps, two = dict[str, str](), set[str](), set[str]()
     for name in names:
         holding = [one for one in tables if name in one.names]
-        found = [kind for kind in (_kind(one, name) for one in holding) if kind != "empty"]
-        if all(kind == "names" for kind in found):  # or there is no cell at all
+        own_kinds = [kind for kind in (_kind(one, name) for one in holding) if kind != "empty"]
+        if all(kind == "names" for kind in own_kinds):  # or there is no cell at all
             kinds[name] = "names"
         else:
-            kinds[name] = max(("text" if kind == "names" else kind for kind in found), key=order.index)
+            kinds[name] = max(("text" if kind == "names" else kind for kind in own_kinds), key=order.index)
         gaps |= {name} if any(_lacks(one, name) for one in holding) else set()
         if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
             two.add(name)
@@ -598,7 +613,7 @@ def _seen(tables: Sequence[Table]) -> Seen:
 
 
 def _are_dates(one: Table, name: str) -> bool:
-    """Whether all cells are, but for empty ones."""
+    """Returns whether all cells are dates, but for empty ones."""
     column = one.columns[name]
     if isinstance(column, Text):
         present = [level.strip() for level in column.levels if level.lower() not in MISSING]
@@ -608,7 +623,7 @@ def _are_dates(one: Table, name: str) -> bool:
 
 
 def _is_crowded(one: Table, name: str) -> bool:
-    """Whether it is text of so many levels that a job which takes it for a category is refused."""
+    """Returns whether it is text of more levels than a job would accept for a category."""
     column = one.columns[name]
     if not isinstance(column, Text) or _kind(one, name) not in ("text", "names") or _spoilt(_unread(column)):
         return False
@@ -616,14 +631,14 @@ def _is_crowded(one: Table, name: str) -> bool:
 
 
 def _are_codes(one: Table, name: str) -> bool:
-    """Whether a column of whole numbers may number wards, or the like: few, none of them small, or called as such."""
+    """Returns whether whole numbers may number wards, or the like: few, none of them small, or called as such."""
     values = np.unique(_numbers(one, name))
     few = 2 < len(values) <= min(CODES, one.n_rows // ROWS_OF_A_CODE)
     return few and (bool(GROUPS.fullmatch(name.lower())) or float(values[0]) >= LEAST_CODE)
 
 
 def _zeros_before(column: Cells) -> bool:
-    """Whether whole numbers are written as codes are: 01234, or 01 where all have two digits."""
+    """Returns whether whole numbers are written as codes are: 01234, or 01 where all have two digits."""
     if not isinstance(column, Text):
         return False
     digits = [level for level in column.levels if level.isdecimal()]
@@ -631,8 +646,9 @@ def _zeros_before(column: Cells) -> bool:
     return bool(with_zeros) and (max(map(len, with_zeros)) > 2 or len({*map(len, digits)}) == 1)
 
 
-def _codes_left_out(seen: Seen, found: Part) -> Iterator[str]:
-    for name in found.ignored:
+def _codes_left_out(seen: Seen, part: Part) -> Iterator[str]:
+    """Yields a line for each ignored column of codes."""
+    for name in part.ignored:
         if name in seen.codes and not IDS.fullmatch(name.lower()):
             yield (
                 f"column {name}: its cells begin with 0, as codes do, and would be read as numbers; it stands in data.ignore: to "
@@ -640,9 +656,9 @@ def _codes_left_out(seen: Seen, found: Part) -> Iterator[str]:
             )
 
 
-def _missing_lines(tables: Sequence[Table], seen: Seen, found: Part) -> list[str]:
-    """Which covariates have a few cells with a code, as a line of [data.dialect] to be filled in."""
-    those = [name for name in seen.names if name not in found.ignored and _coded(tables, seen, name)]
+def _missing_lines(tables: Sequence[Table], seen: Seen, part: Part) -> list[str]:
+    """Returns a line of [data.dialect], to be filled in, about covariates that have a few cells with a code."""
+    those = [name for name in seen.names if name not in part.ignored and _coded(tables, seen, name)]
     if not those:
         return []
     names = ", ".join(map(_text, those))
@@ -654,12 +670,13 @@ def _missing_lines(tables: Sequence[Table], seen: Seen, found: Part) -> list[str
 
 
 def _coded(tables: Sequence[Table], seen: Seen, name: str) -> bool:
+    """Returns whether a few cells of a numeric column have a code as for missing values."""
     numeric = seen.kinds[name] in ("binary", "count", "real")
     return numeric and any(bool(coded(_numbers(one, name))) for one in tables if name in one.names)
 
 
 def _lacks(one: Table, name: str) -> bool:
-    """Whether a cell is empty, in a row that can be read."""
+    """Returns whether a cell is empty, in a row that can be read."""
     column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)])
     if isinstance(column, Text):
         missing = {""} if column.kind() == "categorical" else MISSING
@@ -668,14 +685,14 @@ def _lacks(one: Table, name: str) -> bool:
 
 
 def _numbers(one: Table, name: str) -> NDArray[np.float64]:
-    """The finite numbers of a column."""
+    """Returns the finite numbers of a column."""
     column = one.columns[name]
     values = floats(column)
     return values[np.isfinite(values)]
 
 
 def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
-    """What fits a model without an error, and is perhaps not what was meant; no cell is said."""
+    """Yields lines about columns that fit a model without an error, and are perhaps a mistake; no cell is said."""
     for name in seen.names:
         holding = [one for one in tables if name in one.names]
         texts = [own for one in holding if isinstance(own := one.columns[name], Text)]
@@ -709,21 +726,22 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
 
 
 def _unread(cells: Text) -> list[str]:
-    """Levels but for numbers with decimal commas, where the file has such: 1,234 are no thousands there."""
+    """Returns levels other than numbers with decimal commas, where the file has such: 1,234 are no thousands there."""
     return [level for level, value in zip(cells.levels, cells.values) if cells.decimal == "." or np.isnan(value)]
 
 
 def _spoilt(levels: Collection[str]) -> str:
-    """What at least half of a column's different cells have beside a number; "" where it is nothing that they share."""
+    """Returns the addition to numbers that at least half of a column's different cells share; "" where they share none."""
     present = [level for level in levels if level.lower() not in MISSING]
     least = max(2, -(-len(present) // 2))
     if sum(THOUSANDS.fullmatch(level) is not None for level in present) >= least:
         return "separators of thousands"
-    units = Counter(found.group(1) for level in present if (found := UNIT.fullmatch(level)))
+    units = Counter(match.group(1) for level in present if (match := UNIT.fullmatch(level)))
     return "a unit behind" if units and max(units.values()) >= least else ""
 
 
 def _kind(one: Table, name: str) -> str:
+    """Returns the kind of a column, as `Seen.kinds` has it, or "empty"."""
     column = one.columns[name]
     if isinstance(column, Text) and _spoilt(_unread(column)):  # numbers, once the file is mended: no name of a row, and not empty
         return "text"
@@ -738,7 +756,7 @@ def _kind(one: Table, name: str) -> str:
 
 
 def _dialect(path: Path) -> Dialect:
-    """What a text file seems to need; what it says of itself is looked at by a person next."""
+    """Guesses the dialect that a text file needs; a person looks at it next."""
     if not path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")) or not path.is_file():
         return Dialect()
     with Dialect().reader(path) as file:
@@ -759,13 +777,13 @@ def _dialect(path: Path) -> Dialect:
 
 
 def _dialect_lines(dialect: Dialect) -> list[str]:
-    """Keys that are not those of a plain file."""
+    """Returns the keys that differ from a plain file's."""
     keys = ("delimiter", "decimal", "encoding")
     return [f"{key} = {_text(value)}" for key in keys if (value := getattr(dialect, key)) not in (None, getattr(Dialect(), key))]
 
 
 def _patterns(wanted: Wanted) -> str:
-    """The files, by one pattern where it finds just these."""
+    """Returns the files, by one pattern where it matches just these."""
     folders, suffixes = {path.parent.resolve() for path in wanted.files}, {"".join(path.suffixes[-1:]) for path in wanted.files}
     if len(folders) == len(suffixes) == 1 and len(wanted.files) > 1:
         folder, suffix = folders.pop(), suffixes.pop()
@@ -775,24 +793,28 @@ def _patterns(wanted: Wanted) -> str:
 
 
 def _path(wanted: Wanted, path: Path | None) -> str:
+    """Returns a path relative to the job file."""
     assert path is not None
     return _text(_relative(path, wanted.folder))
 
 
 def _relative(path: Path, folder: Path) -> str:
+    """Returns a path relative to a folder."""
     return os.path.relpath(path.resolve(), folder.resolve())
 
 
 def _texts(names: Sequence[str]) -> str:
+    """Lists names in TOML's quotes."""
     return ", ".join(map(_text, names))
 
 
 def _note(text: str) -> str:
+    """Returns a comment at the end of a line."""
     return f"   # {text}"
 
 
 def _text(text: str) -> str:
-    """A text in TOML's quotes: JSON's, but for characters beyond 16 bits and DEL."""
+    """Quotes a text for TOML: as JSON does, but for characters beyond 16 bits and DEL."""
     try:
         text.encode()
     except UnicodeEncodeError:

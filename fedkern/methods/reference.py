@@ -1,6 +1,6 @@
-"""Every key of a method's job file, as a commented TOML file.
+"""Writes every key of a method's job file, as a commented TOML file.
 
-`python -m fedkern.methods.reference` is that of the first method; `python -m fedkern.methods.reference sparse` that of another.
+`python -m fedkern.methods.reference` prints that of the first method; `python -m fedkern.methods.reference sparse` another's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD = """\
 
 
 def text(method: str = METHODS[0]) -> str:
-    """The whole file of a method."""
+    """Returns the whole file of a method."""
     keys, first = load_method(method).keys, method == METHODS[0]
     job: Tables = {} if first else {"job": {"method": method}}
 

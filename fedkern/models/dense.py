@@ -1,4 +1,4 @@
-"""Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix; triangles."""
+"""Computes Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Matrix = NDArray[np.float64]
 
 
 def factor(A: Matrix) -> Matrix:
-    """The lower Cholesky factor of A (d, d), of which the lower triangle is read; above the diagonal it is A.
+    """Returns the lower Cholesky factor of A (d, d), of which the lower triangle is read; above the diagonal it is A.
 
     Raises
     ------
@@ -24,7 +24,7 @@ def factor(A: Matrix) -> Matrix:
 
 
 def solve(L: Matrix, b: Matrix) -> Matrix:
-    """A^-1 b for b (d,) or (d, m), from the factor of A."""
+    """Returns A^-1 b for b (d,) or (d, m), from the factor of A."""
     if not len(L):
         return np.array(b)
     x, _ = dpotrs(L, b, lower=1)
@@ -32,13 +32,14 @@ def solve(L: Matrix, b: Matrix) -> Matrix:
 
 
 def inverse(A: Matrix) -> Matrix:
-    """A^-1 from the lower triangle of A."""
+    """Returns A^-1 from the lower triangle of A."""
     return solve(factor(A), np.eye(len(A)))
 
 
 def scale_of(P: Matrix) -> Matrix:
-    """The lower triangular L, its diagonal positive, of L L' = P^-1, without the inverse: rounding would take its positive
-    definiteness where columns tell only sums of coefficients.
+    """Returns the lower triangular L, its diagonal positive, of L L' = P^-1, without computing the inverse.
+
+    Rounding would take the inverse's positive definiteness where columns tell only sums of coefficients.
 
     Raises
     ------
@@ -52,13 +53,13 @@ def scale_of(P: Matrix) -> Matrix:
 
 
 def packed(hessian: Matrix) -> Matrix:
-    """(c, P(P+1)/2) Lower triangles, row by row."""
+    """Returns the (c, P(P+1)/2) lower triangles, row by row."""
     rows, columns = np.tril_indices(hessian.shape[-1])
     return np.ascontiguousarray(hessian[:, rows, columns])
 
 
 def unpacked(triangle: Matrix, size: int) -> Matrix:
-    """Inverse of `packed`."""
+    """Returns the matrices from which `packed` makes these triangles."""
     rows, columns = np.tril_indices(size)
     out = np.empty((len(triangle), size, size))
     out[:, rows, columns] = triangle

@@ -1,7 +1,7 @@
-"""From a data holder's columns to the coefficients of a model: what all parties agree on before the first round.
+"""Maps a data holder's columns to the coefficients of a model, as all parties agree on it before the first round.
 
 A numeric column becomes one coefficient, of `(value - center) / scale`; a categorical column becomes one for each of its levels
-(no level is left out: the prior keeps the redundant direction proper). Nothing here reads a row.
+(no level is left out: the prior keeps the redundant direction proper). No function here reads a row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_SCALE = 1e-150  # of a column: the square of a coefficient on its scale is
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the covariates; what is None is not known yet."""
+    """Holds one column of the covariates; a field that is None is not known yet."""
 
     name: str
     kind: Kind = "numeric"
@@ -40,10 +40,10 @@ class Column:
 
     @classmethod
     def declared(cls, name: str, table: Mapping[str, object]) -> Column:
-        """What the job file says in `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
+        """Makes a column from `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
 
         Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key
-        whose value is None is as good as absent.
+        whose value is None counts as absent.
 
         Raises
         ------
@@ -58,6 +58,7 @@ class Column:
         kind = table.get("kind") or ("numeric" if levels is None else "categorical")
         if kind not in ("numeric", "categorical"):
             raise JobError(f'{where} kind: needs "numeric" or "categorical", got {kind!r}')
+        # Either constants or bounds say how a numeric column is scaled.
         given = [key for key in ("center", "scale", "lower", "upper") if table.get(key) is not None]
         numbers = {key: _number(where, key, table[key]) for key in given}
         if kind == "categorical":
@@ -82,19 +83,21 @@ class Column:
 
     @property
     def constants(self) -> tuple[float, float]:
-        """Center and scale of a complete numeric column."""
+        """The center and the scale of a complete numeric column."""
         if self.center is None or self.scale is None:
             raise ValueError(f"column {self.name!r} has no center and scale")
         return self.center, self.scale
 
 
 def _number(where: str, key: str, value: object) -> float:
+    """Returns a finite number of the job file."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise JobError(f"{where} {key}: needs a finite number, got {value!r}")
     return float(value)
 
 
 def _levels(where: str, levels: Any) -> tuple[str, ...]:
+    """Returns sorted levels of the job file."""
     if isinstance(levels, str) or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
         raise JobError(f"{where} levels: needs a list of texts, got {levels!r}")
     texts = tuple(sorted(str(level).strip() for level in levels))
@@ -104,26 +107,35 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
 
 
 def read_as(formula: Formula, columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Columns as they are declared, and a formula's others as it takes them: what it calculates with is numeric, what stands in C
-    is not."""
-    found = {name: Column(name, "numeric") for name in formula.numeric}
-    found |= {name: Column(name, "categorical") for name in formula.labelled}
-    return {**found, **columns}
+    """Returns columns as they are declared, and a formula's others by their use in it.
+
+    A column with which the formula calculates is numeric; one inside C(..) is categorical.
+    """
+    used = {name: Column(name, "numeric") for name in formula.numeric}
+    used |= {name: Column(name, "categorical") for name in formula.labelled}
+    return {**used, **columns}
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What the job file says of the data, known to every party before any file is opened.
+    """Holds the job file's statements about the data, known to every party before any file is opened.
 
-    `response` is None where all columns are alike (a graph's nodes). `positive` is the response's text that counts as 1 (None:
-    the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In
-    a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
-    response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
-    `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event. `upper`:
-    the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own. `levels`: what
-    the levels are called that the response is one of, in their order. `formula`: covariates are the columns that it reads, and
-    `columns` may say constants of what it makes of them. `coefficients`: how many the model has, where that is not told by its
-    covariates.
+    In a private job everything that the encoding needs must be public: no number computed from rows leaves a client.
+
+    Attributes
+    ----------
+    response : None where all columns are alike (a graph's nodes)
+    positive : the response's text that counts as 1; None if the response is 0/1 already
+    columns : the public knowledge of some columns; with a `formula` it may have constants of its terms
+    missing : whether a numeric cell may be empty
+    trials : a column; the response is then a number of successes in this number of trials
+    group : a column whose labels stay at home
+    times : columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
+    upper : the column with the end of the interval in which the event is
+    exposed : whether rows without event have terms of their own
+    levels : the names of the levels that the response may have, in their order
+    formula : the covariates are then the columns that it reads
+    coefficients : their number in the model, where the covariates do not tell it
     """
 
     response: str | None
@@ -167,7 +179,7 @@ class Spec:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
+        """The names of the columns that a file must have: with a role, or declared, unless a covariate may be missing."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper)
         declared = () if self.missing else self.columns if self.formula is None else self.formula.variables
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
@@ -180,14 +192,14 @@ class Spec:
 
     @property
     def declared_labels(self) -> tuple[str, ...] | None:
-        """The response's texts, where the job file says them."""
+        """The response's texts, where the job file gives them."""
         if self.levels:
             return self.levels
         declared = self.columns.get(self.response or "")
         return None if declared is None else declared.levels
 
     def complete(self, name: str) -> bool:
-        """Whether all is public that the encoding of a covariate needs."""
+        """Returns whether all constants are public that the encoding of a covariate needs."""
         column = self.columns.get(name)
         if column is None:
             return False
@@ -197,12 +209,12 @@ class Spec:
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Covariates that the job file names."""
+        """The covariates that the job file names."""
         return self.covariates(tuple(self.columns)) if self.formula is None else self.formula.variables
 
     @property
     def undeclared(self) -> str:
-        """What a private job's file must say of all covariates, and of which it does: made from the job file alone."""
+        """The text, made from the job file alone, on what a private job must say of all covariates, and for which it does."""
         constants = "" if self.standardise == "none" else ", with center and scale (or lower and upper)"
         covariates = self.declared
         said = [name for name in covariates if self.complete(name)]
@@ -218,7 +230,7 @@ class Spec:
 
     @property
     def texts(self) -> frozenset[str]:
-        """Columns that are read as text although their cells may look like numbers."""
+        """The columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
         texts |= {name for name in (self.row_id, self.group) if name}
         return frozenset(texts | ({self.response} if self.response and self.labelled else set()))
@@ -230,12 +242,12 @@ class Spec:
 
     @property
     def roles(self) -> frozenset[str]:
-        """Columns of a file that are no covariates, and that a job reads."""
-        found = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
-        return frozenset(name for name in found if name is not None)
+        """The columns of a file that are no covariates, and that a job reads."""
+        names = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
+        return frozenset(name for name in names if name is not None)
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of a file's columns that are covariates, in the file's order."""
+        """Returns those of a file's columns that are covariates, in the file's order."""
         if self.formula is not None:
             own = {*self.formula.variables, *self.formula.arguments}
             return tuple(name for name in names if name in own)
@@ -243,7 +255,7 @@ class Spec:
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:
-        """The agreed encoding with these complete columns."""
+        """Returns the agreed encoding with these complete columns."""
         labels = self.declared_labels or ()
         roles = (self.offset, self.weight, self.row_id, self.intercept)
         return Encoding(columns, self.response, self.family, self.positive, labels, *roles, trials=self.trials)
@@ -251,10 +263,14 @@ class Spec:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any; of a
-    response that is one of several levels these, in their order.
-    `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there. `trials`: of `Spec`.
-    `formula`: makes these columns of others, with all that is agreed of them.
+    """Holds the agreed map from columns to coefficients; every column is complete.
+
+    Attributes
+    ----------
+    labels : the response's texts; () for any; if the response is one of several levels these, in their order
+    clients : those that have a coefficient of their own, after all columns; rows of others have 0 there
+    trials : see `Spec`
+    formula : makes these columns of others, with all that is agreed about them
     """
 
     columns: tuple[Column, ...]
@@ -286,21 +302,28 @@ class Encoding:
 
     @property
     def uncentred(self) -> Encoding:
-        """With columns that are scaled alone: a model without an intercept is one of the columns as they are, and of centred ones
-        another."""
+        """The encoding with columns that are scaled alone.
+
+        A model without an intercept is one of the uncentred columns; of centred ones it would be another model.
+        """
         columns = tuple(one if one.center is None else replace(one, center=0.0) for one in self.columns)
         return replace(self, columns=columns)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the d coefficients: "intercept", "age", "workclass=Private"."""
+        """The names of the d coefficients: "intercept", "age", "workclass=Private"."""
         names = [INTERCEPT] if self.intercept else []
         for column in self.columns:
             names += [column.name] if column.levels is None else [f"{column.name}={level}" for level in column.levels]
         return (*names, *(f"client={name}" for name in self.clients))
 
     def check_references(self, references: Mapping[str, str | None]) -> None:
-        """JobError unless each is a level of its column, where that has some; None is none. `references`: column -> level."""
+        """Raises JobError unless each reference is a level of its column, where that has some.
+
+        Parameters
+        ----------
+        references : column -> level; None is no reference
+        """
         levels = {column.name: column.levels for column in self.columns if column.levels is not None}
         for name, level in references.items():
             if level is not None and level not in levels.get(name, (level,)):
@@ -309,7 +332,7 @@ class Encoding:
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        """(d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""
+        """The (d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""
         squares = [1.0] if self.intercept else []
         squares += [] if self.formula is None else [one.spread for one in self.formula.made]
         for column in self.columns if self.formula is None else ():
@@ -318,13 +341,13 @@ class Encoding:
 
     @property
     def size(self) -> int:
-        """d, the number of coefficients."""
+        """The number d of coefficients."""
         own = sum(1 if column.levels is None else len(column.levels) for column in self.columns)
         return self.intercept + own + len(self.clients)
 
     @property
     def texts(self) -> frozenset[str]:
-        """Columns that are read as text although their cells may look like numbers."""
+        """The columns that are read as text although their cells may look like numbers."""
         texts = {column.name for column in self.columns if column.kind == "categorical"}
         texts |= set() if self.formula is None else {name for name, one in self.formula.known.items() if one.levels is not None}
         texts |= {self.row_id} if self.row_id else set()
@@ -332,13 +355,13 @@ class Encoding:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Names of the columns that a file must have."""
+        """The names of the columns that a file must have."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
         own = tuple(column.name for column in self.columns) if self.formula is None else self.formula.variables
         return own + tuple(name for name in roles if name is not None)
 
     def affine(self) -> NDArray[np.float64]:
-        """A (d, d) with theta = A theta_std: from the standardised scale to the data's.
+        """Returns A (d, d) with theta = A theta_std: from the standardised scale to the data's.
 
         theta_j = theta_std_j / scale_j, and intercept = intercept_std - sum_j theta_std_j center_j / scale_j. Without an
         intercept the constant has no coefficient to go to: the slopes are then those of centred columns.
@@ -362,7 +385,7 @@ class Encoding:
         return any(column.levels is None and (column.center, column.scale) != (0.0, 1.0) for column in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, texts and numbers, for JSON."""
+        """Returns plain lists, texts and numbers, for JSON."""
         plain = {key: getattr(self, key) for key in ("response", "family", "positive", "offset", "weight", "row_id", "intercept")}
         columns: list[dict[str, Any]] = []
         for column in self.columns:
@@ -374,17 +397,17 @@ class Encoding:
         return plain | {"labels": list(self.labels), "columns": columns} | more
 
     def to_json(self) -> bytes:
-        """Exact: `Encoding.from_json(e.to_json()) == e`."""
+        """Returns exact JSON: `Encoding.from_json(e.to_json()) == e`."""
         return json.dumps(self.to_dict(), separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
 
     @classmethod
     def from_dict(cls, plain: Record) -> Encoding:
-        """Inverse of `to_dict`.
+        """Restores the result of `to_dict`.
 
         Raises
         ------
         ValueError
-            Something is missing, or of another type.
+            An entry is missing, or of another type.
         """
         try:
             columns = tuple(
@@ -409,5 +432,5 @@ class Encoding:
 
     @classmethod
     def from_json(cls, text: bytes) -> Encoding:
-        """Inverse of `to_json`."""
+        """Restores the result of `to_json`."""
         return cls.from_dict(json.loads(text))

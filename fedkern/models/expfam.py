@@ -1,4 +1,4 @@
-"""Gaussian exponential-family algebra in natural parameters.
+"""Computes with Gaussian exponential families in natural parameters.
 
 density(theta; h, P) is proportional to exp(h'theta - theta'P theta / 2). A product of densities is a sum of parameters, a
 quotient their difference, so sites and cavities are plain array arithmetic. On the wire, and wherever parameters are only
@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 
 def packed_size(d: int, covariance: str) -> int:
-    """Numbers of a packed precision: d ("diagonal") or d (d + 1) / 2 ("full")."""
+    """Returns the length of a packed precision: d ("diagonal") or d (d + 1) / 2 ("full")."""
     return d if covariance == "diagonal" else d * (d + 1) // 2
 
 
@@ -32,12 +32,12 @@ def _triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def pack(P: Vector) -> Vector:
-    """(d,) as it is; the lower triangle of (d, d)."""
+    """Returns (d,) unchanged, or the lower triangle of (d, d)."""
     return P if P.ndim == 1 else P[_triangle(len(P))]
 
 
 def unpack(packed: Vector, d: int) -> Vector:
-    """The inverse of `pack`: (d,) or a symmetric (d, d)."""
+    """Returns the inverse of `pack`: (d,) or a symmetric (d, d)."""
     if len(packed) == d and d != 1:
         return packed
     if d == 1:  # a full 1 x 1 matrix and a diagonal of length 1 are the same number
@@ -51,7 +51,7 @@ def unpack(packed: Vector, d: int) -> Vector:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A proper Gaussian in natural parameters.
+    """Holds a proper Gaussian in natural parameters.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Gaussian:
 
     @classmethod
     def from_moments(cls, mean: Vector, covariance: Vector) -> Gaussian:
-        """From mean (d,) and variances (d,) or covariance matrix (d, d)."""
+        """Makes one from mean (d,) and variances (d,) or covariance matrix (d, d)."""
         P = 1 / covariance if covariance.ndim == 1 else dense.inverse(covariance)
         return cls(P * mean if P.ndim == 1 else P @ mean, P)
 
@@ -86,21 +86,21 @@ class Gaussian:
 
     @property
     def covariance(self) -> Vector:
-        """Covariance matrix (d, d)."""
+        """The covariance matrix (d, d)."""
         return np.diag(1 / self.P) if self.diagonal else dense.solve(self._factor, np.eye(self.d))
 
     @property
     def sd(self) -> Vector:
-        """Marginal standard deviations (d,)."""
+        """The marginal standard deviations (d,)."""
         return np.sqrt(1 / self.P if self.diagonal else np.diag(self.covariance))
 
     @property
     def scale_tril(self) -> Vector:
-        """Lower Cholesky factor of the covariance (d, d)."""
+        """The lower Cholesky factor of the covariance (d, d)."""
         return np.diag(self.sd) if self.diagonal else _proper(dense.scale_of, self.P)
 
     def log_density(self, theta: Vector) -> Vector:
-        """(...) of points (..., d)."""
+        """Returns the log density (...) of points (..., d)."""
         z = theta - self.mean
         square = (z * z) @ self.P if self.diagonal else np.einsum("...i,ij,...j->...", z, self.P, z)
         density: Vector = 0.5 * (self.log_det_precision - self.d * np.log(2 * np.pi) - square)
@@ -113,7 +113,7 @@ class Gaussian:
         return float(2 * np.log(np.diag(self._factor)).sum())
 
     def variance_of(self, X: Vector) -> Vector:
-        """Variance of X theta, row by row: (n,)."""
+        """Returns the variance of X theta, row by row: (n,)."""
         if self.diagonal:
             return (X * X) @ (1 / self.P)
         half = X @ self.scale_tril
@@ -121,7 +121,7 @@ class Gaussian:
 
 
 def _proper(made_of: Callable[[Vector], Vector], P: Vector) -> Vector:
-    """What is made of a precision matrix that must be positive definite."""
+    """Applies a function to a precision matrix; NumericalError where it is not positive definite."""
     try:
         return made_of(P)
     except np.linalg.LinAlgError as error:
@@ -131,7 +131,7 @@ def _proper(made_of: Callable[[Vector], Vector], P: Vector) -> Vector:
 
 
 def kl(p: Gaussian, q: Gaussian) -> float:
-    """KL(p || q) in nats."""
+    """Returns KL(p || q) in nats."""
     difference = p.mean - q.mean
     if p.diagonal and q.diagonal:
         ratio = q.P / p.P
@@ -142,8 +142,9 @@ def kl(p: Gaussian, q: Gaussian) -> float:
 
 
 def keeps_proper(P: Vector, dP: Vector, alpha: float, factor: float = 0.1) -> bool:
-    """Whether P + alpha dP >= factor P, coordinate by coordinate or as matrices. NaN is never proper. Source: pvi.md,
-    section 9.
+    """Returns whether P + alpha dP >= factor P, coordinate by coordinate or as matrices; NaN is never proper.
+
+    Source: pvi.md, section 9.
     """
     if P.ndim == 1:
         return bool((P + alpha * dP >= factor * P).all())
@@ -155,12 +156,16 @@ def keeps_proper(P: Vector, dP: Vector, alpha: float, factor: float = 0.1) -> bo
 
 
 def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
-    """P with its small coordinates (or eigenvalues relative to the floor) raised to the floor, and how many were.
+    """Raises small coordinates of P (or eigenvalues relative to the floor) to the floor, and counts them.
 
     Parameters
     ----------
     P : (d,) or (d, d), perhaps not positive
     floor : (d,) positive
+
+    Returns
+    -------
+    P without small coordinates, and how many were raised
 
     Source: docs/methods/pvi.md, section 9 (cavity).
     """

@@ -1,4 +1,4 @@
-"""Generalised linear models: rows, Gaussian priors, and how well a posterior predicts."""
+"""Defines rows of generalised linear models, their Gaussian priors, and measures of how well a posterior predicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEW = 1 << 10  # rows, where each has a number for each draw
 
 @dataclass(frozen=True)
 class Rows:
-    """What a client holds; it is the field of no message.
+    """Holds a client's rows; no message has them as a field.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Rows:
         number that is not finite counts as nothing in private jobs
     y : (n,) response: 0 or 1, counts, or real numbers
     offset, weights : (n,) or None
-    units : where weights are numbers of equal rows (successes and failures of trials), (n,) of which row of a file each is
+    units : where weights are numbers of equal rows (successes and failures of trials), (n,) which row of a file each is
     """
 
     X: Vector
@@ -43,37 +43,37 @@ class Rows:
 
     @property
     def home(self) -> Home:
-        """Where they live."""
+        """The host or device that holds the arrays."""
         return homes.of(self.X)
 
     def at(self, home: Home) -> Rows:
-        """The same rows there; copied, if that is elsewhere."""
+        """Returns the same rows on that home; copied, if it is another."""
         return replace(Rows(*home.all(self.X, self.y, self.offset, self.weights)), units=self.units)
 
     @property
     def counts(self) -> Vector | None:
-        """(n,) how many equal rows each stands for; None where each is one, whatever it weighs."""
+        """The (n,) number of equal rows that each row stands for; None where each is one, whatever it weighs."""
         return None if self.units is None else self.weights
 
     @property
     def n_units(self) -> int:
-        """Rows of the file."""
+        """The number of rows of the file."""
         return len(self) if self.units is None else len(np.unique(self.units))
 
     @property
     def finite(self) -> NDArray[np.bool_]:
-        """(n,) whether all numbers of a row are finite."""
+        """Whether, (n,), all numbers of a row are finite."""
         good = np.isfinite(self.y)
         for values in (self.offset, self.weights):
             if values is not None:
                 good &= np.isfinite(values)
         for at in range(0, len(self), BLOCK):  # X may be a memory map
             good[at : at + BLOCK] &= np.isfinite(self.X[at : at + BLOCK]).all(axis=1)
-        found: NDArray[np.bool_] = on_host(good)
-        return found
+        is_finite: NDArray[np.bool_] = on_host(good)
+        return is_finite
 
     def take(self, index: NDArray[np.int64]) -> Rows:
-        """Some of the rows, copied where they live."""
+        """Returns some of the rows, copied where they live."""
         index = self.home.put(index)
         return Rows(
             self.X[index],
@@ -84,25 +84,28 @@ class Rows:
 
 
 def prior(d: int, precision: float = 1.0, covariance: str = "diagonal") -> Gaussian:
-    """N(0, I / precision), in the form that the posterior will have."""
+    """Returns N(0, I / precision), in the form that the posterior will have."""
     P = np.full(d, float(precision))
     return Gaussian(np.zeros(d), P if covariance == "diagonal" else np.diag(P))
 
 
 def averaged(*, private: bool) -> str:
-    """How probabilities of a logistic model are averaged for metrics: those of private jobs are the published figures' (pvi.md,
-    section 13); of rare events they are too large by a quarter and more."""
+    """Returns how probabilities of a logistic model are averaged for metrics.
+
+    In private jobs it is the published figures' way (pvi.md, section 13), which is too large by a quarter and more for rare
+    events.
+    """
     return "probit" if private else "quadrature"
 
 
 def predictive_mean(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: str = "quadrature") -> Vector:
-    """Posterior predictive mean of each row's response; `method` of a bernoulli one, as in `kernels.predict`."""
+    """Returns the posterior predictive mean of each row's response; `method` of a bernoulli one is as in `kernels.predict`."""
     spread = -0.5 * np.log(q.P) if q.diagonal else q.scale_tril
     return kernels.predict(rows.X, q.mean, spread, family=family, method=method, offset=rows.offset, scale=scale)
 
 
 def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: str = "quadrature") -> dict[str, float]:
-    """How well q predicts held-out rows; `method` as of `predictive_mean`.
+    """Measures how well q predicts held-out rows; `method` is as in `predictive_mean`.
 
     Returns
     -------
@@ -120,7 +123,7 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: st
 
 
 def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> Vector:
-    """(m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights."""
+    """Returns (m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights."""
     eta = theta @ np.asarray(rows.X, np.float64).T
     eta = eta if rows.offset is None else eta + rows.offset
     value = FAMILIES[family].value(rows.y, FAMILIES[family].kept(eta), scale, None)
@@ -128,7 +131,7 @@ def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -
 
 
 def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> Vector:
-    """(m,) of all rows at m draws theta (m, d); block by block, for X may be a memory map."""
+    """Returns (m,) sums over all rows at m draws theta (m, d), block by block, for X may be a memory map."""
     total = np.zeros(len(theta))
     for at in range(0, len(rows), FEW):
         total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale).sum(axis=1)
@@ -136,13 +139,16 @@ def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 
 
 
 def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> tuple[int, float, float, float, float, float]:
-    """How responses vary about their means at theta (d,), by what the family says; block by block, for X may be a memory map.
+    """Sums how responses vary about their means at theta (d,), relative to the family, block by block.
+
+    Blocks are for an X that may be a memory map.
 
     Returns
     -------
-    rows that have a weight; the mean of these; sum of y where it is a count; with weights of mean 1, of (y - mu)^2 / V, of the
-    variance that this has where the model is right (with squared weights) and, of counts, of mu^2 / V. Sums are 0 in families
-    without a variance of their own.
+    number of rows that have a weight; the mean of these weights; sum of y where it is a count; with weights of mean 1, sums of
+    (y - mu)^2 / V, of the variance that this has where the model is right (with squared weights) and, for counts, of mu^2 / V.
+    Sums
+    are 0 in families whose variance the mean decides alone.
     """
     if rows.units is not None:
         return _of_trials(rows, theta)
@@ -165,8 +171,10 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
 
 
 def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, float, float]:
-    """`pearson_sums` of rows of the file with two trials or more: of one trial the mean decides the variance. Events are of the
-    rarer kind, of successes and failures."""
+    """Computes `pearson_sums` of rows of the file with two trials or more: of one trial the mean decides the variance.
+
+    Events are the rarer of successes and failures.
+    """
     assert rows.units is not None
     assert rows.weights is not None
     _, first, unit = np.unique(rows.units, return_index=True, return_inverse=True)
@@ -182,8 +190,10 @@ def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, flo
 
 
 def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
-    """Mean log-likelihood of rows that are all foreseen by what they are on average: their rate (of counts, by exposure), or
-    their mean and variance, of a heavy-tailed response median and spread. What predicts worse is worse than guessing."""
+    """Returns the mean log-likelihood of rows that are all predicted by their average; to predict worse is worse than guessing.
+
+    The average is their rate (of counts, by exposure), or their mean and variance, of a heavy-tailed response median and spread.
+    """
     record, y = FAMILIES[family], rows.y
     assert record.predictive is not None
     exposure = np.ones(len(y)) if record.link != "log" or rows.offset is None else np.exp(rows.offset)
@@ -200,18 +210,26 @@ def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
 
 
 def tested(q: Gaussian, rows: Rows, family: str, scale: float, method: str) -> dict[str, object]:
-    """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot; `method` as of
-    `predictive_mean`."""
+    """Returns the number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot.
+
+    Parameters
+    ----------
+    method : as in `predictive_mean`
+    """
     n = len(rows) if rows.counts is None else int(rows.counts.sum())
-    found: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
+    content: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
     if FAMILIES[family].binary:
-        found["reliability"] = reliability(predictive_mean(q, rows, family, scale, method), rows.y, counts=rows.counts)
-    return found
+        content["reliability"] = reliability(predictive_mean(q, rows, family, scale, method), rows.y, counts=rows.counts)
+    return content
 
 
 def reliability(p: Vector, y: Vector, bins: int = 10, counts: Vector | None = None) -> list[dict[str, float]]:
-    """Predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some. `counts`:
-    how many equal rows each stands for."""
+    """Groups predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some.
+
+    Parameters
+    ----------
+    counts : number of equal rows that each stands for
+    """
     which = np.minimum((p * bins).astype(int), bins - 1)
     n = np.ones(len(p)) if counts is None else counts
     return [

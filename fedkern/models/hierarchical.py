@@ -1,6 +1,6 @@
-"""Hierarchical models for clients that hold rows: global unknowns xi, and local unknowns u_j that never leave client j.
+"""Defines hierarchical models for clients that hold rows: global unknowns xi, and local unknowns u_j that never leave client j.
 
-log p(y, u, xi) = log p(xi) + sum_j log p(y_j, u_j | xi). The server knows the first term (`GlobalPrior`), client j its own
+log p(y, u, xi) = log p(xi) + sum_j log p(y_j, u_j | xi). The server knows the first term (`GlobalPrior`), client j its
 term of the sum (`LocalModel`). Here: generalised linear mixed models with random intercepts by group within a client.
 Source: sigma.md, sections 4 and 6; vertical.md, section 9.2 (the Jacobian of a logarithm: once, at the party that owns it).
 """
@@ -19,35 +19,36 @@ Vector = NDArray[np.float64]
 
 
 class LocalModel(Protocol):
-    """One client's term of the log joint density."""
+    """Is implemented by a client's term of the log joint density."""
 
     @property
     def n_global(self) -> int:
-        """P, the length of xi."""
+        """The length P of xi."""
 
     @property
     def size(self) -> int:
         """The length of u."""
 
     def log_joint_grad(self, xi: Vector, u: Vector) -> tuple[float, Vector, Vector]:
-        """log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
+        """Returns log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
 
 
 class GlobalPrior(Protocol):
-    """The server's term."""
+    """Is implemented by the server's term."""
 
     @property
     def size(self) -> int:
-        """P, the length of xi."""
+        """The length P of xi."""
 
     def log_prior_grad(self, xi: Vector) -> tuple[float, Vector]:
-        """log p(xi), Jacobians of transforms included once, and its gradient."""
+        """Returns log p(xi), Jacobians of transforms included once, and its gradient."""
 
 
 @dataclass(frozen=True)
 class MixedModel:
-    """y_i ~ p(y | eta_i), eta_i = o_i + x_i' beta + tau u_g, u_g ~ N(0, 1), g the group of row i.
+    """Computes a client's term of a mixed model with random intercepts by group.
 
+    y_i ~ p(y | eta_i), eta_i = o_i + x_i' beta + tau u_g, u_g ~ N(0, 1), g the group of row i.
     xi is beta (p,), log tau, and log sigma where the error standard deviation of "gaussian" is unknown.
 
     Attributes
@@ -57,7 +58,7 @@ class MixedModel:
     n_groups : length of u
     likelihood : of y
     offset : (n,) known part of eta, or None
-    centred : u_g ~ N(0, sd tau) is the intercept itself
+    centred : whether u_g ~ N(0, sd tau) is the intercept itself
     """
 
     X: Vector
@@ -77,7 +78,7 @@ class MixedModel:
         return self.n_groups
 
     def predictor(self, xi: Vector, u: Vector) -> Vector:
-        """(n,) eta."""
+        """Returns (n,) eta."""
         p = self.X.shape[1]
         intercepts = u if self.centred else np.exp(xi[p]) * u
         eta: Vector = self.X @ xi[:p] + intercepts[self.group]
@@ -106,7 +107,9 @@ class MixedModel:
 
 @dataclass(frozen=True)
 class MixedPrior:
-    """beta ~ N(0, sd), tau ~ HalfNormal(scale), and sigma ~ HalfNormal(1) where it is unknown; scales by their logarithms.
+    """Computes the prior beta ~ N(0, sd), tau ~ HalfNormal(scale), and sigma ~ HalfNormal(1) where it is unknown.
+
+    Scales are represented by their logarithms.
 
     Attributes
     ----------

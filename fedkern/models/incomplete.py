@@ -1,8 +1,8 @@
-"""Mean and covariance of rows that lack values, by expectation and maximisation (EM), and their pooling over sites.
+"""Computes mean and covariance of rows that lack values, by expectation and maximisation (EM), and pools them over sites.
 
-Rows are normal with any mean and covariance; which values are missing may depend on those that are there (missing at random). EM
-alternates between the expected sums of what is missing given what is there, and the moments that follow from them. Rows are
-sorted by pattern, which is the set of columns that they lack, and with the precision Q = covariance^-1 a pattern U costs |U|^3:
+Rows are normal with any mean and covariance; which values are missing may depend on those that are present (missing at random).
+EM alternates between the expected sums of missing values given the others, and the moments that follow from them. Rows are sorted
+by pattern, which is the set of columns that they lack, and with the precision Q = covariance^-1 a pattern U costs |U|^3:
 
     x_U | x_O ~ N(mu_U - Q_UU^-1 Q_UO (x_O - mu_O), Q_UU^-1)
 
@@ -30,14 +30,14 @@ SHARES = (0.5, 0.25, 0.1, 0.0)  # of rows with a pair of columns, beside the bes
 
 @dataclass(frozen=True)
 class Completed:
-    """The moments of one site's columns.
+    """Holds the moments of one site's columns.
 
     Attributes
     ----------
     mean : (w,) NaN where the site has no value
     covariance : (w, w) that of complete rows has their number less one as its divisor; 0 where a column has one value, or none
-    together : (w, w) how many rows have both columns
-    rows, incomplete : how many there are; how many of them lack a value
+    together : (w, w) number of rows that have both columns
+    rows, incomplete : number of rows; number of those that lack a value
     settled : whether EM has converged
     """
 
@@ -50,17 +50,17 @@ class Completed:
 
     @property
     def values(self) -> Array:
-        """(w,) how many each column has."""
+        """The (w,) number of values of each column."""
         return np.diag(self.together)
 
     def without_last(self) -> Completed:
-        """The same of all columns but the last."""
+        """Returns the same for all columns but the last."""
         covariance, together = self.covariance[:-1, :-1], self.together[:-1, :-1]
         return Completed(self.mean[:-1], covariance, together, self.rows, self.incomplete, self.settled)
 
 
 def completed(values: Array) -> Completed:
-    """Mean and covariance of rows that lack values.
+    """Computes mean and covariance of rows that lack values.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ def completed(values: Array) -> Completed:
     """
     there = ~np.isnan(values)
     n, count = len(values), there.sum(axis=0)
+    # Work with standardised columns; a column with one value has no covariance, and is left out.
     origin = np.where(there, values, 0.0).sum(axis=0) / np.maximum(count, 1)
     about = np.where(there, values - origin, 0.0)
     largest = np.where(there, np.abs(values), 0.0).max(axis=0, initial=0.0)
@@ -83,7 +84,8 @@ def completed(values: Array) -> Completed:
 
 
 def _em(Z: Array, there: Mask) -> tuple[Array, Array, bool]:
-    """Mean (w,) and covariance (w, w) of standardised columns Z, 0 where a value is missing; whether they have converged."""
+    """Returns mean (w,) and covariance (w, w) of standardised columns Z, 0 where a value is missing; whether they have
+    converged."""
     n, w = Z.shape
     groups = _Groups.of(Z, there)
     mean, covariance = np.zeros(w), Z.T @ Z / max(n, 1)
@@ -91,7 +93,7 @@ def _em(Z: Array, there: Mask) -> tuple[Array, Array, bool]:
         return mean, covariance, True
     ridge, ridged = 1 + w / 10, np.eye(w)
     for _ in range(ITERATIONS):
-        D, left = groups.filled(groups.rows - groups.ones[:, None] * mean, np.asarray(np.linalg.inv(ridged), np.float64))
+        D, left = groups.fill_missing(groups.rows - groups.ones[:, None] * mean, np.asarray(np.linalg.inv(ridged), np.float64))
         shift = groups.ones @ D / n
         products = D.T @ D + left
         covariance = products / n - np.outer(shift, shift)
@@ -104,15 +106,15 @@ def _em(Z: Array, there: Mask) -> tuple[Array, Array, bool]:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Rows by pattern. Those of one pattern stand for as few with the same sums and products: of n rows w + 1 are enough.
+    """Holds rows by pattern, as fewer rows with the same sums and products: of n rows w + 1 are enough.
 
     Attributes
     ----------
     rows : (r, w) 0 where a value is missing
-    ones : (r,) what a constant column is in them
+    ones : (r,) the values of a constant column in them
     pattern : (r,) number of each row's pattern, in increasing order
     missing : (g, w) of each pattern
-    size : (g,) how many rows it had at first
+    size : (g,) number of rows that it had at first
     """
 
     rows: Array
@@ -123,7 +125,7 @@ class _Groups:
 
     @classmethod
     def of(cls, Z: Array, there: Mask) -> _Groups:
-        """From columns Z (n, w), 0 where a value is missing."""
+        """Makes them from columns Z (n, w), 0 where a value is missing."""
         _, first, number = np.unique(np.packbits(there, axis=1), axis=0, return_index=True, return_inverse=True)
         order = np.argsort(number.ravel(), kind="stable")
         size, missing = np.bincount(number.ravel(), minlength=len(first)), ~there[first]
@@ -138,9 +140,18 @@ class _Groups:
         fewer = np.concatenate(parts) if parts else with_ones
         return cls(fewer[:, :-1], fewer[:, -1], np.repeat(np.arange(len(parts)), list(map(len, parts))), missing, size)
 
-    def filled(self, D: Array, Q: Array) -> tuple[Array, Array]:
-        """Rows D about the mean with what they are expected to have where they lack values, and the sum over all rows of the
-        covariance (w, w) that this leaves out; Q (w, w) is the precision."""
+    def fill_missing(self, D: Array, Q: Array) -> tuple[Array, Array]:
+        """Returns rows D about the mean, completed by their expectations, and the covariance that this leaves out.
+
+        Parameters
+        ----------
+        D : rows less the mean
+        Q : (w, w) precision
+
+        Returns
+        -------
+        completed rows, and the sum (w, w) over all rows of the conditional covariance
+        """
         D, left = np.where(self.missing[self.pattern], 0.0, D), np.zeros(Q.size)
         DQ = D @ Q
         for at, lacking in self._alike():
@@ -155,7 +166,8 @@ class _Groups:
         return D, left.reshape(Q.shape)
 
     def _alike(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Patterns that lack the same number u > 0 of columns: their numbers, and the columns (g, u), a piece at a time."""
+        """Yields patterns that lack the same number u > 0 of columns: their numbers, and the columns (g, u), a piece at a
+        time."""
         lacks = self.missing.sum(axis=1)
         for u in np.unique(lacks[lacks > 0]):
             every = np.flatnonzero(lacks == u)
@@ -164,20 +176,21 @@ class _Groups:
 
 
 class NeverTogether(ValueError):
-    """Two columns that no site has in the same rows; their numbers are the arguments."""
+    """Says that no site has two columns in the same rows; the columns' numbers are the arguments."""
 
 
 def pooled(sites: Sequence[Completed]) -> Array:
-    """(w, w) the covariance within sites that all have in common: what a site lacks is taken from those that have it.
+    """Returns (w, w) the covariance within sites that all have in common; a site's missing part is taken from other sites.
 
     A site counts as its number of rows less one. It is heard about such of its columns as it has in enough rows together, beside
-    the best site (`SHARES`); what it lacks is completed by the regression on its other columns that follows from the rest: EM
+    the best site (`SHARES`); its other entries are completed by the regression on its columns that follows from the rest: EM
     again, with sites in the place of rows. So the covariance is that of a normal likelihood, and positive definite unless
     columns follow from each other.
 
     Raises
     ------
     NeverTogether
+        No site has two of the columns in the same rows.
     """
     told, degrees = _told(sites), np.array([site.rows - 1.0 for site in sites])
     kinds, of = np.unique(told, axis=0, return_inverse=True)
@@ -209,8 +222,11 @@ def pooled(sites: Sequence[Completed]) -> Array:
 
 
 def _told(sites: Sequence[Completed]) -> Mask:
-    """(sites, w) which columns each site is heard about: pairs of them are in at least two of its rows, and in a share of its
-    rows that is not much below the best site's, as far as every pair is then told by somebody."""
+    """Returns (sites, w) whether each site is heard about a column.
+
+    Pairs of these columns are in at least two of its rows, and in a share of its rows that is not much below the best site's, as
+    far as every pair is then told by some site.
+    """
     together = np.stack([site.together for site in sites])
     share = together / np.array([site.rows for site in sites])[:, None, None]
     told = np.zeros(together.shape[:2], bool)
@@ -224,7 +240,10 @@ def _told(sites: Sequence[Completed]) -> Mask:
 
 
 def _all_together(pairs: Mask) -> Mask:
-    """(w,) a large set of columns every two of which are a pair (w, w): the one with the fewest leaves, until it is so."""
+    """Returns (w,) a large set of columns every two of which are a pair (w, w).
+
+    The column with the fewest pairs leaves, until it is so.
+    """
     chosen = np.diag(pairs).copy()
     while True:
         partners = (pairs[chosen][:, chosen]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Observation models with one linear predictor eta: a family, and its dispersion, which is a number or unknown.
+"""Defines observation models with one linear predictor eta: a family, and its dispersion, which is a number or unknown.
 
 y ~ p(y | eta, gamma), where gamma is the logarithm of an unknown dispersion, or nothing. Source: vertical.md, sections 1, 8
 and 9.
@@ -18,49 +18,51 @@ from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family,
 __all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Noisy", "Scale", "half_normal"]
 
 Vector = NDArray[np.float64]
-LEFT_OUT = 1e-12  # probability of noise that is longer than what sums go over
+LEFT_OUT = 1e-12  # probability of noise beyond the counts over which sums go
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """What is known of counts to which two-sided geometric noise was added: P(y* | y) = g(y* - y) = tanh(decay / 2)
-    e^(-decay |y* - y|), y* in the place of y."""
+    """Describes counts to which two-sided geometric noise was added: a noisy y* stands in the place of y.
+
+    P(y* | y) = g(y* - y) = tanh(decay / 2) e^(-decay |y* - y|).
+    """
 
     decay: float
 
     def __getitem__(self, rows: object) -> Noisy:
-        """The same of some of the rows, as of the largest counts of intervals."""
+        """Returns the same for some of the rows, as the largest counts of intervals are indexed."""
         return self
 
     def ends(self, y: Vector, trials: Vector | None) -> tuple[Vector, Vector]:
-        """(n,) the least and the largest count that sums go over: all noise but for a probability of 1e-12, whatever eta is."""
+        """Returns (n,) the least and the largest count over which sums go: all noise but for a probability of 1e-12."""
         reach = math.ceil(-math.log(LEFT_OUT) / self.decay)
         most = np.inf if trials is None else trials
         return np.clip(y - reach, 0, most), np.clip(y + reach, 0, most)
 
     def log_chance(self, noise: Vector) -> Vector:
-        """log g."""
+        """Returns log g."""
         return np.asarray(math.log(math.tanh(self.decay / 2)) - self.decay * np.abs(noise))
 
 
 def _surely(noise: Vector) -> Vector:
-    """log g of an interval."""
+    """Returns log g of an interval, which is 0."""
     return np.zeros_like(noise)
 
 
-Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: the largest that it may be, or its noise
+Last: TypeAlias = Vector | Noisy | None  # the knowledge of a count beside y: the largest that it may be, or its noise
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """The counts that rows may have of which an interval is known, or with noise.
+    """Holds the counts of rows of which an interval is known, or a noisy count.
 
     Attributes
     ----------
-    total : (.., n) log P(what was seen)
-    mean : (.., n) of the counts, given that
+    total : (.., n) log P(observation)
+    mean : (.., n) of the counts, given the observation
     each : (k, .., n) the counts
-    chance : (k, .., n) of each, given what was seen
+    chance : (k, .., n) of each, given the observation
     eta : (.., n) of these rows
     """
 
@@ -73,7 +75,7 @@ class _Counts:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """log p(y | eta) of every row.
+    """Computes log p(y | eta) of every row.
 
     Attributes
     ----------
@@ -91,36 +93,46 @@ class Likelihood:
 
     @property
     def record(self) -> Family:
-        """All that is known of the family."""
+        """The record of the family."""
         return FAMILIES[self.family]
 
     @property
     def dispersed(self) -> bool:
-        """Whether there is a dispersion to learn."""
+        """Whether a dispersion is to be learnt."""
         return self.record.dispersion is not None and self.scale is None
 
     @property
     def unknown(self) -> Unknown:
-        """How the dispersion is learnt, where it is."""
+        """The way in which the dispersion is learnt, where it is."""
         dispersion = self.record.dispersion
         assert isinstance(dispersion, Dispersion)
         assert dispersion.unknown is not None
         return dispersion.unknown
 
     def sd(self, log_scale: Scale = 0.0) -> Any:
-        """The dispersion: of "gaussian" the error standard deviation."""
+        """Returns the dispersion: of "gaussian" the error standard deviation."""
         return np.exp(log_scale) if self.scale is None else self.scale
 
     def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
-        """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y. Of a count that is only known to be y to `last`
-        (n,): log P(y <= Y <= last | eta); of one with noise: log sum p(Y | eta) g(y - Y)."""
+        """Returns (n,) log p(y | eta), normalised in y.
+
+        Parameters
+        ----------
+        trials : (n,) of a binomial y
+        last : (n,) the largest value of a count of which only y to `last` is known: log P(y <= Y <= last | eta); or the noise in
+            y:
+            log sum p(Y | eta) g(y - Y)
+        """
         if last is None:
             return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
         return self.both(y, eta, log_scale, trials, last)[0]
 
     def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
-        """(n,) d log p / d eta: of an interval, or of a count with noise, the mean of the slopes of its counts given what was
-        seen. The slope's own derivative is then E l'' + Var l', which may be above 0."""
+        """Returns (n,) d log p / d eta.
+
+        For an interval, or a count with noise, it is the mean of the slopes of its counts given the observation. The slope's
+        derivative is then E l'' + Var l', which may be above 0.
+        """
         if last is None:
             return self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
         return self.both(y, eta, log_scale, trials, last)[1]
@@ -128,7 +140,7 @@ class Likelihood:
     def both(
         self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> tuple[Vector, Vector]:
-        """`value` and `slope`, in one pass through the counts that a row may have."""
+        """Returns `value` and `slope`, in one pass through the counts that a row may have."""
         eta, scale, record = self.record.kept(eta), self.sd(log_scale), self.record
         counts, wide = self._counts(y, eta, scale, trials, last)
         if counts is None:
@@ -141,21 +153,21 @@ class Likelihood:
         return value, slope
 
     def expected(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
-        """(n,) E[Y | what was seen, eta]; y itself where it is known."""
+        """Returns (n,) E[Y | observation, eta]; y itself where it is known."""
         counts, wide = self._counts(y, self.record.kept(eta), self.sd(log_scale), trials, last)
         if counts is None:
             return y
-        found = y.copy()
-        found[wide] = counts.mean
-        return found
+        mean = y.copy()
+        mean[wide] = counts.mean
+        return mean
 
     def _counts(
         self, y: Vector, eta: Vector, scale: Any, trials: Vector | None, last: Last
     ) -> tuple[_Counts | None, NDArray[np.bool_]]:
-        """All that rows may be, and which rows those are; None where all counts are known.
+        """Returns all counts that rows may have, and which rows those are; None where all counts are known.
 
         Every family of counts is exponential in them: log p(k | eta) = h(k) + k theta(eta) - A(eta), so that only two counts are
-        asked for what eta changes.
+        needed for the part that depends on eta.
         """
         if isinstance(last, Noisy):
             wide, (first, most), log_chance = np.ones(len(y), bool), last.ends(y, trials), last.log_chance
@@ -164,12 +176,13 @@ class Likelihood:
             first, log_chance = y, _surely
         else:
             return None, np.zeros(len(y), bool)
+        # Every row gets as many counts as the widest: those beyond a row's largest have no weight.
         k = np.arange((most - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)
         each, zero = np.minimum(first + k, most), np.zeros_like(y)
         some = None if trials is None else np.maximum(trials, 1)
 
         def log_odds(at: Vector) -> Vector:
-            """log p(1 | eta) - log p(0 | eta), which is theta but for a constant."""
+            """Returns log p(1 | eta) - log p(0 | eta), which is theta up to a constant."""
             return self.record.value(zero + 1, at, scale, some) - self.record.value(zero, at, scale, some)
 
         there = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
@@ -186,34 +199,34 @@ class Likelihood:
     def slope_scale(
         self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> Vector:
-        """(n,) d log p / d log sigma: of an interval, or of a count with noise, the mean of those of its counts."""
+        """Returns (n,) d log p / d log sigma: of an interval, or of a noisy count, the mean of those of its counts."""
         eta, scale = self.record.kept(eta), self.sd(log_scale)
         counts, wide = self._counts(y, eta, scale, trials, last)
         if counts is None:
             return self.unknown.slope(y, eta, scale)
-        found = self.unknown.slope(np.where(wide, 0.0, y), eta, scale)
-        found[..., wide] = (counts.chance * self.unknown.slope(counts.each, counts.eta, scale)).sum(axis=0)
-        return found
+        slope = self.unknown.slope(np.where(wide, 0.0, y), eta, scale)
+        slope[..., wide] = (counts.chance * self.unknown.slope(counts.each, counts.eta, scale)).sum(axis=0)
+        return slope
 
     def terms(
         self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> tuple[Vector, Vector, Vector]:
-        """(n,) of log p, its slope in eta, and that in the logarithm of the unknown dispersion, 0 where there is none."""
+        """Returns (n,) log p, its slope in eta, and that in the logarithm of the unknown dispersion, 0 without one."""
         seen = (y, eta, log_scale, trials, last)
         return *self.both(*seen), self.slope_scale(*seen) if self.dispersed else np.zeros_like(eta)
 
     @property
     def curvature_bound(self) -> float | None:
-        """kappa with -l'' <= kappa for every y and eta; None where there is none."""
+        """The bound kappa with -l'' <= kappa for every y and eta; None where there is none."""
         curvature = self.record.curvature
         if curvature is None or self.dispersed or not self.record.bounded:
             return None
         return float(curvature(np.inf, self.scale))
 
     def curvature(self, y: Vector | None, eta: Vector, log_scale: float) -> Vector | float:
-        """kappa >= -l'' of each row: a number where it is the same for all (then y may be None), else (n,).
+        """Returns kappa >= -l'' of each row: a number where it is the same for all (then y may be None), else (n,).
 
-        Where there is no bound, good for moves of eta by at most 1 (section 8).
+        Without a global bound it holds for moves of eta by at most 1 (section 8).
         """
         if self.dispersed:
             assert self.unknown.curvature is not None
@@ -227,19 +240,19 @@ class Likelihood:
         return kappa
 
     def mean(self, eta: Vector) -> Vector:
-        """E[y | eta]; of a binomial y the probability."""
+        """Returns E[y | eta]; of a binomial y the probability."""
         return self.record.mean(eta)
 
     def mean_of_new(self, eta: Vector, log_scale: Scale = 0.0) -> Vector:
-        """E[y | eta] of a new response; of a binomial y the probability."""
+        """Returns E[y | eta] of a new response; of a binomial y the probability."""
         return self.mean(eta)
 
     def cdf(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
-        """(m, n) P(Y <= y) of a new response of each row."""
+        """Returns (m, n) P(Y <= y) of a new response of each row."""
         return self.record.cdf(y, self.mean(eta), self.sd(log_scale), trials)
 
     def fitted(self, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> tuple[Vector, Vector]:
-        """(n,) mean of Y over draws of eta (m, n), and its variance about that given the other unknowns."""
+        """Returns (n,) the mean of Y over draws of eta (m, n), and its variance about that given the other unknowns."""
         mu, scale = self.mean(eta).mean(axis=0), np.asarray(self.sd(log_scale))
         if self.dispersed and self.record.counted:
             variance = self.record.spread(mu[np.newaxis], scale, trials).mean(axis=0)
@@ -249,6 +262,6 @@ class Likelihood:
         return mu if trials is None else trials * mu, variance
 
     def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
-        """1 / E(-l''), the variance of a row's information on the link scale (section 11)."""
+        """Returns 1 / E(-l''), the variance of a row's information on the link scale (section 11)."""
         assert self.record.variance is not None
         return self.record.variance(y, self.sd(log_scale))

@@ -1,4 +1,4 @@
-"""Counts that vary more than their family lets them: a further effect of each row, which is integrated out.
+"""Models counts that vary more than their family lets them, by a further effect of each row, which is integrated out.
 
     p(y | eta, tau) = integral of p(y | eta + tau e) N(e; 0, 1) de,  tau ~ HalfNormal(1), known by its logarithm
 
@@ -25,13 +25,13 @@ WIDEST = float(np.sqrt(2 * FALL))  # how far an end can be: the integrand falls 
 INSIDE = 3.0  # widths from the mode where the search for an end begins
 TO_MODE, TO_END = 30, 4  # Newton steps at most
 CLOSE = 0.03  # steps to the mode, in widths: ends are sought from there, and nothing else
-AT_ONCE = 2_000  # of eta: what their nodes need stays in a core's own cache
+AT_ONCE = 2_000  # of eta: the arrays of their nodes stay in a core's cache
 NORMAL = 31  # nodes of a new response's effect
 
 
 @dataclass(frozen=True)
 class Overdispersed(Likelihood):
-    """A family with an effect N(0, tau^2) of each row beside eta; `dispersed`, log tau in the place of log sigma."""
+    """Adds an effect N(0, tau^2) of each row to eta; it is `dispersed`, with log tau in the place of log sigma."""
 
     def __post_init__(self) -> None:
         if self.record.dispersion is not None or not self.record.counted:
@@ -39,7 +39,7 @@ class Overdispersed(Likelihood):
 
     @cached_property
     def given(self) -> Likelihood:
-        """p(y | eta + tau e)."""
+        """The likelihood p(y | eta + tau e)."""
         return Likelihood(self.family)
 
     @property
@@ -69,7 +69,7 @@ class Overdispersed(Likelihood):
     def terms(
         self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> tuple[Vector, Vector, Vector]:
-        """As `Likelihood.terms`."""
+        """Returns the same as `Likelihood.terms`."""
         if isinstance(last, Noisy):
             raise ValueError("overdispersed: counts have no noise")
         n, rows = eta.shape[-1], eta.reshape(-1, eta.shape[-1])
@@ -82,7 +82,7 @@ class Overdispersed(Likelihood):
     def _terms(
         self, y: Vector, eta: Vector, tau: Vector, trials: Vector | None, last: Vector | None
     ) -> tuple[Vector, Vector, Vector]:
-        """Of eta (m, n) and tau (m, 1)."""
+        """Computes them for eta (m, n) and tau (m, 1)."""
         row = _Integrand(self.given, y, eta, tau, trials, last)
         mode, width = row.mode()
         low, high = mode - row.end(mode, width, -1.0), mode + row.end(mode, width, 1.0)
@@ -91,6 +91,7 @@ class Overdispersed(Likelihood):
         step = (high - low) / (nodes - 1)
         e = low + np.arange(nodes)[:, np.newaxis, np.newaxis] * step
         values, slopes = row.both(e)
+        # Subtract the largest value, so that no exponential overflows.
         top = values.max(axis=0)
         weights = np.exp(values - top)
         total = weights.sum(axis=0)
@@ -98,7 +99,7 @@ class Overdispersed(Likelihood):
         return top + np.log(total * step) - HALF_LOG_TAU, weights.sum(axis=0), (weights * tau * e).sum(axis=0)
 
     def fitted(self, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> tuple[Vector, Vector]:
-        """With the rows' effects in both."""
+        """Returns mean and variance with the rows' effects in both."""
         record, n = self.record, 1.0 if trials is None else trials
         means, squares, inside = np.zeros_like(eta), np.zeros_like(eta), np.zeros_like(eta)
         for e, weight in zip(*_normal()):
@@ -109,19 +110,19 @@ class Overdispersed(Likelihood):
         return means.mean(axis=0), (inside + squares - means**2).mean(axis=0)
 
     def mean_of_new(self, eta: Vector, log_scale: Scale = 0.0) -> Vector:
-        """The mean over the effect that a new row has."""
+        """Returns the mean over the effect that a new row has."""
         shift = np.exp(log_scale)
         return np.asarray(sum(weight * self.mean(eta + shift * e) for e, weight in zip(*_normal())))
 
     def cdf(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
-        """With the effect of a new row in it."""
+        """Returns the distribution function with the effect of a new row in it."""
         shift = np.exp(log_scale)
         return np.asarray(sum(weight * self.given.cdf(y, eta + shift * e, 0.0, trials) for e, weight in zip(*_normal())))
 
 
 @dataclass(frozen=True)
 class _Integrand:
-    """log p(y | eta + tau e) - e^2 / 2 of rows (m, n), as a function of e (.., m, n)."""
+    """Computes log p(y | eta + tau e) - e^2 / 2 of rows (m, n), as a function of e (.., m, n)."""
 
     given: Likelihood
     y: Vector
@@ -131,26 +132,26 @@ class _Integrand:
     last: Vector | None
 
     def value(self, e: Vector) -> Vector:
-        found = self.given.value(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
-        return np.asarray(found - 0.5 * e * e)
+        density = self.given.value(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
+        return np.asarray(density - 0.5 * e * e)
 
     def both(self, e: Vector) -> tuple[Vector, Vector]:
-        """The same, and the slope of log p(y | eta) in eta."""
+        """Returns the value, and the slope of log p(y | eta) in eta."""
         value, slope = self.given.both(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
         return np.asarray(value - 0.5 * e * e), slope
 
     def slope(self, e: Vector) -> Vector:
-        """In e."""
+        """Returns the slope in e."""
         slope = self.given.slope(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
         return np.asarray(self.tau * slope - e)
 
     def information(self, e: Vector) -> Vector:
-        """Minus the second derivative, of an interval at most that of a count: links are canonical."""
+        """Returns minus the second derivative, of an interval at most that of a count: links are canonical."""
         record, eta = self.given.record, self.eta + self.tau * e
         return np.asarray(1 + self.tau**2 * record.spread(record.mean(eta), 1.0, self.trials))
 
     def guess(self) -> Vector:
-        """Where it would be largest if log p(y | .) were a parabola about what fits the row."""
+        """Returns where it would be largest if log p(y | .) were a parabola about the predictor that fits the row."""
         y = (self.y if self.last is None else (self.y + self.last) / 2) + 0.5
         share = y if self.trials is None else y / (self.trials + 1)
         fits = np.log(share) if self.trials is None else np.log(share / (1 - share))
@@ -158,8 +159,10 @@ class _Integrand:
         return np.asarray(information * (fits - self.eta) / (1 + self.tau * information))
 
     def mode(self) -> tuple[Vector, Vector]:
-        """Where it is largest, and its width there: by Newton steps, halving what is known to hold it where one leaves that,
-        or the last one did little."""
+        """Returns where it is largest, and its width there.
+
+        Newton steps are taken; the bracket of the mode is halved where a step leaves it, or the last one did little.
+        """
         high = np.sqrt(np.maximum(-2 * self.value(np.zeros(self.eta.shape)), 0.0))
         e, low = np.clip(self.guess(), -high, high), -high
         before = np.full(self.eta.shape, np.inf)
@@ -176,8 +179,10 @@ class _Integrand:
         return e, 1 / np.sqrt(self.information(e))
 
     def end(self, mode: Vector, width: Vector, side: float) -> Vector:
-        """How far from the mode it has fallen: Newton steps from inside lead outside, and from there never back, for it is
-        concave."""
+        """Returns how far from the mode it has fallen by `FALL`.
+
+        Newton steps from inside lead outside, and from there never back, for it is concave.
+        """
         top, far = self.value(mode), INSIDE * width
         for _ in range(TO_END):
             e = mode + side * far
@@ -187,6 +192,6 @@ class _Integrand:
 
 
 def _normal() -> tuple[Vector, Vector]:
-    """Nodes and weights of N(0, 1)."""
+    """Returns nodes and weights of N(0, 1)."""
     at, weight = np.polynomial.hermite_e.hermegauss(NORMAL)
     return at, weight / weight.sum()

@@ -1,5 +1,7 @@
-"""Importance weights whose largest are smoothed by a generalised Pareto distribution (Vehtari, Simpson, Gelman, Yao and Gabry,
-2024), and leave-one-out predictive densities by them (Vehtari, Gelman and Gabry, 2017)."""
+"""Smooths the largest importance weights by a generalised Pareto distribution, and computes leave-one-out densities by them.
+
+Sources: Vehtari, Simpson, Gelman, Yao and Gabry, 2024; Vehtari, Gelman and Gabry, 2017.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ LEAST_TAIL = 5  # draws
 
 
 def limit(draws: int) -> float:
-    """The largest k-hat with which weights of so many draws can be trusted: with few of them a lower one."""
+    """Returns the largest k-hat with which weights of this number of draws can be trusted: with few of them a lower one."""
     return min(UNRELIABLE, 1 - 1 / math.log10(draws)) if draws > 10 else 0.0
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Each of d quantities, predicted without itself.
+    """Holds d quantities, each predicted without itself.
 
     Attributes
     ----------
@@ -41,7 +43,7 @@ class LeftOut:
 
 
 def left_out(log_likelihood: Array) -> LeftOut:
-    """From the log-likelihoods (m, d) of d quantities at m draws of the posterior of all of them.
+    """Computes them from the log-likelihoods (m, d) of d quantities at m draws of the posterior of all of them.
 
     Source: Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation.
     """
@@ -53,7 +55,7 @@ def left_out(log_likelihood: Array) -> LeftOut:
 
 
 def smoothed(log_ratios: Array) -> tuple[Array, float]:
-    """Logarithms of normalised weights (m,), and k-hat; infinite where too few ratios differ for a tail."""
+    """Returns logarithms of normalised weights (m,), and k-hat; infinite where too few ratios differ for a tail."""
     x = log_ratios - log_ratios.max()
     n = len(x)
     order = np.argsort(x, kind="stable")
@@ -73,8 +75,14 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
 
 
 def _pareto(excess: Array) -> tuple[float, float]:
-    """Shape and scale of a generalised Pareto distribution, by Zhang and Stephens (2009), the shape drawn to 1/2 as by ten more
-    observations; `excess` (n,) ascending."""
+    """Fits shape and scale of a generalised Pareto distribution, by Zhang and Stephens (2009).
+
+    The shape is drawn to 1/2 as by ten more observations.
+
+    Parameters
+    ----------
+    excess : (n,) ascending
+    """
     n = len(excess)
     several = 30 + int(np.sqrt(n))
     b = (1 - np.sqrt(several / (np.arange(several) + 0.5))) / (3 * excess[int(n / 4 + 0.5) - 1]) + 1 / excess[-1]

@@ -1,6 +1,6 @@
-"""From agreed columns to the coefficients of a sparse model: dummies without their reference level, spline columns, indicators.
+"""Maps agreed columns to the coefficients of a sparse model: dummies without their reference level, spline columns, indicators.
 
-Nothing here reads a row except `Coefficients.columns`, at the client. Source: docs/methods/sparse.md, sections 7 and 11.
+No function here reads a row except `Coefficients.columns`, at the client. Source: docs/methods/sparse.md, sections 7 and 11.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spline:
-    """Natural cubic spline columns of one covariate, beside its linear one.
+    """Holds the natural cubic spline columns of one covariate, beside its linear one.
 
     Attributes
     ----------
     knots : (K + 2,) increasing, on the data's scale
-    values : (K + 2, K) of the columns at the knots: an orthonormal basis of what is neither constant nor linear there
+    values : (K + 2, K) of the columns at the knots: an orthonormal basis of the functions that are neither constant nor linear
+        there
     """
 
     knots: tuple[float, ...]
@@ -32,14 +33,14 @@ class Spline:
 
     @classmethod
     def at(cls, knots: Sequence[float]) -> Spline:
-        """The spline with these knots."""
+        """Makes the spline with these knots."""
         x = np.asarray(knots, dtype=np.float64)
         linear = np.column_stack([np.ones_like(x), x - x.mean()])
         basis, _ = np.linalg.qr(np.column_stack([linear, np.vander(x / np.abs(x).max(), len(x), increasing=True)[:, 2:]]))
         return cls(tuple(x.tolist()), basis[:, 2:])
 
     def columns(self, x: Array) -> Array:
-        """(n, K) columns of the values x (n,); straight lines outside the knots; NaN stays."""
+        """Returns (n, K) columns of the values x (n,); straight lines outside the knots; NaN stays."""
         from scipy.interpolate import make_interp_spline
 
         knots = np.asarray(self.knots)
@@ -53,12 +54,12 @@ class Spline:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """The columns of a sparse regression, the same at every client.
+    """Holds the columns of a sparse regression, the same at every client.
 
     Attributes
     ----------
     names : of all w columns: "age", "sex=male", "age~1" (a spline column)
-    source : (w,) column of the encoding that each is made from
+    source : (w,) column of the encoding from which each is made
     splines : name of a covariate -> its spline
     indicators : (1, w) see `kernels.shrinkage`: spline columns of one covariate share one
     scales : (w,) known scales (1 where the data decide)
@@ -80,7 +81,7 @@ class Coefficients:
         splines: Mapping[str, Sequence[float]] | None = None,
         scales: Mapping[str, float] | None = None,
     ) -> Coefficients:
-        """The coefficients of an agreed encoding (without intercept, not standardised).
+        """Makes the coefficients of an agreed encoding (without intercept, not standardised).
 
         Parameters
         ----------
@@ -133,11 +134,11 @@ class Coefficients:
 
     @property
     def size(self) -> int:
-        """w, the number of columns."""
+        """The number w of columns."""
         return len(self.names)
 
     def columns(self, X: Array) -> Array:
-        """(n, w) columns of a client's encoded rows X."""
+        """Returns (n, w) columns of a client's encoded rows X."""
         out = X[:, list(self.source)]
         for name, spline in self.splines.items():
             first = self.names.index(f"{name}~1")
@@ -145,14 +146,14 @@ class Coefficients:
         return out
 
     def orthogonal(self, X: Array, psi: Array) -> Array:
-        """Scaled columns with every spline column made orthogonal to its linear one, by pooled second moments psi (w, w)."""
+        """Makes every spline column orthogonal to its linear one, by pooled second moments psi (w, w)."""
         out = X.copy()
         for j, linear, slope, sd in self._made_orthogonal(psi):
             out[:, j] = (X[:, j] - slope * X[:, linear]) / sd
         return out
 
     def of_scaled(self, theta: Array, psi: Array) -> Array:
-        """(..., w) slopes of the scaled columns, from those of `orthogonal` ones."""
+        """Returns (..., w) slopes of the scaled columns, from those of `orthogonal` ones."""
         out = theta.copy()
         for j, linear, slope, sd in self._made_orthogonal(psi):
             out[..., j] = theta[..., j] / sd
@@ -160,7 +161,7 @@ class Coefficients:
         return out
 
     def _made_orthogonal(self, psi: Array) -> Iterator[tuple[int, int, float, float]]:
-        """Each spline column, its linear one, its slope on that, and what is left of its standard deviation."""
+        """Yields each spline column, its linear one, its slope on that, and the standard deviation that is left."""
         for name in self.splines:
             linear = self.names.index(name)
             for j in self._spline_columns(name):
@@ -172,13 +173,13 @@ class Coefficients:
 
 
 def _numbered(numbers: list[int]) -> NDArray[np.int64]:
-    """Indicators 0, 1, ... without gaps; -1 stays."""
+    """Renumbers indicators 0, 1, ... without gaps; -1 stays."""
     order = {old: new for new, old in enumerate(sorted({n for n in numbers if n >= 0}))}
     return np.array([order.get(n, -1) for n in numbers], dtype=np.int64)
 
 
 def graph(n_nodes: int, *, one: bool) -> NDArray[np.int64]:
-    """Indicators of all edges between `n_nodes`: (n, n), a regression for each node, or with `one` (1, n * n) in one group."""
+    """Returns indicators of all edges of `n_nodes`: (n, n), a regression for each node, or with `one` (1, n * n) in one group."""
     numbers = np.arange(n_nodes * n_nodes).reshape(n_nodes, n_nodes)
     if not one:
         numbers = np.tile(np.arange(n_nodes), (n_nodes, 1))
@@ -187,6 +188,7 @@ def graph(n_nodes: int, *, one: bool) -> NDArray[np.int64]:
 
 
 def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumbers the indicators of each row 0, 1, ... without gaps."""
     out = numbers.copy()
     for row in out:
         there = row >= 0
@@ -195,12 +197,12 @@ def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def edges(nodes: Sequence[str]) -> tuple[str, ...]:
-    """Names of all edges, "from -> to", in the order of the flattened indicators: row by row of what they point to."""
+    """Returns the names of all edges, "from -> to", in the order of the flattened indicators: row by row of the target."""
     return tuple(f"{origin} -> {to}" for to in nodes for origin in nodes if to != origin)
 
 
 def relative(encoding: Encoding) -> Encoding:
-    """The encoding without standardising: the sparse models scale columns by moments of their own."""
+    """Returns the encoding without standardising: the sparse models scale columns by moments of their own."""
     return replace(
         encoding, columns=tuple(replace(c, center=0.0, scale=1.0) if c.levels is None else c for c in encoding.columns)
     )

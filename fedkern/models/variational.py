@@ -1,7 +1,7 @@
-"""A Gaussian variational block: its parameters in one flat vector, reparameterised draws, and gradients of the ELBO.
+"""Defines a Gaussian variational block: its parameters in one flat vector, reparameterised draws, and gradients of the ELBO.
 
 q(theta) = N(mu, L L'). A draw is theta = mu + L eps, and the gradient of an objective F(theta) - log q(theta) is a function of
-c = dF/dtheta at that draw. Two estimators: *path* (sticking the landing: -log q enters through theta alone, its own parameters
+c = dF/dtheta at that draw. Two estimators: *path* (sticking the landing: -log q enters through theta alone, its parameters
 frozen), and the closed-form entropy. They have one mean. Source: vertical.md, sections 4 and 5; sigma.md, section 6.
 """
 
@@ -23,7 +23,9 @@ LARGEST = 64  # coordinates up to which a step of all numbers of L moves L by li
 
 @dataclass(frozen=True)
 class Block:
-    """q(theta) = N(mu, L L') of `size` coordinates; L is diagonal, or (`full`) lower triangular with a positive diagonal.
+    """Represents q(theta) = N(mu, L L') of `size` coordinates.
+
+    L is diagonal, or (`full`) lower triangular with a positive diagonal.
 
     The flat parameters are mu (d,) and then the logarithms of the standard deviations (d,); or the lower triangle of L row by
     row, (d (d + 1) / 2,): diagonal elements by their logarithms, the others relative to their row's diagonal element. So a step
@@ -37,7 +39,7 @@ class Block:
 
     @property
     def n_parameters(self) -> int:
-        """Length of the flat parameters."""
+        """The length of the flat parameters."""
         d = self.size
         return d + (d * (d + 1) // 2 if self.full else d)
 
@@ -47,23 +49,23 @@ class Block:
 
     @cached_property
     def _places(self) -> NDArray[np.intp]:
-        """Where the elements of the flat triangle stand in L, row by row."""
+        """The places of the flat triangle's elements in L, row by row."""
         rows, columns = self._triangle
         return rows * self.size + columns
 
     @cached_property
     def _diagonal(self) -> NDArray[np.intp]:
-        """Where the diagonal of L stands in its flat triangle."""
+        """The places of L's diagonal in its flat triangle."""
         rows, columns = self._triangle
         return np.flatnonzero(rows == columns)
 
     @cached_property
     def unit(self) -> float:
-        """Of elements of L off its diagonal."""
+        """The unit of L's elements off its diagonal."""
         return min(1.0, LARGEST / self.size) ** 2 if self.size else 1.0
 
     def initial(self, mean: Vector | float = 0.0, sd: float = 0.1) -> Vector:
-        """The parameters of N(mean, sd^2 I)."""
+        """Returns the parameters of N(mean, sd^2 I)."""
         parameters = np.zeros(self.n_parameters)
         parameters[: self.size] = mean
         scale = parameters[self.size :]
@@ -71,20 +73,20 @@ class Block:
         return parameters
 
     def at(self, mean: Vector, spread: Vector) -> Vector:
-        """The parameters of N(mean, spread): (d,) standard deviations, or a covariance (d, d)."""
+        """Returns the parameters of N(mean, spread): (d,) standard deviations, or a covariance (d, d)."""
         if not self.full:
             return np.concatenate([mean, np.log(spread)])
         return self.by_factor(mean, np.asarray(np.linalg.cholesky(spread), np.float64))
 
     def by_factor(self, mean: Vector, L: Vector) -> Vector:
-        """The parameters of N(mean, L L') where L is triangular: (d, d), its diagonal positive."""
+        """Returns the parameters of N(mean, L L') for a triangular L: (d, d), its diagonal positive."""
         sizes = np.diag(L)
         flat = (L / sizes[:, np.newaxis])[self._triangle] / self.unit
         flat[self._diagonal] = np.log(sizes)
         return np.concatenate([mean, flat])
 
     def scale(self, parameters: Vector) -> Vector:
-        """(d,) standard deviations, or (d, d) L."""
+        """Returns (d,) standard deviations, or (d, d) L."""
         flat = parameters[self.size :]
         if not self.full:
             return np.exp(np.maximum(flat, LEAST))
@@ -96,24 +98,24 @@ class Block:
         return L
 
     def _sizes(self, parameters: Vector) -> Vector:
-        """(d,) the diagonal of L, or the standard deviations."""
+        """Returns (d,) the diagonal of L, or the standard deviations."""
         flat = parameters[self.size :]
         sizes: Vector = np.exp(np.maximum(flat[self._diagonal] if self.full else flat, LEAST))
         return sizes
 
     def sample(self, parameters: Vector, eps: Vector) -> Vector:
-        """theta = mu + L eps."""
+        """Returns theta = mu + L eps."""
         d = self.size
         return augmented.coefficients(parameters[:d], parameters[d:], eps, full=self.full)
 
     def gradient(self, parameters: Vector, eps: Vector, c: Vector, *, path: bool = True) -> Vector:
-        """Gradient of F(theta) - log q(theta) in the flat parameters, for the draw of `eps`.
+        """Returns the gradient of F(theta) - log q(theta) in the flat parameters, for the draw of `eps`.
 
         Parameters
         ----------
         parameters : (n_parameters,)
         eps : (d,) standard normals of the draw
-        c : (d,) dF/dtheta at the draw, without q's own term
+        c : (d,) dF/dtheta at the draw, without q's term
         path : sticking the landing, or the closed-form entropy
 
         Returns
@@ -139,21 +141,21 @@ class Block:
         return out
 
     def moments(self, parameters: Vector) -> tuple[Vector, Vector]:
-        """Mean (d,), and standard deviations (d,) or the covariance (d, d)."""
+        """Returns the mean (d,), and standard deviations (d,) or the covariance (d, d)."""
         scale = self.scale(parameters)
         return parameters[: self.size].copy(), scale @ scale.T if self.full else scale
 
     def sd(self, parameters: Vector) -> Vector:
-        """(d,) marginal standard deviations."""
+        """Returns (d,) marginal standard deviations."""
         scale = self.scale(parameters)
         return np.sqrt(np.einsum("ij,ij->i", scale, scale)) if self.full else scale
 
     def log_density(self, parameters: Vector, eps: Vector) -> float:
-        """log q at the draw of `eps`."""
+        """Returns log q at the draw of `eps`."""
         log_det = np.log(self._sizes(parameters)).sum()
         return float(-0.5 * (eps @ eps) - log_det - 0.5 * self.size * np.log(2 * np.pi))
 
     def entropy(self, parameters: Vector) -> float:
-        """-E log q."""
+        """Returns -E log q."""
         log_det = np.log(self._sizes(parameters)).sum()
         return float(log_det + 0.5 * self.size * (1 + np.log(2 * np.pi)))

@@ -1,4 +1,4 @@
-"""A posterior as weighted draws: what is read of it, and what other posteriors the same draws stand for.
+"""Defines a posterior as weighted draws: its numbers, and the other posteriors for which the same draws stand.
 
 Draws come from some q, and a draw's log ratio is log p(xi, y) - log q(xi), both normalised in xi: the mean ratio is the evidence.
 Weights are the ratios with their largest smoothed (`psis`), as long as k-hat says that smoothing helps, and the ratios themselves
@@ -29,7 +29,7 @@ SENSITIVE = 0.05  # of the measure of sensitivity, from which on it is marked
 
 @dataclass(frozen=True)
 class Weighted:
-    """Draws with weights.
+    """Holds draws with weights.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Weighted:
 
     @property
     def k_hat(self) -> float:
-        """Shape of the weights' tail."""
+        """The shape of the weights' tail."""
         return self._smoothed[1]
 
     @property
@@ -58,51 +58,58 @@ class Weighted:
 
     @property
     def smoothed(self) -> Array:
-        """(N,) Smoothed weights, whatever k-hat is; they add up to 1."""
+        """The (N,) smoothed weights, whatever k-hat is; they add up to 1."""
         return np.asarray(np.exp(self._smoothed[0]))
 
     @cached_property
     def weights(self) -> Array:
-        """(N,) They add up to 1."""
+        """The (N,) weights, which add up to 1."""
         if self.reliable or not np.isfinite(self.log_ratios).any():
             return self.smoothed
         return np.asarray(np.exp(self.log_ratios - logsumexp(self.log_ratios)))
 
     @cached_property
     def effective(self) -> float:
-        """How many draws of equal weights these are worth."""
+        """The number of draws of equal weight that these are worth."""
         return float(1 / (self.weights**2).sum())
 
     @cached_property
     def mean(self) -> Array:
-        """(P,)"""
+        """The (P,) means."""
         mean: Array = self.weights @ self.draws
         return mean
 
     @cached_property
     def covariance(self) -> Array:
-        """(P, P)"""
+        """The (P, P) covariance."""
         off = self.draws - self.mean
         covariance: Array = (off * self.weights[:, np.newaxis]).T @ off
         return covariance
 
     @property
     def sd(self) -> Array:
-        """(P,)"""
+        """The (P,) standard deviations."""
         return np.sqrt(np.diag(self.covariance))
 
     def quantiles(self, levels: Array | tuple[float, ...], values: Array | None = None) -> Array:
-        """(levels, P) Of the draws, or of other quantities (N, K) at them."""
+        """Returns (levels, P) quantiles of the draws, or of other quantities (N, K) at them."""
         return quantiles(self.draws if values is None else values, self.weights, levels)
 
     def resampled(self, n: int, offset: float) -> NDArray[np.int64]:
-        """(n,) Numbers of draws of equal weight, in a stride by which neighbours are not alike; `offset` uniform in [0, 1)."""
+        """Returns (n,) numbers of draws of equal weight, in a stride by which neighbours are not alike.
+
+        Parameters
+        ----------
+        offset : uniform in [0, 1)
+        """
         return resampled(self.weights, n, offset)
 
     @cached_property
     def log_evidence(self) -> tuple[float, float]:
-        """Log of the mean ratio, and its standard error as if draws were independent: points that fill the space have a smaller
-        one."""
+        """The log of the mean ratio, and its standard error as if draws were independent.
+
+        Points that fill the space have a smaller error.
+        """
         n = len(self.log_ratios)
         ratios = self.log_ratios
         if self.reliable:  # smoothed weights add up to 1: their sum is that of the ratios, smoothed
@@ -112,12 +119,12 @@ class Weighted:
         return log_mean, float(np.sqrt(((spread - 1) ** 2).sum() / (n * max(n - 1, 1))))
 
     def scaled(self, log_factor: Array) -> Weighted:
-        """The same draws for a density that is this one times exp(log_factor)."""
+        """Returns the same draws for a density that is this one times exp(log_factor)."""
         return Weighted(self.draws, self.log_ratios + log_factor)
 
 
 def _smoothed_ratios(log_ratios: Array, log_weights: Array) -> Array:
-    """Smoothed weights on the scale of the ratios: the smallest of both are the same."""
+    """Returns smoothed weights on the scale of the ratios: the smallest of both are the same."""
     low = np.flatnonzero(np.isfinite(log_ratios))
     low = low[np.argsort(log_ratios[low], kind="stable")]
     middle = low[len(low) // 4]  # below any tail
@@ -126,7 +133,7 @@ def _smoothed_ratios(log_ratios: Array, log_weights: Array) -> Array:
 
 
 def quantiles(values: Array, weights: Array, levels: Array | tuple[float, ...]) -> Array:
-    """(levels, K) Quantiles of values (N, K) with weights (N,), linear between the middles of neighbours' weights."""
+    """Returns (levels, K) quantiles of values (N, K) with weights (N,), linear between the middles of neighbours' weights."""
     out = np.empty((len(levels), values.shape[1]))
     for k, column in enumerate(values.T):
         order = np.argsort(column, kind="stable")
@@ -136,17 +143,17 @@ def quantiles(values: Array, weights: Array, levels: Array | tuple[float, ...]) 
 
 
 def resampled(weights: Array, n: int, offset: float) -> NDArray[np.int64]:
-    """(n,) Draws' numbers by systematic resampling: each comes floor or ceiling of n times its weight times."""
+    """Returns (n,) draws' numbers by systematic resampling: each comes floor or ceiling of n times its weight times."""
     if not 0 <= offset < 1:
         raise ValueError(f"resampled: offset must be in [0, 1), got {offset}")
     ends = np.cumsum(weights)
-    found = np.searchsorted(ends / ends[-1], (np.arange(n) + offset) / n, side="right")
-    return np.minimum(found, len(weights) - 1).astype(np.int64)
+    at = np.searchsorted(ends / ends[-1], (np.arange(n) + offset) / n, side="right")
+    return np.minimum(at, len(weights) - 1).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Without:
-    """The posterior without one client.
+    """Holds the posterior without one client.
 
     Attributes
     ----------
@@ -159,22 +166,27 @@ class Without:
 
     @property
     def known(self) -> bool:
-        """Whether its weights can be trusted; what is not known is not shown."""
+        """Whether its weights can be trusted; else it is not shown."""
         return self.posterior.k_hat <= WITHOUT_K and self.posterior.effective >= WITHOUT_ESS
 
 
 def without(posterior: Weighted, values: Array) -> tuple[Without, ...]:
-    """Without each client in turn; `values` (N, J): their log-likelihoods at the draws."""
-    found = []
+    """Returns the posterior without each client in turn.
+
+    Parameters
+    ----------
+    values : (N, J) the clients' log-likelihoods at the draws
+    """
+    posteriors = []
     for column in values.T:
         one = posterior.scaled(-column)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found.append(Without(one, (one.mean - posterior.mean) / posterior.sd))
-    return tuple(found)
+            posteriors.append(Without(one, (one.mean - posterior.mean) / posterior.sd))
+    return tuple(posteriors)
 
 
 def sensitivity(posterior: Weighted, log_density: Array, quantities: Array) -> tuple[Array, Array]:
-    """How much the posterior of each quantity moves with the power of the prior, or of the likelihood.
+    """Measures how much the posterior of each quantity moves with the power of the prior, or of the likelihood.
 
     Parameters
     ----------
@@ -199,7 +211,7 @@ def sensitivity(posterior: Weighted, log_density: Array, quantities: Array) -> t
 
 
 def _distance(x: Array, p: Array, q: Array) -> float:
-    """Symmetric cumulative Jensen-Shannon distance, in [0, 1], between two weightings of the same values.
+    """Returns the symmetric cumulative Jensen-Shannon distance, in [0, 1], between two weightings of the same values.
 
     Source: Nguyen and Vreeken (2015); the larger of both directions of the values, the root of the bounded divergence.
     """
@@ -207,6 +219,7 @@ def _distance(x: Array, p: Array, q: Array) -> float:
 
 
 def _one_way(x: Array, p: Array, q: Array) -> float:
+    """Returns this distance in one direction of the values."""
     order = np.argsort(x, kind="stable")
     bins, P, Q = np.diff(x[order]), np.cumsum(p[order])[:-1], np.cumsum(q[order])[:-1]
     middle = 0.5 * (P + Q)

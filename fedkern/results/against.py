@@ -1,7 +1,7 @@
-"""A posterior against another one of the same model: that of Stan, PyMC or NumPyro on pooled rows, as ArviZ stores it.
+"""Compares a posterior with another one of the same model: that of Stan, PyMC or NumPyro on pooled rows, as ArviZ stores it.
 
-The distance of a parameter is the first Wasserstein distance of the two marginals, over the reference's sd: by how many sds, on
-average over quantiles, one has to move the reference's mass. A shift of a by itself is a distance of a.
+The distance of a parameter is the first Wasserstein distance of the two marginals, over the reference's sd: the number of sds by
+which, on average over quantiles, the reference's mass has to move. A shift of a by itself is a distance of a.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMEDY = 'give --names FILE, a TOML file with a line "OURS" = "THEIRS" for each 
 
 @dataclass(frozen=True)
 class Compared:
-    """One parameter.
+    """Holds the comparison of one parameter.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Compared:
     error : its Monte-Carlo standard error; NaN without ArviZ
     sd_ratio : the run's sd over the reference's
     distance : Wasserstein distance in the reference's sds
-    ours, theirs : what it is computed from
+    ours, theirs : the two marginals
     """
 
     name: str
@@ -59,20 +59,20 @@ class Compared:
 def compare(
     posterior: Released, drawing: Drawing, reference: Group, names: Mapping[str, str] | None, path: str
 ) -> list[Compared]:
-    """The parameters that both have, those that are farthest apart first.
+    """Compares the parameters that both posteriors have, and returns them with the farthest apart first.
 
     Parameters
     ----------
     posterior, drawing : of the run
     reference : group `posterior` of another library
     names : ours -> theirs, of parameters ("theta[age]", "beta[0]") or of whole arrays ("theta", "beta"), whose elements are then
-        taken in their order; the others have equal names
+        taken in their order; parameters that are not in it are matched by equal names
     path : of the reference, for errors
 
     Raises
     ------
     JobError
-        No name matches, a name is none, or two arrays have other shapes.
+        No name matches, a name does not exist, or two arrays have other shapes.
     """
     groups = posterior.groups(drawing)
     ours, theirs = arrays(groups["posterior"], "the run"), arrays(reference, path)
@@ -83,25 +83,25 @@ def compare(
         said = {name for pair in pairs for name in pair}
         pairs += [(name, name) for name in _flat(ours) if name in _flat(theirs) and name not in said]
     flat_ours, flat_theirs = _flat(ours), _flat(theirs)
-    found = []
+    compared = []
     for name, other in pairs:
         exact = posterior.marginal(name) if name in posterior.parameters() else None
-        found.append(_compared(name, other, exact or Drawn(flat_ours[name]), Drawn(flat_theirs[other])))
-    return sorted(found, key=lambda one: -one.distance if one.distance == one.distance else -math.inf)
+        compared.append(_compared(name, other, exact or Drawn(flat_ours[name]), Drawn(flat_theirs[other])))
+    return sorted(compared, key=lambda one: -one.distance if one.distance == one.distance else -math.inf)
 
 
 Arrays = Mapping[str, Mapping[str, Array]]  # variable -> label ("" of a number) -> (c, t) draws
 
 
 def arrays(group: Group, whose: str) -> Arrays:
-    """All variables of a group, element by element.
+    """Returns all variables of a group, element by element.
 
     Raises
     ------
     JobError
         A variable has no chains and draws.
     """
-    found = {}
+    variables = {}
     for name, (dims, values) in group.variables.items():
         if np.asarray(values).dtype.kind not in "fiub":
             continue  # texts and times are no parameters
@@ -112,12 +112,13 @@ def arrays(group: Group, whose: str) -> Arrays:
             for dim, size in zip(dims[2:], values.shape[2:])
         ]
         flat = np.asarray(values, np.float64).reshape(*values.shape[:2], -1)
-        found[name] = {",".join(label): flat[:, :, k] for k, label in enumerate(product(*axes))}
-    return found
+        variables[name] = {",".join(label): flat[:, :, k] for k, label in enumerate(product(*axes))}
+    return variables
 
 
-def _flat(found: Arrays) -> dict[str, Array]:
-    return {_label(name, label): draws for name, those in found.items() for label, draws in those.items()}
+def _flat(variables: Arrays) -> dict[str, Array]:
+    """Returns the draws of every element by its whole name, such as "theta[age]"."""
+    return {_label(name, label): draws for name, those in variables.items() for label, draws in those.items()}
 
 
 def _label(name: str, label: str) -> str:
@@ -125,6 +126,13 @@ def _label(name: str, label: str) -> str:
 
 
 def _equal(ours: Arrays, theirs: Arrays, path: str) -> list[tuple[str, str]]:
+    """Pairs parameters whose names are equal.
+
+    Raises
+    ------
+    JobError
+        No two are equal; where a whole array has an equal name, it says how the elements differ.
+    """
     both = [name for name in _flat(ours) if name in _flat(theirs)]
     if both:
         return [(name, name) for name in both]
@@ -137,7 +145,7 @@ def _equal(ours: Arrays, theirs: Arrays, path: str) -> list[tuple[str, str]]:
 
 
 def _paired(ours: Arrays, theirs: Arrays, name: str, other: str, path: str) -> list[tuple[str, str]]:
-    """One line of the names' file."""
+    """Pairs the parameters, or the elements of the arrays, that one line of the file of names says are the same."""
     if name in _flat(ours) and other in _flat(theirs):
         return [(name, other)]
     for whose, wanted, there in (("the run", name, ours), (path, other, theirs)):
@@ -153,12 +161,13 @@ def _paired(ours: Arrays, theirs: Arrays, name: str, other: str, path: str) -> l
 
 
 def _some(names: Sequence[str] | Mapping[str, object]) -> str:
+    """Lists the first few names, and how many more there are."""
     listed = list(names)
     return ", ".join(listed[:NAMED]) + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
 
 
 def _compared(name: str, other: str, ours: Marginal, theirs: Drawn) -> Compared:
-    """Infinite shifts and ratios where the reference is a constant."""
+    """Compares two marginals; shifts and ratios are infinite where the reference is a constant."""
     at = ((np.arange(GRID) + 0.5) / GRID).tolist()
     apart = float(np.mean(np.abs(np.array(ours.quantiles(at)) - np.array(theirs.quantiles(at)))))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -168,7 +177,7 @@ def _compared(name: str, other: str, ours: Marginal, theirs: Drawn) -> Compared:
 
 
 def _error(marginal: Marginal) -> float:
-    """Of a mean; 0 where it is exact."""
+    """Returns the Monte-Carlo error of a mean; 0 where the mean is exact."""
     if not isinstance(marginal, Drawn):
         return 0.0
     return float(mixing.mean_error(marginal.draws[..., np.newaxis])[0]) if diagnostics.available() else math.nan
@@ -177,21 +186,21 @@ def _error(marginal: Marginal) -> float:
 HEAD = ("parameter", "distance", "shift", "error", "sd_ratio", "mean", "sd", "other_mean", "other_sd")
 
 
-def rows(found: Sequence[Compared]) -> list[dict[str, str | float]]:
-    """A row for each parameter, worst first."""
-    return [{"parameter": one.name, **{key: getattr(one, key) for key in HEAD[1:]}} for one in found]
+def rows(compared: Sequence[Compared]) -> list[dict[str, str | float]]:
+    """Returns a row for each parameter, in the given order."""
+    return [{"parameter": one.name, **{key: getattr(one, key) for key in HEAD[1:]}} for one in compared]
 
 
-def document(title: str, verdict: str, found: Sequence[Compared], reference: str) -> str:
-    """A page: what it means, the table, and a plot for each parameter."""
+def document(title: str, verdict: str, compared: Sequence[Compared], reference: str) -> str:
+    """Makes a page of the comparison: an explanation, the table, and a plot for each parameter."""
     words = (
         "distance: first Wasserstein distance of the two marginals, in the reference's sds; shift: difference of means in these "
         "sds, with its Monte-Carlo standard error; sd ratio: the run's over the reference's."
     )
-    table = page.table(HEAD, [[page.number(value) for value in row.values()] for row in rows(found)])
+    table = page.table(HEAD, [[page.number(value) for value in row.values()] for row in rows(compared)])
     sections = [page.section("Differences", page.paragraph(words), table)]
-    note = f"The {PLOTTED} of {len(found)} that are farthest apart. " if len(found) > PLOTTED else ""
-    for k, one in enumerate(found[:PLOTTED]):
+    note = f"The {PLOTTED} of {len(compared)} that are farthest apart. " if len(compared) > PLOTTED else ""
+    for k, one in enumerate(compared[:PLOTTED]):
         caption = f"{note if not k else ''}distance {one.distance:.3f}, shift {one.shift:+.3f}, sd ratio {one.sd_ratio:.3f}"
         sections.append(page.figure(one.name, drawn(one), caption))
     head = {"word": "compared", "mood": "good", "verdict": verdict, "doubt": False, "tiles": [], "notes": []}
@@ -199,7 +208,7 @@ def document(title: str, verdict: str, found: Sequence[Compared], reference: str
 
 
 def drawn(one: Compared) -> plots.Figure:
-    """Both marginals' densities."""
+    """Draws both marginals' densities."""
     figure = plots.canvas(7.2, 1.7)
     axes = figure.subplots()
     flat = one.theirs.draws.ravel()

@@ -1,4 +1,4 @@
-"""Parameters of ArviZ's groups by the names that `summary.json` gives them."""
+"""Finds parameters in ArviZ's groups by the names that `summary.json` gives them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from .released import Group
 
 
 def of_draws(groups: Mapping[str, Group], name: str, site: str = "") -> Drawn | None:
-    """A parameter as `summary.json` names it (`theta[age]`, `tau[age]`, `eta`), by the draws of ArviZ's groups.
+    """Returns the draws of a parameter that is named as in `summary.json` (`theta[age]`, `tau[age]`, `eta`).
 
     Parameters
     ----------
     groups : of a sampler; draws (c, t, ..) on the standardised scale are multiplied by the `scale` of the data
-    name, site : of the parameter, and of the client whose own it is
+    name : of the parameter
+    site : the client whose coefficient it is; "" for a parameter that all clients share
 
     Returns
     -------
-    None where no draws of it are kept
+    its draws; None where none are kept
     """
     if "posterior" not in groups:
         return None
@@ -46,7 +47,7 @@ def of_draws(groups: Mapping[str, Group], name: str, site: str = "") -> Drawn | 
 
 
 def _of_site(groups: Mapping[str, Group], label: str, site: str) -> Drawn | None:
-    """A client's own coefficient, on the data's scale."""
+    """Returns the draws of a client's coefficient, on the data's scale."""
     variables, coordinates = groups["posterior"]
     clients = [str(one) for one in coordinates["client"]]
     labels = [str(one) for one in coordinates["coefficient"]]
@@ -57,7 +58,7 @@ def _of_site(groups: Mapping[str, Group], label: str, site: str) -> Drawn | None
 
 
 def _scale(groups: Mapping[str, Group], label: str) -> float:
-    """What turns a standardised coefficient into one on the data's scale."""
+    """Returns the factor that turns a standardised coefficient into one on the data's scale."""
     constants = groups.get("constant_data")
     if constants is None or "scale" not in constants.variables:
         return 1.0

@@ -1,4 +1,4 @@
-"""Chains that stay apart: which of them are in one mode, so that no mean depends on how many chains each mode has caught."""
+"""Groups chains by their modes, so that no mean depends on how many chains each mode has caught."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KEPT = ("rhat", "ess", "pip_rhat", "pip_ess")  # they judge all chains together,
 
 @dataclass(frozen=True)
 class Group:
-    """Chains in one mode.
+    """Holds the chains in one mode.
 
     Attributes
     ----------
     chains : their numbers, as posterior.nc has them
-    moved : these have been in several modes: their means are of none of them
+    moved : whether these have been in several modes, so that their means belong to none
     signs : index of each coefficient in which chains are apart -> sign of this group's median, 0 below a tenth
     """
 
@@ -37,9 +37,9 @@ class Group:
 
 
 def groups(draws: Array | Stream) -> list[Group]:
-    """Chains by the modes that they are in: one group where they agree.
+    """Groups chains by the modes that they are in; chains that agree are one group.
 
-    Two chains are apart if in some coefficient their central 90 % intervals, made twice as wide, have nothing in common and
+    Two chains are apart if in some coefficient their central 90 % intervals, made twice as wide, do not overlap and
     their medians differ by more than `selection.GAP`. Normal draws are then 6.6 standard deviations apart, so that neither chain
     has been where the other one is, and R-hat of that coefficient is far above 1.01. A large R-hat alone would not do: slow
     chains in one mode have it too, and their common mean is the best there is. Where each is worth but two draws their intervals
@@ -54,8 +54,8 @@ def groups(draws: Array | Stream) -> list[Group]:
 
     Returns
     -------
-    those that stay in one mode first, the largest first. A single group with fewer than 20 draws of each chain, which say nothing
-    about tails
+    groups that stay in one mode first, the largest first; a single group where chains have fewer than 20 draws, which tell
+    nothing about tails
     """
     low, middle, high = _doubled(draws)
     c = len(middle)
@@ -63,8 +63,10 @@ def groups(draws: Array | Stream) -> list[Group]:
         return [Group(tuple(range(c)), moved=False, signs={})]
     apart, differ = np.zeros((c, c), dtype=bool), np.zeros(middle.shape[1], dtype=bool)
     for i in range(c):
+        # Far medians alone may be slow mixing in one mode; intervals that miss each other are not.
         here = ((low[i] > high) | (low > high[i])) & (np.abs(middle - middle[i]) > GAP)
         apart[i], differ = here.any(axis=1), differ | here.any(axis=0)
+    # Chains with the same row of `apart` are in one mode.
     _, label = np.unique(apart, axis=0, return_inverse=True)
     by_mode = []
     for k in range(int(label.max()) + 1):
@@ -77,7 +79,7 @@ def groups(draws: Array | Stream) -> list[Group]:
 
 
 def _doubled(draws: Array | Stream) -> tuple[Array, Array, Array]:
-    """(c, P) the ends of each chain's central 90 % interval, made twice as wide, and its median between them."""
+    """Returns the (c, P) ends of each chain's central 90 % interval, made twice as wide, and its median between them."""
     if isinstance(draws, Stream):
         width = 2 * NORMAL * np.sqrt(draws.square / max(draws.n - 1, 1))
         return draws.centre - width, draws.centre, draws.centre + width
@@ -88,23 +90,24 @@ def _doubled(draws: Array | Stream) -> tuple[Array, Array, Array]:
 
 
 def blank(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Parameters of chains that disagree: what averages over them is not a number; R-hat and ESS remain."""
+    """Replaces every average over chains that disagree by NaN; R-hat and ESS remain."""
     return {name: {key: value if key in KEPT else np.nan for key, value in row.items()} for name, row in parameters.items()}
 
 
 def effect(parameters: Mapping[str, Mapping[str, float]], name: str) -> Mapping[str, float]:
-    """What a coefficient's modes are told by: its site average or, where the server does not know it, the global effect."""
+    """Returns the row by which a coefficient's modes are told: its site average, or the global effect where no average is
+    known."""
     kinds = ("average_std", "average", "theta_std", "theta")
     return next((parameters[f"{kind}[{name}]"] for kind in kinds if f"{kind}[{name}]" in parameters), {})
 
 
 def largest(summary: Record) -> dict[str, Any]:
-    """A summary in which the mode of most chains stands for all, where chains disagree; else the summary itself."""
+    """Returns a summary in which the mode of most chains stands for all, where chains disagree; else the summary itself."""
     return {**summary, **summary["by_mode"][0]} if "by_mode" in summary else dict(summary)
 
 
-def counted(groups: list[Group]) -> str:
-    """ "2 modes, of 7 and 1 of 8 chains": how the chains are divided."""
+def describe_groups(groups: list[Group]) -> str:
+    """Says how chains are divided, such as "2 modes, of 7 and 1 of 8 chains"."""
     sizes = [len(group.chains) for group in groups if not group.moved]
     moved = sum(len(group.chains) for group in groups if group.moved)
     n = sum(sizes) + moved

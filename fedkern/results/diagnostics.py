@@ -1,6 +1,7 @@
-"""Convergence of chains: rank-normalised split R-hat and bulk effective sample size, as ArviZ computes them.
+"""Computes the convergence of chains as ArviZ does: rank-normalised split R-hat and bulk effective sample size.
 
-By arviz-stats on plain arrays: ArviZ itself would import plots, data frames and compilers, which takes longer than a small job.
+It calls arviz-stats on plain arrays: ArviZ itself would import plots, data frames and compilers, which takes longer than a small
+job.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ MARKED = 1.05  # R-hat above which a number bears a mark wherever people read it
 
 @cache
 def available() -> bool:
-    """Whether arviz-stats is installed (nothing is imported to find out)."""
+    """Returns whether arviz-stats is installed, without importing it."""
     return find_spec("arviz_stats") is not None
 
 
 def rhat_ess(draws: Array) -> tuple[Array, Array]:
-    """Rank-normalised split R-hat (the larger of bulk and folded) and bulk ESS (Vehtari et al., 2021).
+    """Computes rank-normalised split R-hat (the larger of bulk and folded) and bulk ESS (Vehtari et al., 2021).
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
 
     Returns
     -------
-    rhat, ess : (...); NaN where a chain is constant or holds a number that is not finite, and where there are fewer than 4 draws
+    rhat, ess : (...); NaN where a chain is constant or holds a number that is not finite, with fewer than 4 draws
 
     Raises
     ------
@@ -55,7 +56,7 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
 
 
 def mean_error(draws: Array) -> Array:
-    """Monte-Carlo standard errors of the means, (...), of draws (c, t, ...); NaN and errors as of `rhat_ess`."""
+    """Computes the (...) Monte-Carlo standard errors of the means of draws (c, t, ...); NaN and errors as in `rhat_ess`."""
     flat, usable, shape = _usable(draws, "mean_error")
     error = np.full(flat.shape[2], np.nan)
     if len(usable):
@@ -68,7 +69,7 @@ def mean_error(draws: Array) -> Array:
 
 
 def _usable(draws: Array, what: str) -> tuple[Array, NDArray[np.intp], list[int]]:
-    """Draws (c, t, P), those of the P columns of which something can be computed, and the shape that P stands for."""
+    """Returns draws (c, t, P), the columns of which something can be computed, and the shape that P stands for."""
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2:
         raise ValueError(f"diagnostics.{what}: draws need shape (chains, draws, ...), got {draws.shape}")
@@ -81,7 +82,7 @@ def _usable(draws: Array, what: str) -> tuple[Array, NDArray[np.intp], list[int]
 
 
 def normal_scores(values: Array) -> Array:
-    """Normal scores of the ranks of each column of (n, P) values; equal values share a rank."""
+    """Returns the normal scores of the ranks of each column of (n, P) values; equal values share a rank."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -91,11 +92,12 @@ def normal_scores(values: Array) -> Array:
 
 
 def _arviz_both(draws: Array) -> tuple[Array, Array]:
-    """Of (c, t, P) draws. The ranks of all quantities are taken at once, which ArviZ does one by one; the rest is ArviZ's."""
+    """Computes R-hat and ESS of (c, t, P) draws: ranks of all quantities at once, which ArviZ takes one by one, the rest by
+    ArviZ."""
     stats = _stats()
 
     def normal(values: Array) -> Array:
-        """Normal scores of the ranks over all chains."""
+        """Returns the normal scores of the ranks over all chains."""
         return normal_scores(values.reshape(-1, values.shape[-1])).reshape(values.shape)
 
     halves = _halves(draws)
@@ -108,18 +110,18 @@ def _arviz_both(draws: Array) -> tuple[Array, Array]:
 
 
 def _halves(draws: Array) -> Array:
-    """Each chain's first and second half as chains of their own."""
+    """Returns each chain's first and second half as two chains."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
 
 
 @cache
 def _stats() -> Any:
-    """Its functions of arrays; JobError where arviz-stats is not installed.
+    """Returns arviz-stats' functions of arrays; JobError where it is not installed.
 
-    For its functions of data sets it imports xarray, and pandas with it, which takes longer and more memory than a small job. So
-    xarray is hidden from it, where nobody has imported either yet, and no other thread could meanwhile; and as it is incomplete
-    then, whoever imports it gets another.
+    For its functions of data sets arviz-stats imports xarray, and pandas with it, which takes longer and more memory than a small
+    job. So xarray is hidden from it, if neither is imported yet and no other thread could import it meanwhile. The module is then
+    incomplete, and is forgotten afterwards: a later import loads it anew.
     """
     alone, before = threading.active_count() == 1, set(sys.modules)
     hides = alone and not {"arviz_stats", "xarray"} & before

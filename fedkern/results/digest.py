@@ -1,4 +1,4 @@
-"""One number for a whole result: two runs gave the same bits exactly if their digests are equal."""
+"""Computes one number for a whole result: two runs gave the same bits exactly if their digests are equal."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import numpy as np
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """BLAKE2b-256 (64 hexadecimal digits) over the arrays sorted by name: name, dtype, shape, little-endian C-order bytes.
+    """Returns BLAKE2b-256 (64 hexadecimal digits) over the arrays sorted by name: name, dtype, shape, little-endian C-order
+    bytes.
 
-    Each part is preceded by its length, so that no two sets of arrays give the same bytes. TypeError for arrays of objects.
+    Each part is preceded by its length, so that no two sets of arrays give the same bytes.
+
+    Raises
+    ------
+    TypeError
+        An array is of objects.
     """
     state = hashlib.blake2b(digest_size=32)
     for name in sorted(arrays):

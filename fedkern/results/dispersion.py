@@ -1,4 +1,4 @@
-"""Whether responses vary as the model says, from clients' Pearson sums; and what to do where they do not.
+"""Tests whether responses vary as the model says, from clients' Pearson sums, and names the remedy where they do not.
 
 Where they vary more, intervals are too narrow however well a fit has settled. Source: docs/concepts/convergence.md, "Counts that
 vary more".
@@ -24,15 +24,16 @@ HEAVY = 2.0  # times the rows: weights that sum to more make many rows of each
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Of all rows together.
+    """Holds the dispersion of all rows together.
 
     Attributes
     ----------
     family, scale : as the job has them
-    ratio, error : of the variance of the responses to what the model says, and its standard error where the model is right
+    ratio, error : of the variance of the responses to the model's, and its standard error where the model is right
     events : sum of the counts
-    excess : a of a variance mu + a mu^2 at which the ratio would be 1; of counts
-    learns : whether the job can learn the r of a negative binomial, and (`scale`) has: "can", "has"; "" if it cannot
+    excess : of counts, the a of a variance mu + a mu^2 at which the ratio would be 1
+    learns : whether the job can learn a scale (the r of a negative binomial): "can", "has" where it has learnt it, "" if it
+        cannot
     """
 
     family: str
@@ -45,33 +46,33 @@ class Dispersion:
 
     @property
     def counts(self) -> bool:
-        """Whether the response is counted, and has events."""
+        """Whether the response is counted, so that it has events."""
         return FAMILIES[self.family].counted
 
     @property
     def counted(self) -> str:
-        """What is counted."""
+        """The word for the responses: "successes" or "counts"."""
         return "successes" if self.family == "binomial" else "counts"
 
     @property
     def few(self) -> bool:
-        """Whether there are too few events to tell."""
+        """Whether the events are too few for a verdict."""
         return self.counts and self.events < FEW
 
     @property
     def off(self) -> bool:
-        """Whether counts vary otherwise than the model says. Of a linear model that is `model.scale`'s affair."""
+        """Whether counts vary otherwise than the model says; in a linear model `model.scale` is responsible for that."""
         return self.counts and not self.few and abs(self.ratio - 1) > max(ERRORS * self.error, OFF)
 
     @property
     def content(self) -> dict[str, float]:
-        """For summary.json."""
+        """The entry of summary.json."""
         own = {"ratio": self.ratio, "error": self.error}
         return own | {"events": self.events} if self.counts else own
 
     @property
     def words(self) -> str:
-        """The ratio and its error."""
+        """The ratio and its error, in words."""
         number = f"{self.ratio:.3g} ± {self.error:.2g} times"
         if not self.counts:
             return f"the residuals' variance is {number} that of the model"
@@ -81,7 +82,7 @@ class Dispersion:
 
     @property
     def remedy(self) -> str:
-        """By name."""
+        """The key to set, with its value; "" where no family fits."""
         if self.family == "negative-binomial" and self.learns == "can":
             return 'model.scale = "learn"'
         if self.excess > LEAST:
@@ -93,7 +94,12 @@ class Dispersion:
         return 'model.family = "poisson" (without model.scale)' if poisson else ""
 
     def wrong(self, first: str = "") -> str:
-        """What is said first where it is off; `first`: what is to be set before, if anything."""
+        """Says what is wrong and which key mends it, where responses are `off`.
+
+        Parameters
+        ----------
+        first : a key to set before another family is chosen; "" for none
+        """
         by = math.sqrt(max(self.ratio, 1e-12))
         said = f"intervals are about {by:.2g} times too narrow" if by > 1 else f"intervals are about {1 / by:.2g} times too wide"
         if first and self.ratio > 1 and self.remedy:
@@ -108,13 +114,24 @@ class Dispersion:
         )
 
 
-def pooled(
+def pool(
     family: str, scale: float, told: Sequence[PearsonSums], used: float, learns: Literal["", "can", "has"] = ""
 ) -> Dispersion | None:
-    """Of all clients' sums, in their order; None where rows are no more than the coefficients that they determine, `used`.
-    `learns`: see `Dispersion`."""
+    """Pools all clients' sums, in their order.
+
+    Parameters
+    ----------
+    told : the sums, a client each
+    used : degrees of freedom that the coefficients take
+    learns : see `Dispersion`
+
+    Returns
+    -------
+    the dispersion; None where rows are no more than `used`
+    """
     told = [one for one in told if one.weight > 0]
     rows = sum(one.rows for one in told)
+    # The fit takes a share of the degrees of freedom.
     left = math.fsum(one.weight * one.rows for one in told) * (1 - used / max(rows, 1))
     if not left > 0:
         return None
@@ -126,31 +143,37 @@ def pooled(
     return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, events, excess, learns)
 
 
-def judged(own: Verdict, found: Dispersion | None, first: str = "") -> Verdict:
-    """The verdict of a fit with what its responses say: `false` where they vary otherwise, else with the ratio. `first`: what is
-    to be set before another family is."""
-    if found is None or own.converged is False:
+def judge(own: Verdict, ratio: Dispersion | None, first: str = "") -> Verdict:
+    """Returns the verdict of a fit after this test: `false` where responses vary otherwise, else with the ratio added.
+
+    Parameters
+    ----------
+    own : the verdict of the posterior itself
+    ratio : the dispersion; None where nobody was asked
+    first : a key to set before another family is chosen; "" for none
+    """
+    if ratio is None or own.converged is False:
         return own
-    if found.off:
-        return Verdict(False, found.wrong(first))
-    return own if found.few else replace(own, why=f"{own.why}; {found.words}")
+    if ratio.off:
+        return Verdict(False, ratio.wrong(first))
+    return own if ratio.few else replace(own, why=f"{own.why}; {ratio.words}")
 
 
-def notes(own: Verdict, found: Dispersion | None) -> Iterator[str]:
-    """What a reader should know of it beside the verdict."""
-    if found is None:
+def notes(own: Verdict, ratio: Dispersion | None) -> Iterator[str]:
+    """Yields notes for a reader beside the verdict: too few events, or a ratio that is off."""
+    if ratio is None:
         return
-    if found.few:
+    if ratio.few:
         yield (
-            f"{found.events:g} events are too few (below {FEW}) to tell whether {found.counted} vary more than a {found.family} "
+            f"{ratio.events:g} events are too few (below {FEW}) to tell whether {ratio.counted} vary more than a {ratio.family} "
             "model says; where they do, intervals are too narrow"
         )
-    if found.off and own.converged is False:
-        yield found.wrong()
+    if ratio.off and own.converged is False:
+        yield ratio.wrong()
 
 
-def weighty(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:
-    """Of clients whose weights sum to far more than their rows."""
+def note_weights(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:
+    """Yields a note that names clients whose weights sum to far more than their rows."""
     heavy = {name: one.weight for name, one in told.items() if one.rows and one.weight > HEAVY}
     if heavy and column is not None:
         those = ", ".join(f"{name} {by:.3g} times" for name, by in heavy.items())
@@ -161,5 +184,6 @@ def weighty(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str
 
 
 def _by(heavy: Mapping[str, float]) -> str:
+    """Says by which factors weights are too large."""
     least, most = min(heavy.values()), max(heavy.values())
     return f"about {most:.3g}" if most < 1.1 * least else f"{least:.3g} to {most:.3g} by client"

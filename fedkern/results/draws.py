@@ -1,4 +1,4 @@
-"""A posterior as draws of named numbers, of a sampler or from a fitted Gaussian, on the scale that people read."""
+"""Defines a posterior as draws of named numbers, of a sampler or from a fitted Gaussian, on the scale that people read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 
 @dataclass(frozen=True)
 class Draws:
-    """What a job releases.
+    """Holds a released posterior as draws.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Draws:
         return tuple(self.values)
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q025, q05, q95 and q975; of a sampler also rhat and ess, where ArviZ is installed."""
+        """Returns name -> mean, sd, q025, q05, q95 and q975; of a sampler also rhat and ess, where ArviZ is installed."""
         if not self.values:
             return {}
         stacked = np.stack(list(self.values.values()), axis=-1)
@@ -47,7 +47,7 @@ class Draws:
         return {name: {key: float(column[i]) for key, column in columns.items()} for i, name in enumerate(self.values)}
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is; None where there is nothing to say."""
+        """Returns the largest R-hat, the smallest ESS, and the name of the latter; None where neither is known."""
         judged = {name: row for name, row in self.parameters().items() if not np.isnan(row.get("ess", np.nan))}
         if not judged:
             return None
@@ -55,11 +55,11 @@ class Draws:
         return max(row["rhat"] for row in judged.values()), judged[name]["ess"], name
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """A number by its draws."""
+        """Returns a number by its draws; None if it does not exist."""
         return Drawn(self.values[name]) if name in self.values and not site else None
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """All draws, whatever is asked for."""
+        """Returns all draws in ArviZ's groups, whatever number of draws is asked for."""
         shape = next(iter(self.values.values())).shape if self.values else (0, 0)
         coordinates = {"chain": np.arange(shape[0]), "draw": np.arange(shape[1])}
         variables = {name: (("chain", "draw"), values) for name, values in self.values.items()}

@@ -1,4 +1,4 @@
-"""A Gaussian posterior on the two scales that people need: the model's standardised one, and the data's own."""
+"""Defines a Gaussian posterior on the two scales that people need: the model's standardised one, and the data's."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .released import Drawing, Group
 
 Vector = NDArray[np.float64]
 INTERCEPT = "intercept"
-PLAIN = (INTERCEPT, "log_sigma")  # names of what is no slope
+PLAIN = (INTERCEPT, "log_sigma")  # parameters that are not slopes
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What a job releases.
+    """Holds a released Gaussian posterior.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class Posterior:
 
     @property
     def mean(self) -> Vector:
-        """(d,) means on the data's scale."""
+        """The (d,) means on the data's scale."""
         return self.q.mean if self.affine is None else self.affine @ self.q.mean
 
     @property
     def sd(self) -> Vector:
-        """(d,) standard deviations on the data's scale."""
+        """The (d,) standard deviations on the data's scale."""
         if self.affine is None:
             return self.q.sd
         half = self.affine * self.q.sd if self.q.diagonal else self.affine @ self.q.scale_tril
@@ -51,7 +51,7 @@ class Posterior:
         return np.sqrt(variance)
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
+        """Returns name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
         out = _summaries(self.names, "", self.mean, self.sd)
         if self.affine is not None:
             scaled = np.any(self.affine != np.eye(len(self.names)), axis=1)
@@ -61,11 +61,11 @@ class Posterior:
 
     @property
     def sampled(self) -> bool:
-        """No: draws of a Gaussian are independent."""
+        """Always false: draws of a Gaussian are independent, and no states of a sampler."""
         return False
 
     def marginal(self, name: str, site: str = "") -> Normal | None:
-        """A coefficient on the data's scale: exact, and jointly with all others."""
+        """Returns a coefficient on the data's scale, exact, and jointly with all others; None if it does not exist."""
         index = self._index.get(name)
         if site or index is None:
             return None
@@ -83,17 +83,18 @@ class Posterior:
 
     @cached_property
     def _moments(self) -> tuple[Vector, Vector]:
-        """Means on the data's scale, and what q's draws are of standard normals: (d,) where it is diagonal, (d, d) where not."""
+        """The means on the data's scale, and the factor of q's draws from standard normals: (d,) where q is diagonal, else (d,
+        d)."""
         return self.mean, self.q.sd if self.q.diagonal else self.q.scale_tril
 
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
-        """(n, d) independent draws on the standardised scale, from the server's part of the keyed stream "posterior"."""
+        """Returns (n, d) independent draws on the standardised scale, from the server's part of the keyed stream "posterior"."""
         d = len(self.names)
         z = rng.normal(n * d, key=rng.key(seed, "posterior", chain), client=SERVER).reshape(n, d)
         return self.q.mean + (z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T)
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """theta, intercept and, where they differ, theta_std and intercept_std; lp of each draw; the moments."""
+        """Returns theta, intercept and, where they differ, theta_std and intercept_std; lp of each draw; and the moments."""
         standard = np.stack([self.draws(drawing.draws, seed=drawing.seed, chain=c) for c in range(drawing.chains)])
         axes = ("chain", "draw")
         slopes = [j for j, name in enumerate(self.names) if name not in PLAIN]
@@ -119,17 +120,17 @@ class Posterior:
         }
 
     def on_data_scale(self, draws: Vector) -> Vector:
-        """(..., d) draws of theta from those of theta_std."""
+        """Returns (..., d) draws of theta from those of theta_std."""
         return draws if self.affine is None else draws @ self.affine.T
 
 
 def label(name: str, suffix: str = "") -> str:
-    """The name of a coefficient in all results: "intercept", or "theta[age]"."""
+    """Returns the name of a coefficient in all results: "intercept", or "theta[age]"."""
     return name + suffix if name in PLAIN else f"theta{suffix}[{name}]"
 
 
 def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
-    """Those of `parameters` that can be compared with each other: on the standardised scale where there is one."""
+    """Returns those of `parameters` that can be compared with each other: on the standardised scale where a job has one."""
 
     def standardised(name: str) -> str:
         return f"{INTERCEPT}_std" if name == INTERCEPT else name.replace("theta[", "theta_std[", 1)
@@ -139,6 +140,7 @@ def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mappi
 
 
 def _summaries(names: tuple[str, ...], suffix: str, mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:
+    """Returns mean, sd, q05 and q95 of normal distributions by the coefficients' names."""
     z = float(scipy.special.ndtri(0.95))
     rows = zip(names, mean.tolist(), sd.tolist())
     return {label(name, suffix): {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for name, m, s in rows}

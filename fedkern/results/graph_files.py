@@ -1,4 +1,4 @@
-"""A graph's chosen edges as a file of other programs: GraphML (networkx, igraph, Cytoscape, Gephi), or a table of edges."""
+"""Writes a graph's chosen edges for other programs: as GraphML (networkx, igraph, Cytoscape, Gephi), or as a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .plain import Record, real
 
 HEAD = ("to", "source", "mean", "pip", "mcse", "rhat")  # of an edge: its ends, standardised effect, PIP, the PIP's error, R-hat
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
-NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what no XML may hold
+NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that no XML may hold
 
 Row = list[str | float]
 
 
 def edges(summary: Record) -> list[Row]:
-    """The edges of the false discovery rate's set, as summary.json has them, in the order of `HEAD`; NaN where one is not known.
+    """Returns the edges of the false discovery rate's set, as summary.json has them, in the order of `HEAD`; NaN if unknown.
 
     Raises
     ------
@@ -33,8 +33,8 @@ def edges(summary: Record) -> list[Row]:
 
 
 def graphml(summary: Record) -> bytes:
-    """All nodes and the chosen edges, directed; names of nodes are their `label`."""
-    found = edges(summary)
+    """Returns all nodes and the chosen edges, directed, as GraphML; names of nodes are their `label`."""
+    chosen = edges(summary)
     root = ElementTree.Element("graphml", xmlns=NAMESPACE)
     keys = [("node", "label", "string"), *(("edge", name, "double") for name in HEAD[2:])]
     for about, name, kind in keys:
@@ -44,7 +44,7 @@ def graphml(summary: Record) -> bytes:
     for name, label in place.items():
         node = ElementTree.SubElement(graph, "node", id=label)
         ElementTree.SubElement(node, "data", key="label").text = NO_XML.sub("\ufffd", name)
-    for to, source, *numbers in found:
+    for to, source, *numbers in chosen:
         edge = ElementTree.SubElement(graph, "edge", source=place[str(source)], target=place[str(to)])
         for name, value in zip(HEAD[2:], numbers):
             if value == value:

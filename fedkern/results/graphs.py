@@ -1,4 +1,4 @@
-"""Figures of the sparse models: inclusion probabilities as a heat map, chosen edges as a graph, effects with their sites."""
+"""Draws the sparse models: inclusion probabilities as a heat map, chosen edges as a graph, effects with their sites."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ DOUBT = (0.88, 0.54, 0.12, 0.35)  # colour over what has not converged
 
 
 def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: ArrayLike | None = None) -> Figure:
-    """PIPs (p, p), rows the node whose equation it is, columns where the edge comes from; the diagonal is empty.
+    """Draws PIPs (p, p): a row is the node whose equation it is, a column the node that the edge comes from; the diagonal is
+    empty.
 
-    Those whose `rhat` (p, p) is above 1.05 are shaded, and their numbers marked.
+    Cells whose `rhat` (p, p) is above 1.05 are shaded, and their numbers marked.
     """
     values = np.array(pip, dtype=np.float64)
     p = len(nodes)
@@ -34,6 +35,7 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
     size = min(2.2 + 0.42 * p, 9.0)
     drawing = canvas(size + 0.9, size)
     axes = drawing.subplots()
+    # The colours first, then a shade over the cells in doubt, then numbers where these can be read.
     image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
     unsure = np.zeros((p, p), dtype=bool) if rhat is None else np.asarray(rhat, dtype=np.float64) > MARKED
     if unsure.any():
@@ -65,12 +67,12 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
 
 
 def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, directed: bool = True) -> Figure:
-    """Chosen edges on a circle: blue for positive, orange for negative effects, wider for larger ones, dotted ones in doubt.
+    """Draws chosen edges on a circle: blue for positive, orange for negative effects, wider for larger ones, dotted if in doubt.
 
     Parameters
     ----------
-    edges : from `selection.graph`; undirected ones stand once
-    nodes : all, in the order of the circle; of more than 40 only those with an edge
+    edges : from `selection.graph`; an undirected one occurs once
+    nodes : all, in the order of the circle; of more than 40 only those with an edge are drawn
     directed : arrows rather than lines
     """
     from matplotlib.patches import FancyArrowPatch
@@ -79,12 +81,14 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
     shown = [name for name in nodes if len(nodes) <= MOST_NODES or name in touched]
     drawing = canvas(6.4, 6.6)
     axes = drawing.subplots()
+    # The first node is at the top, and the others follow clockwise.
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
     place = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(shown, angle)}
     mutual = {(edge.source, edge.to) for edge in edges}
     largest = max((abs(edge.mean) for edge in edges), default=1.0) or 1.0
     dot = 90.0 if len(shown) <= MOST_NODES else 25.0
     for edge in edges:
+        # Two edges of one pair bend apart, so that both are seen.
         both = (edge.to, edge.source) in mutual
         patch = FancyArrowPatch(
             place[edge.source],
@@ -128,12 +132,12 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
 def effects(
     parameters: Mapping[str, Mapping[str, float]], title: str = "", unsure: Collection[str] = frozenset()
 ) -> Figure | None:
-    """Each coefficient's global value, site average and, where they are known, sites: means with 90 % intervals, standardised.
+    """Draws each coefficient's global value, site average and, where they are known, sites: standardised means, 90 % intervals.
 
     Parameters
     ----------
-    parameters : of summary.json. Of more than 30 coefficients those with the largest averages are drawn
-    unsure : coefficients that bear a mark: their own R-hat is above 1.05
+    parameters : of summary.json; if they are more than 30 coefficients, those with the largest averages are drawn
+    unsure : coefficients that bear a mark: their R-hat is above 1.05
 
     Returns
     -------
@@ -187,11 +191,12 @@ def effects(
 
 
 def sites(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
-    """A forest of every coefficient: means and 90 % intervals of each site, and of the average of all below them, standardised.
+    """Draws a forest of every coefficient: standardised means and 90 % intervals of each site, and below them of the average.
 
     Parameters
     ----------
-    parameters : of summary.json. Of more than 6 coefficients those whose sites are furthest apart are drawn, of 60 sites
+    parameters : of summary.json; if they are more than 6 coefficients, those whose sites are furthest apart are drawn, of 60
+        sites
 
     Returns
     -------
@@ -200,9 +205,9 @@ def sites(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     kind = re.compile(r"(theta|average)(?:_std)?\[(.*)\](?:@(.*))?", re.DOTALL)
     named: dict[str, dict[str, Mapping[str, float]]] = {}
     for name, value in comparable(parameters).items():
-        found = kind.fullmatch(name)
-        if found and (found[3] or found[1] == "average"):
-            named.setdefault(found[2], {})[found[3] or ""] = value
+        match = kind.fullmatch(name)
+        if match and (match[3] or match[1] == "average"):
+            named.setdefault(match[2], {})[match[3] or ""] = value
     apart = {label: float(np.ptp([v["mean"] for site, v in of.items() if site] or [0.0])) for label, of in named.items()}
     shown = [label for label in named if apart[label] > 0 and label in sorted(apart, key=lambda x: -apart[x])[:MOST_FORESTS]]
     rows = list(dict.fromkeys(site for label in shown for site in named[label] if site))[:MOST_SITES]
@@ -233,9 +238,9 @@ def sites(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
 def undirected(
     weights: ArrayLike, chosen: ArrayLike, nodes: Sequence[str], pip: ArrayLike, rhat: ArrayLike | None = None
 ) -> list[Edge]:
-    """The pairs (i < j) that are chosen in a symmetric (p, p) matrix, as edges with the weights' signs and sizes.
+    """Returns the pairs (i < j) that are chosen in a symmetric (p, p) matrix, as edges with the weights' signs and sizes.
 
-    `rhat`, [to, from]: a pair has the larger of its two.
+    Of `rhat`, [to, from], a pair has the larger of its two.
     """
     weight, inside, probability = (np.asarray(x) for x in (weights, chosen, pip))
     judged = np.full(weight.shape, np.nan) if rhat is None else np.asarray(rhat, dtype=np.float64)

@@ -1,8 +1,8 @@
-"""Whether sites differ by more than chance: Cochran's Q, from the sites of a partitioned fit with full covariance.
+"""Tests whether sites differ by more than chance: Cochran's Q, from the sites of a partitioned fit with full covariance.
 
-A site N(h, P) is what its rows say about the coefficients, near the pooled posterior. What they say of a combination that they do
-not determine (a column that is constant there) is nothing: P has no rank in it, and Q no degree of freedom. Of sites with shifts
-h_k and precisions P_k
+A site N(h, P) is the information of its rows about the coefficients, near the pooled posterior. About a combination that its rows
+do not determine (a column that is constant there) it has none: P has no rank in it, and Q no degree of freedom. With shifts
+h_k and precisions P_k of the sites
 
     Q = sum_k h_k' P_k^- h_k - (sum_k h_k)' (sum_k P_k)^- (sum_k h_k),    df = sum_k rank P_k - rank sum_k P_k .
 
@@ -27,37 +27,37 @@ SHOWN = 5  # coefficients in the note
 
 
 class Test(NamedTuple):
-    """One comparison of sites."""
+    """Holds one comparison of sites: Cochran's Q and its degrees of freedom."""
 
     Q: float
     df: int
 
     @property
     def p(self) -> float:
-        """Of a Q at least as large where sites do not differ; 1 where there is nothing to compare."""
+        """The probability of a Q at least as large where sites do not differ; 1 where sites determine nothing in common."""
         return float(chdtrc(self.df, max(self.Q, 0.0))) if self.df > 0 else 1.0
 
     @property
     def i2(self) -> float:
-        """Part of the differences between sites that is not chance."""
+        """The part of the differences between sites that is not chance."""
         return max(0.0, 1 - self.df / self.Q) if self.Q > 0 else 0.0
 
     @property
     def content(self) -> dict[str, float]:
-        """For summary.json."""
+        """The entry of summary.json."""
         return {"Q": self.Q, "df": self.df, "p": self.p, "I2": self.i2}
 
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """All tests.
+    """Holds all tests of a fit.
 
     Attributes
     ----------
-    slopes : together, each site with an intercept of its own
-    intercept : where slopes are in common; None: there is none
-    single : coefficients, each among all others of its site's own
-    differ : names of those that Holm's rule finds
+    slopes : of all slopes together, each site with its intercept
+    intercept : of the intercepts, given common slopes; None without an intercept
+    single : name of a slope -> its test, given all other coefficients of the sites
+    differ : names of the slopes that differ by Holm's rule
     """
 
     slopes: Test
@@ -67,13 +67,13 @@ class Heterogeneity:
 
     @property
     def content(self) -> dict[str, object]:
-        """For summary.json."""
-        found: dict[str, object] = {} if self.intercept is None else {"intercept": self.intercept.content}
+        """The entries of summary.json."""
+        intercept: dict[str, object] = {} if self.intercept is None else {"intercept": self.intercept.content}
         single = {name: test.content for name, test in self.single.items()}
-        return {**found, "slopes": self.slopes.content, "coefficients": single, "differ": list(self.differ)}
+        return {**intercept, "slopes": self.slopes.content, "coefficients": single, "differ": list(self.differ)}
 
     def notes(self, remedy_of_intercepts: str, remedy_of_slopes: str) -> Iterator[str]:
-        """What a reader should know of it, with what to do by name."""
+        """Yields one note that names the coefficients that differ, and the remedies."""
         said, remedies = list[str](), list[str]()
         if self.intercept is not None and self.intercept.p < ALPHA:
             said.append(f"in their intercepts ({_words(self.intercept)})")
@@ -93,27 +93,30 @@ class Heterogeneity:
 
 
 def _words(test: Test) -> str:
+    """Says I^2 and p of a test."""
     return f"I^2 {test.i2:.0%}, p {f'= {test.p:.1g}' if test.p > 1e-12 else '< 1e-12'}"
 
 
-def compared(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: float = 1.0) -> Heterogeneity | None:
-    """Of sites.
+def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: float = 1.0) -> Heterogeneity | None:
+    """Tests sites against each other.
 
     Parameters
     ----------
     names : of the d coefficients, that of an intercept first
+    intercept : whether the first is one
     h, P : (M, d) and (M, d, d) of each site
-    ratio : by which responses vary more than the model says: Q is less by it
+    ratio : by which responses vary more than the model says; Q is divided by it
 
     Returns
     -------
-    None where there are no two sites, or where one of them is no likelihood
+    the tests; None with fewer than two sites, or where one of them is no likelihood
     """
     scale = np.sqrt(np.einsum("kii->i", P))
     if len(h) < 2 or not (np.isfinite(scale).all() and (scale > 0).all()):
         return None
     h, P = h / scale, P / np.outer(scale, scale)  # as if all columns had the same information
     try:
+        # Slopes are tested with an intercept for each site; the rest of Q is that of the intercepts.
         if intercept:
             every, slopes = _q(h, P), _q(*_own_intercepts(h, P))
             own = Test((every.Q - slopes.Q) / ratio, every.df - slopes.df)
@@ -126,14 +129,14 @@ def compared(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: f
 
 
 def _own_intercepts(h: Array, P: Array) -> tuple[Array, Array]:
-    """What sites say of the slopes, whatever their intercepts are."""
+    """Returns the sites' information about the slopes, whatever their intercepts are."""
     there = P[:, 0, 0] > 0
     by = np.where(there[:, None], P[:, 0, 1:] / np.where(there, P[:, 0, 0], 1.0)[:, None], 0.0)
     return h[:, 1:] - by * h[:, :1], P[:, 1:, 1:] - by[:, :, None] * P[:, :1, 1:]
 
 
 def generalised_inverse(P: Array) -> tuple[Array, int, Array]:
-    """A generalised inverse, the rank, and (d,) whether a coefficient alone is determined.
+    """Returns a generalised inverse, the rank, and (d,) whether a coefficient alone is determined.
 
     Raises
     ------
@@ -161,7 +164,7 @@ def generalised_inverse(P: Array) -> tuple[Array, int, Array]:
 
 
 def _q(h: Array, P: Array) -> Test:
-    """All coefficients together."""
+    """Tests all coefficients together."""
     parts = [generalised_inverse(one) for one in P]
     inverse, rank, _ = generalised_inverse(P.sum(axis=0))
     total = h.sum(axis=0)
@@ -170,7 +173,7 @@ def _q(h: Array, P: Array) -> Test:
 
 
 def _single(names: Sequence[str], intercept: bool, h: Array, P: Array) -> Iterator[tuple[str, Test]]:
-    """Each slope that two sites or more determine."""
+    """Yields the test of each slope that two sites or more determine."""
     parts = [generalised_inverse(one) for one in P]
     means = np.array([part[0] @ own for own, part in zip(h, parts)])
     variances = np.array([np.diag(part[0]) for part in parts])
@@ -182,10 +185,10 @@ def _single(names: Sequence[str], intercept: bool, h: Array, P: Array) -> Iterat
 
 
 def _holm(single: dict[str, Test]) -> tuple[str, ...]:
-    """Names of those that differ, the clearest first (Holm, 1979)."""
-    found = list[str]()
+    """Returns the names of those that differ, the clearest first (Holm, 1979)."""
+    names = list[str]()
     for i, name in enumerate(sorted(single, key=lambda name: single[name].p)):
         if single[name].p > ALPHA / (len(single) - i):
             break
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)

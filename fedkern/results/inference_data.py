@@ -1,8 +1,8 @@
-"""Posterior draws as ArviZ has them. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here alone.
+"""Writes posterior draws as ArviZ reads them; all differences of ArviZ 0.x (InferenceData) and 1.x (DataTree) are in this module.
 
-The file is made by h5py alone, as both generations read it: importing xarray, or ArviZ, would take longer than a small job, and
+The file is made by h5py alone, and both generations read it: importing xarray, or ArviZ, would take longer than a small job, and
 h5netcdf looks dimensions up some thirty times for each variable. It is made in memory, since HDF5 leaves a torn file, or crashes,
-where a disk is full.
+on a full disk.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ INDEPENDENT = "independent: R-hat and ESS say nothing of whether the fit has con
 def groups(
     posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000, made: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Groups posterior (theta, intercept, and theta_std, intercept_std where they differ), sample_stats (lp) and constant_data.
+    """Returns groups posterior (theta, intercept, theta_std and intercept_std if they differ), sample_stats (lp), constant_data.
 
-    Of a sampler: all kept draws, or the thinned ones beside streaming summaries.
+    For a sampler they hold all kept draws, or the thinned ones beside streaming summaries.
 
     Parameters
     ----------
-    posterior : what a job has released
+    posterior : of a job
     seed, chains, draws : of a Gaussian's draws, see `Drawing`
     made : `created_at`, `sampling_time` in seconds, and `inference` where it is neither of the two, as far as they are known
 
     Returns
     -------
-    name -> xarray.Dataset with the attributes that ArviZ knows; `inference` is "mcmc" or "variational", and of independent draws
-    `draws` says so
+    name -> xarray.Dataset with the attributes that ArviZ knows; `inference` is "mcmc" or "variational", and `draws` says where
+    draws are independent
 
     Raises
     ------
@@ -54,12 +54,12 @@ def groups(
         from xarray import Dataset
     except ImportError as error:
         raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
-    found, about = posterior.groups(Drawing(seed, chains, draws)), _about(posterior, made)
-    return {name: Dataset(*group, about) for name, group in found.items()}
+    named_groups, about = posterior.groups(Drawing(seed, chains, draws)), _about(posterior, made)
+    return {name: Dataset(*group, about) for name, group in named_groups.items()}
 
 
 def _about(posterior: Released, made: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The attributes of every group."""
+    """Returns the attributes of every group."""
     about = {"inference_library": "fedkern", "inference_library_version": __version__}
     about |= {"inference": SAMPLED} if posterior.sampled else {"inference": VARIATIONAL, "draws": INDEPENDENT}
     return about | {key: made[key] for key in MADE if made and key in made}
@@ -68,7 +68,7 @@ def _about(posterior: Released, made: Mapping[str, Any] | None) -> dict[str, Any
 def inference_data(
     posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000, made: Mapping[str, Any] | None = None
 ) -> Any:
-    """The same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
+    """Returns the same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
 
     Raises
     ------
@@ -90,7 +90,7 @@ def inference_data(
 
 
 def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Mapping[str, Any] | None = None) -> memoryview:
-    """The bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
+    """Returns the bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
 
     Raises
     ------
@@ -114,8 +114,16 @@ def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Map
 
 
 def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:
-    """One group of a netCDF file: a dimension is a data set that is marked as one, with a number of its own in the file, and a
-    coordinate is the dimension's. `text`: the type of names."""
+    """Writes one group of a netCDF file.
+
+    A dimension is a data set that is marked as one, with a number of its own in the file; a coordinate is the data set of its
+    dimension.
+
+    Parameters
+    ----------
+    text : the type of names
+    dimensions : the next numbers of dimensions
+    """
     variables = {name: (np.atleast_1d(dims).tolist(), np.asarray(values)) for name, (dims, values) in group.variables.items()}
     sizes = {name: len(values) for name, values in group.coordinates.items()}
     sizes |= {dim: size for dims, values in variables.values() for dim, size in zip(dims, values.shape)}
@@ -138,6 +146,7 @@ def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:
 
 
 def _data_set(to: Any, name: str, values: Any, text: Any) -> Any:
+    """Makes a data set; names are stored as texts."""
     if values.dtype.kind == "U":
         return to.create_dataset(name, data=values.astype(object), dtype=text, track_order=True)
     return to.create_dataset(name, data=values, track_order=True)

@@ -1,8 +1,8 @@
-"""How wide the posterior of one unknown is where it is no normal one: by its log-density at points of a line.
+"""Computes how wide the posterior of one unknown is where it is not normal, by its log-density at points of a line.
 
 Near q = N(m, C) the mean of all unknowns, given that unknown j lies t of its standard deviations from m_j, is m + t C_j / sd_j.
 Along that line log p + t^2 / 2 is flat where p is q. A monotone spline through a few of its values gives a density of t by
-quadrature, as the approximation of Tierney and Kadane (1986) does, with the width of the others, given j, taken for constant.
+quadrature, as the approximation of Tierney and Kadane (1986) does; the width of the others, given j, is taken for constant.
 Source: docs/concepts/convergence.md, "Where the posterior is no normal one".
 """
 
@@ -18,12 +18,12 @@ Array = NDArray[np.float64]
 
 AT = (-4.5, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.5)  # standard deviations of q; beside them, once for all unknowns, q's mean
 GRID = np.linspace(-12.0, 12.0, 4801)
-WIDER = 1.12  # the first line is false beyond it, or below its inverse: a tenth, and what the approximation is off itself
+WIDER = 1.12  # a width beyond it, or below its inverse, is not q's: a tenth, and the approximation's error beside it
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Of some unknowns, in q's standard deviations from q's means.
+    """Holds widths and quantiles of some unknowns, in q's standard deviations from q's means.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class Lines:
 
     @property
     def off(self) -> NDArray[np.int64]:
-        """Those whose width is not q's."""
+        """The unknowns whose width is not q's."""
         return np.flatnonzero((self.sd > WIDER) | (self.sd < 1 / WIDER))
 
     def content(self, centre: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, float]]:
-        """For summary.json, of those whose width is not q's: `sd`, `q05`, `q50` and `q95` by name.
+        """Returns the entries of summary.json for unknowns whose width is not q's: `sd`, `q05`, `q50` and `q95` by name.
 
         Parameters
         ----------
@@ -62,14 +62,14 @@ class Lines:
 
 
 def points(mean: Array, covariance: Array, which: Sequence[int]) -> Array:
-    """(1 + 8 m, d): q's mean, and on the line of each of these unknowns the points `AT`."""
+    """Returns (1 + 8 m, d) points: q's mean, and on the line of each of these unknowns the points `AT`."""
     sd = np.sqrt(np.diag(covariance))
     steps = [covariance[:, j] / sd[j] * t for j in which for t in AT]
     return np.asarray(mean + np.array([np.zeros(len(mean)), *steps]))
 
 
-def lines(names: Sequence[str], log_density: Array) -> Lines:
-    """From the log-density of the posterior (1 + 8 m,) at `points`, but for a constant."""
+def fit_lines(names: Sequence[str], log_density: Array) -> Lines:
+    """Computes widths and quantiles from the posterior's log-density (1 + 8 m,) at `points`, known up to a constant."""
     half = len(AT) // 2
     at = np.array([*AT[:half], 0.0, *AT[half:]])
     sd, quantiles = np.empty(len(names)), np.empty((len(names), 3))
@@ -85,7 +85,7 @@ def lines(names: Sequence[str], log_density: Array) -> Lines:
 
 
 def _spline(x: Array, y: Array) -> Array:
-    """The monotone cubic spline of Fritsch and Butland (1984) through (x, y) on `GRID`, straight beyond its ends.
+    """Returns the monotone cubic spline of Fritsch and Butland (1984) through (x, y) on `GRID`, straight beyond its ends.
 
     It does not overshoot where a likelihood falls off as fast as the exponential of an exponential.
     """
@@ -99,5 +99,5 @@ def _spline(x: Array, y: Array) -> Array:
     i = np.clip(np.searchsorted(x, inside, side="right") - 1, 0, len(h) - 1)
     u = (inside - x[i]) / h[i]
     ends = (1 + 2 * u) * (1 - u) ** 2 * y[i] + u**2 * (3 - 2 * u) * y[i + 1]
-    found = ends + h[i] * u * (1 - u) * ((1 - u) * d[i] - u * d[i + 1])
-    return np.asarray(found + np.minimum(GRID - x[0], 0) * d[0] + np.maximum(GRID - x[-1], 0) * d[-1])
+    between = ends + h[i] * u * (1 - u) * ((1 - u) * d[i] - u * d[i + 1])
+    return np.asarray(between + np.minimum(GRID - x[0], 0) * d[0] + np.maximum(GRID - x[-1], 0) * d[-1])

@@ -1,4 +1,4 @@
-"""Leave-one-out predictive density of single rows by PSIS, computed where the rows are, and what sums over clients say.
+"""Computes leave-one-out predictive densities of rows by PSIS, where the rows are, and words for their sums over clients.
 
 The tails have the length for independent draws (a relative efficiency of 1), whatever the sampler. Source: Vehtari, Gelman and
 Gabry (2017), Practical Bayesian model evaluation.
@@ -27,7 +27,7 @@ BLOCK = 256  # rows at once: memory is that of the draws times this
 
 
 def sums(n_rows: int, log_likelihood: Callable[[slice], Array]) -> LooSums:
-    """Of a client's rows.
+    """Sums the leave-one-out densities of a client's rows.
 
     Parameters
     ----------
@@ -36,29 +36,35 @@ def sums(n_rows: int, log_likelihood: Callable[[slice], Array]) -> LooSums:
 
     Returns
     -------
-    what the server may get of it
+    the sums that the server may get
     """
     blocks = (slice(start, min(start + BLOCK, n_rows)) for start in range(0, n_rows, BLOCK))
     return sums_of(n_rows, map(log_likelihood, blocks))
 
 
 def sums_of(n_rows: int, blocks: Iterable[Array]) -> LooSums:
-    """Of a client's rows, whose log-likelihoods at m draws come block by block, (m, rows of the block)."""
+    """Sums the leave-one-out densities of rows whose log-likelihoods at m draws come block by block, (m, rows of the block)."""
     density, squares, effective = 0.0, 0.0, 0.0
     bins = np.zeros(BINS)
     for values in blocks:
-        found = psis.left_out(np.nan_to_num(values, nan=-LARGEST, neginf=-LARGEST))
-        density += float(found.elpd.sum())
-        squares += float((found.elpd**2).sum())
-        effective += float(found.effective.sum())
-        bins += np.bincount(np.searchsorted(EDGES, found.k_hat), minlength=BINS)
+        left_out = psis.left_out(np.nan_to_num(values, nan=-LARGEST, neginf=-LARGEST))
+        density += float(left_out.elpd.sum())
+        squares += float((left_out.elpd**2).sum())
+        effective += float(left_out.effective.sum())
+        bins += np.bincount(np.searchsorted(EDGES, left_out.k_hat), minlength=BINS)
     return LooSums(0, n_rows, density, squares, effective, bins)
 
 
 def summary(told: Sequence[LooSums], unit: float = 1.0) -> dict[str, Any]:
-    """For summary.json, of clients' sums in their order: `elpd`, its standard error over rows, `p_loo`, `rows`, and `k_hat`, how
-    many rows have one of at most 0.5, 0.7, 1, and more; empty without rows. `unit` : of the model's response in the data's, by
-    which densities are smaller there."""
+    """Returns the entry of summary.json from clients' sums in their order; empty without rows.
+
+    It has `elpd`, its standard error over rows, `p_loo`, `rows`, and `k_hat`: how many rows have one of at most 0.5, 0.7, 1, and
+    more.
+
+    Parameters
+    ----------
+    unit : of the model's response in the data's, by which densities are smaller there
+    """
     n = sum(one.rows for one in told)
     if not n:
         return {}
@@ -70,28 +76,28 @@ def summary(told: Sequence[LooSums], unit: float = 1.0) -> dict[str, Any]:
     return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
 
 
-def line(found: Record) -> str:
-    """What a finished job prints of it."""
-    return f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
+def line(sums: Record) -> str:
+    """Returns the line that a finished job prints."""
+    return f"rows without themselves: elpd {sums['elpd']:.1f} (standard error {sums['se']:.1f}), p_loo {sums['p_loo']:.1f}"
 
 
 def piece(summary: Record) -> str:
-    """The report's section on it; "" without."""
-    found = summary.get("loo", {})
-    if not found:
+    """Returns the report's section; "" where the job has no such sums."""
+    sums = summary.get("loo", {})
+    if not sums:
         return ""
     text = (
-        f"The log predictive density of each of {found['rows']:,} rows by the other rows, summed (PSIS-LOO): elpd "
-        f"{found['elpd']:.1f}, standard error over rows {found['se']:.1f}; p_loo {found['p_loo']:.1f}, as many free parameters "
+        f"The log predictive density of each of {sums['rows']:,} rows by the other rows, summed (PSIS-LOO): elpd "
+        f"{sums['elpd']:.1f}, standard error over rows {sums['se']:.1f}; p_loo {sums['p_loo']:.1f}, as many free parameters "
         f"have such an effect. Of two models of the same rows the larger elpd foresees better. Rows with a k-hat above "
         f"{psis.UNRELIABLE:g} are not reliable."
     )
-    counts = [[label, f"{rows:,}"] for label, rows in found["k_hat"].items()]
+    counts = [[label, f"{rows:,}"] for label, rows in sums["k_hat"].items()]
     return page.section("Rows without themselves", page.paragraph(text, ""), page.table(["k-hat", "rows"], counts))
 
 
 def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:
-    """What a reader should know of it: rows that say little, and clients that are not in it."""
+    """Returns notes for a reader: rows whose densities are not reliable, and clients that are not in the sums."""
     silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
     said = [f"{silent} clients have fewer than {LEAST} rows: they are not in the leave-one-out sums"] if silent else []
     said += [f"{lost} clients were lost: they are not in the leave-one-out sums"] if lost else []

@@ -1,4 +1,4 @@
-"""One number of a posterior, by its name: exact where the posterior is Gaussian, else by draws; and differences of two."""
+"""Defines one number of a posterior: exact where the posterior is Gaussian, else by draws; and differences of two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Normal:
-    """A linear function of a Gaussian vector: mean, and (d,) what it is of independent standard normals."""
+    """Holds a linear function of a Gaussian vector: its mean, and its (d,) coefficients in independent standard normals."""
 
     mean: float
     half: Array
@@ -24,7 +24,7 @@ class Normal:
         return float(np.sqrt(self.half @ self.half))
 
     def less(self, other: Normal | None) -> Normal:
-        """The difference of two of one vector; None is zero."""
+        """Returns the difference of two functions of one vector; None is zero."""
         return self if other is None else Normal(self.mean - other.mean, self.half - other.half)
 
     @property
@@ -37,7 +37,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws (c, t)."""
+    """Holds (c, t) draws of a number."""
 
     draws: Array
 
@@ -50,7 +50,7 @@ class Drawn:
         return float(self.draws.std(ddof=1)) if self.draws.size > 1 else float("nan")
 
     def less(self, other: Drawn | None) -> Drawn:
-        """The difference, draw by draw; None is zero."""
+        """Returns the difference, draw by draw; None is zero."""
         return self if other is None else Drawn(self.draws - other.draws)
 
     @property
@@ -58,15 +58,15 @@ class Drawn:
         return Drawn(-self.draws)
 
     def quantiles(self, at: Sequence[float]) -> list[float]:
-        found: list[float] = np.quantile(self.draws, at).tolist()
-        return found
+        ends: list[float] = np.quantile(self.draws, at).tolist()
+        return ends
 
 
 Marginal = Normal | Drawn
 
 
 def difference(first: Marginal | None, second: Marginal | None) -> Marginal | None:
-    """The first less the second, of one posterior; what is None is zero, as a reference level without a coefficient."""
+    """Returns the first less the second, of one posterior; None is zero, as is a reference level, which has no coefficient."""
     if isinstance(first, Normal) and not isinstance(second, Drawn):
         return first.less(second)
     if isinstance(first, Drawn) and not isinstance(second, Normal):

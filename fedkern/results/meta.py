@@ -1,4 +1,4 @@
-"""What one would do without a hierarchical model: fit each site alone, and combine the fits.
+"""Fits each site alone and combines the fits, as one would without a hierarchical model.
 
 The variance between sites is Paule and Mandel's (1982), the interval Hartung and Knapp's (2001), never narrower than with the
 sites' own standard errors (Roever, Knapp and Friede, 2015).
@@ -20,14 +20,14 @@ STEPS = 200  # of Newton's method: a dozen do
 
 @dataclass(frozen=True)
 class Combined:
-    """A random-effects meta-analysis of P coefficients; NaN where no site has an estimate.
+    """Holds a random-effects meta-analysis of P coefficients; NaN where no site has an estimate.
 
     Attributes
     ----------
     mean, se : (P,) of the average over the population of sites
     tau_sq : (P,) variance between sites, by Paule and Mandel's equation, 0 where it has no solution
     q, i_sq : (P,) Cochran's Q, and the share of variation that is not chance, max(0, 1 - (m - 1) / Q)
-    sites : (P,) with an estimate
+    sites : (P,) number of sites with an estimate
     """
 
     mean: Array
@@ -38,7 +38,7 @@ class Combined:
     sites: NDArray[np.int64]
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper ends (P,) of the average's interval: Student's t, degrees one less than sites (one site: normal)."""
+        """Returns the ends (P,) of the average's interval: Student's t, degrees one less than sites (one site: normal)."""
         tail = 0.5 + level / 2
         student = scipy.special.stdtrit(np.maximum(self.sites - 1.0, 1.0), tail)
         quantile = np.where(self.sites > 1, student, scipy.special.ndtri(tail))
@@ -46,17 +46,19 @@ class Combined:
 
     @property
     def p_values(self) -> Array:
-        """(P,) two-sided, of an average of 0, by the same distributions as the interval; NaN where no site has an estimate."""
+        """The (P,) two-sided p-values of an average of 0, by the same distributions as the interval; NaN where no site has an
+        estimate."""
         ratio = np.abs(self.mean) / self.se
         student = scipy.special.stdtr(np.maximum(self.sites - 1.0, 1.0), -ratio)
-        found: Array = 2 * np.where(self.sites > 1, student, scipy.special.ndtr(-ratio))
-        return found
+        p_values: Array = 2 * np.where(self.sites > 1, student, scipy.special.ndtr(-ratio))
+        return p_values
 
 
 def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
-    """The random-effects average, by Paule and Mandel, with Hartung and Knapp's standard error.
+    """Computes the random-effects average, by Paule and Mandel, with Hartung and Knapp's standard error.
 
-    tau^2 is where the weighted squares about the average, weights 1 / (se^2 + tau^2), are as many as there are sites, less one.
+    tau^2 is the value at which the weighted squares about the average, weights 1 / (se^2 + tau^2), equal the number of sites less
+    one.
 
     Parameters
     ----------
@@ -97,9 +99,10 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
 
 
 def biased(psi: ArrayLike, there: ArrayLike) -> NDArray[np.bool_]:
-    """Whose slopes a site's own least squares gets wrong because it has not measured another column that goes with them.
+    """Finds slopes that a site's least squares gets wrong because it has not measured another column that goes with them.
 
-    A regression without column a moves the slope of b by a's times the slope of b in the regression of a on what is there.
+    A regression without column a moves the slope of b by a's slope times that of b in the regression of a on the measured
+    columns.
 
     Parameters
     ----------
@@ -120,7 +123,10 @@ def biased(psi: ArrayLike, there: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _average(values: Array, weight: Array, tau_sq: Array) -> tuple[Array, Array, Array]:
-    """Weights (m, P) of the random effects, the average, and the weighted squares about it (P,); 0 weighs a site without."""
+    """Returns weights (m, P) of the random effects, the average, and the weighted squares about it (P,).
+
+    A site without an estimate has weight 0.
+    """
     random = np.where(weight > 0, 1 / (1 / weight + tau_sq), 0.0)
     mean: Array = (random * values).sum(axis=0) / random.sum(axis=0)
     squares: Array = (random * (values - mean) ** 2).sum(axis=0)
@@ -128,7 +134,7 @@ def _average(values: Array, weight: Array, tau_sq: Array) -> tuple[Array, Array,
 
 
 def least_squares(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """One site's ordinary least squares with an intercept.
+    """Fits one site by ordinary least squares with an intercept.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""How well kept draws have mixed: ArviZ's R-hat and ESS, a stream's where ArviZ has no answer, and the error of a mean."""
+"""Measures how well kept draws have mixed: by ArviZ's R-hat and ESS, by a stream's where ArviZ has none, and the error of a
+mean."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ Array = NDArray[np.float64]
 
 
 def rhat_ess(draws: Array) -> tuple[Array, Array]:
-    """R-hat and ESS of (c, t, P) draws, (P,) each: also where a chain is constant and others are not. NaN for constants alone."""
+    """Computes R-hat and ESS of (c, t, P) draws, (P,) each, also where a chain is constant and others are not; NaN for
+    constants."""
     rhat, ess = diagnostics.rhat_ess(draws)
     lacking = np.flatnonzero(np.isnan(rhat) & np.isfinite(draws).all(axis=(0, 1)) & (np.ptp(draws, axis=(0, 1)) > 0))
     if len(lacking):
@@ -21,7 +23,7 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
 
 
 def mean_error(draws: Array) -> Array:
-    """(P,) Monte-Carlo standard errors of the means of (c, t, P) draws; 0 for constants."""
+    """Computes (P,) Monte-Carlo standard errors of the means of (c, t, P) draws; 0 for constants."""
     error = diagnostics.mean_error(draws)
     lacking = np.flatnonzero(np.isnan(error) & np.isfinite(draws).all(axis=(0, 1)))
     if len(lacking):
@@ -30,6 +32,7 @@ def mean_error(draws: Array) -> Array:
 
 
 def _stream(draws: Array) -> Stream:
+    """Adds draws to a stream, one after the other."""
     stream = Stream(len(draws), draws.shape[2], keep=False)
     for t in range(draws.shape[1]):
         stream.add(draws[:, t])

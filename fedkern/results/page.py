@@ -1,4 +1,4 @@
-"""An HTML page and its pieces, from the templates beside this file: a text that is no piece is escaped, wherever it stands."""
+"""Makes an HTML page and its pieces, from the templates beside this file: every text that is no piece is escaped."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ GLOSSARY = {
 
 
 def document(title: str, sections: Iterable[str], **head: object) -> str:
-    """The whole page: `head` has its word, mood, verdict, doubt, labels, tiles and notes."""
+    """Returns the whole page: `head` has its word, mood, verdict, doubt, labels, tiles and notes."""
     inside = [part for part in sections if part]
+    # Explain only the words that the page uses; letters in drawings are none.
     said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join(inside), flags=re.DOTALL)
     words = {word: meaning for word, meaning in GLOSSARY.items() if re.search(rf"(?<!\w){word}(?!\w)", said)}
     inside += [section("Words", piece("glossary", words))] if words else []
@@ -43,12 +44,12 @@ def document(title: str, sections: Iterable[str], **head: object) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A box with a title; nothing where it would be empty. Parts are pieces, or texts: each is a paragraph."""
+    """Returns a box with a title; nothing where it would be empty. Parts are pieces, or texts: each is a paragraph."""
     return piece("section", title, parts) if any(parts) else ""
 
 
 def figure(title: str, drawn: plots.Figure | None, text: str, *more: str) -> str:
-    """A box with a figure and a text under it; nothing without a figure."""
+    """Returns a box with a figure and a text under it; nothing without a figure."""
     if drawn is None:
         return ""
     shown = piece("drawing", markup(plots.svg(drawn)), f"{title}. {text}")  # drawn here, with names as outlines of letters
@@ -56,35 +57,35 @@ def figure(title: str, drawn: plots.Figure | None, text: str, *more: str) -> str
 
 
 def paragraph(text: str, kind: str = "muted") -> str:
-    """A text that is "muted", or a "note" that stands out."""
+    """Returns a text that is "muted", or a "note" that stands out."""
     return piece("paragraph", text, kind)
 
 
 def details(title: str, *parts: str) -> str:
-    """Parts that unfold."""
+    """Returns parts that unfold under a title."""
     return piece("details", title, parts)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts."""
+    """Returns a table of texts."""
     return piece("table", head, [*rows])
 
 
 def piece(name: str, *arguments: object) -> str:
-    """A macro of pieces.html; a piece is put into others as it is."""
+    """Returns a macro of pieces.html; a piece is put into others without being escaped."""
     made: str = getattr(_templates().get_template("pieces.html").module, name)(*arguments)
     return made
 
 
 def markup(text: str) -> str:
-    """Words of this package's own, as they are: never what somebody may have named."""
+    """Marks a text of this package as a piece that is not escaped: never one that somebody may have named."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def number(value: object) -> str:
-    """Four digits, thousands apart."""
+    """Formats a number with four digits, and thousands apart."""
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:.4g}".replace("-", "−")
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -92,8 +93,11 @@ def number(value: object) -> str:
 
 @cache
 def _policy() -> str:
-    """What a browser lets a page do, whatever should get into it: no script, nothing fetched; the page's own style sheet alone,
-    attributes (of the figures), and pictures that are inside the page. (`style-src` is for browsers that know no more of it.)"""
+    """Returns the policy by which a browser allows a page no script and fetches nothing, whatever should get into it.
+
+    It allows the page's style sheet alone, attributes (of the figures), and pictures that are inside the page. (`style-src` is
+    for browsers that know only this directive.)
+    """
     sheet = b64encode(hashlib.sha256(_templates().get_template("style.css").render().encode()).digest()).decode()
     styles = f"style-src 'unsafe-inline'; style-src-elem 'sha256-{sheet}'; style-src-attr 'unsafe-inline'"
     return f"default-src 'none'; {styles}; img-src data:; base-uri 'none'; form-action 'none'"
@@ -101,7 +105,7 @@ def _policy() -> str:
 
 @cache
 def _templates() -> Environment:
-    """They show nothing that turns or hides what stands beside it."""
+    """Loads the templates, which show no character that turns or hides the text beside it."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Values that strict JSON can hold."""
+"""Converts values to those that strict JSON can hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..plain import Record as Record
 
 
 def plain(value: object) -> Any:
-    """Mappings, lists, texts and numbers only; a number that is not finite becomes its text: "inf", "-inf", "nan"."""
+    """Returns mappings, lists, texts and numbers only; a number that is not finite becomes its text: "inf", "-inf", "nan"."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -23,10 +23,10 @@ def plain(value: object) -> Any:
 
 
 def number(value: object) -> Any:
-    """A number as it was before `plain` made it a text; anything else as it is."""
+    """Returns a number as it was before `plain` made it a text; anything else unchanged."""
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
 def real(value: Any) -> float:
-    """A number of what `plain` has made; nan where there is none."""
+    """Returns a value of `plain` as a float; nan where it is empty."""
     return float(value) if value not in ("", None) else math.nan

@@ -1,4 +1,4 @@
-"""Figures of a run, drawn with matplotlib's objects: no global state, no window, nothing imported before it is asked for."""
+"""Draws figures of a run with matplotlib's objects: no global state, no window, and no import before a figure is asked for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FINEST = 1 / 1500  # of a map's width: corners nearer to each other than that ar
 
 
 def learning_curves(lines: Sequence[Record]) -> Figure | None:
-    """One panel for each test metric, over communication rounds.
+    """Draws one panel for each test metric, over communication rounds.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def learning_curves(lines: Sequence[Record]) -> Figure | None:
 
 
 def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
-    """Posterior means with 90 % intervals, on the standardised scale where there is one, since there they can be compared.
+    """Draws posterior means with 90 % intervals, on the standardised scale if there is one, since there they can be compared.
 
     Parameters
     ----------
-    parameters : as in summary.json. Of more than 60 coefficients, those with the largest absolute means are drawn.
+    parameters : as in summary.json; if they are more than 60 coefficients, those with the largest absolute means are drawn
 
     Returns
     -------
@@ -105,12 +105,12 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
 
 
 def sites(alone: Mapping[str, Mapping[str, Mapping[str, float]]], pooled: Mapping[str, Mapping[str, float]]) -> Figure | None:
-    """A panel for each coefficient: clients alone, a line each, and in another colour all together, with 95 % intervals.
+    """Draws a panel for each coefficient: clients alone, a line each, and all together in another colour, with 95 % intervals.
 
     Parameters
     ----------
     alone : client -> name, as `pooled` has it -> "mode" and "sd"
-    pooled : as in summary.json. Of more than 12 coefficients, those with the largest absolute means are drawn.
+    pooled : as in summary.json; if they are more than 12 coefficients, those with the largest absolute means are drawn
 
     Returns
     -------
@@ -132,13 +132,14 @@ def sites(alone: Mapping[str, Mapping[str, Mapping[str, float]]], pooled: Mappin
 
 
 def without(left: Mapping[str, Any], pooled: Mapping[str, Mapping[str, float]]) -> Figure | None:
-    """A panel for each parameter: the result without each client, a line each, and in another colour that of all, with 95 %
-    intervals; the mean of all is a line through the panel.
+    """Draws a panel for each parameter: the result without each client, a line each, and that of all in another colour.
+
+    Intervals have 95 %; the mean of all is a line through the panel.
 
     Parameters
     ----------
     left : client -> "known", and then "parameters": name -> "mean", "q025", "q975", "shift"
-    pooled : as in summary.json. Of more than 12 parameters, those are drawn that some client's absence shifts most.
+    pooled : as in summary.json; if they are more than 12 parameters, those are drawn that some client's absence shifts most
 
     Returns
     -------
@@ -173,7 +174,7 @@ def _by_client(
     words: str = "{}",
     everybody: str = "together",
 ) -> tuple[Figure, list[Axes]]:
-    """A panel for each name, a line for each client (client, name -> low, middle, high), and one for all."""
+    """Draws a panel for each name, a line for each client (client, name -> low, middle, high), and one for all."""
     across = min(3, len(names))
     down, n = -(-len(names) // across), len(clients)
     drawn = canvas(7.2, down * (0.8 + 0.17 * (n + 1)))
@@ -183,11 +184,11 @@ def _by_client(
     labels = [*(caption(words.format(client)) for client in clients), everybody]
     for i, (axes, name) in enumerate(zip(panels, names)):
         for row, client in enumerate(clients):
-            if (found := own(client, name)) is None:
+            if (interval := own(client, name)) is None:
                 where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
                 axes.text(0.02, row, "not known", **where, fontsize=7.5, color=MUTED)
                 continue
-            low, middle, high = found
+            low, middle, high = interval
             axes.plot([low, high], [row, row], color=MUTED, linewidth=1.6, zorder=2)
             axes.plot([middle], [row], "o", color=MUTED, markersize=3.2, zorder=3)
         axes.plot([pooled[name]["q025"], pooled[name]["q975"]], [n, n], color=BLUE, linewidth=2.2, zorder=2)
@@ -201,7 +202,7 @@ def _by_client(
 
 
 def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:
-    """Observed frequencies against predicted probabilities, with the number of rows of each bin.
+    """Draws observed frequencies against predicted probabilities, with the number of rows of each bin.
 
     Parameters
     ----------
@@ -230,13 +231,15 @@ def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:
 
 
 def caption(name: str) -> str:
-    """A name as a figure shows it: a dollar sign begins no formula, and a low line hides it from no legend."""
+    """Returns a name as a figure shows it: a dollar sign begins no formula, and an underscore hides it from no legend."""
     return (" " if name.startswith("_") else "") + printable(name).replace("$", r"\$")
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG for the inside of an HTML page: no header, no metadata, no address of anything outside, no style sheet
-    (what Matplotlib's says stands in the page's own)."""
+    """Returns the figure as SVG for the inside of an HTML page, without header, metadata, outside addresses or style sheet.
+
+    The rules of Matplotlib's style sheet are in the page's.
+    """
     from matplotlib import rc_context
 
     text = io.StringIO()
@@ -248,18 +251,19 @@ def svg(figure: Figure) -> str:
     body = re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", body).replace("xlink:href", "href")
-    body = re.sub(r"(fill|stroke): (#\w{6})\b", lambda found: f"{found[1]}: {_of_page(found[2])}", body)
+    body = re.sub(r"(fill|stroke): (#\w{6})\b", lambda match: f"{match[1]}: {_of_page(match[2])}", body)
     body = body.replace("stroke: #ffffff", "stroke: var(--card)")
     widest = f'<svg style="max-width:{1.6 * 72 * figure.get_figwidth():.0f}px"'  # else letters of a narrow figure would be huge
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', widest, body, count=1)
 
 
 def _of_page(colour: str) -> str:
+    """Returns a colour as the page names it, so that it follows light and dark; others unchanged."""
     return f"var(--{PAGE[colour]})" if colour in PAGE else colour
 
 
 def canvas(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+    """Makes an empty figure, in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -268,7 +272,7 @@ def canvas(width: float, height: float) -> Figure:
 
 
 def tidy(axes: Axes, grid: str) -> None:
-    """Only what carries information: a light grid along one direction, no frame."""
+    """Removes the frame and leaves a light grid along one direction."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
@@ -280,7 +284,7 @@ def tidy(axes: Axes, grid: str) -> None:
 
 
 def areas_drawn(axes: Axes, shapes: Sequence[Sequence[Part]], values: Sequence[float]) -> Any:
-    """Areas as polygons, coloured by their values on the axes; what a colour bar is made of.
+    """Draws areas as polygons, coloured by their values, and returns them for a colour bar.
 
     Parameters
     ----------
@@ -309,7 +313,7 @@ def areas_drawn(axes: Axes, shapes: Sequence[Sequence[Part]], values: Sequence[f
 
 
 def _coarse(ring: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Without corners that no eye can tell from the one before."""
+    """Drops corners that no eye can tell from the one before."""
     kept = [0]
     for k in range(1, len(ring) - 1):
         if float(np.abs(ring[k] - ring[kept[-1]]).max()) >= step:

@@ -1,4 +1,4 @@
-"""What every posterior can do that a job releases: say its numbers by name, and give draws."""
+"""Defines the interface of every posterior that a job releases: it says its numbers by name, and gives draws."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from .marginals import Marginal
 
 
 class Drawing(NamedTuple):
-    """Independent draws from the keyed stream "posterior", one key for each chain. A sampler has draws of its own."""
+    """Holds which independent draws to make from the keyed stream "posterior", one key for each chain. A sampler gives its
+    draws."""
 
     seed: int
     chains: int = 4
@@ -17,28 +18,28 @@ class Drawing(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group of ArviZ: name -> (dimensions, values), and the coordinates of the dimensions."""
+    """Holds a group of ArviZ: name -> (dimensions, values), and the coordinates of the dimensions."""
 
     variables: Mapping[str, tuple[Any, Any]]
     coordinates: Mapping[str, Any]
 
 
 class Released(Protocol):
-    """A posterior."""
+    """Is implemented by every released posterior."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its coefficients."""
+        """The names of its coefficients."""
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q05, q95 and what else there is to say of it."""
+        """Returns name -> mean, sd, q05, q95 and the other numbers of a parameter."""
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """Groups posterior, and as far as they apply sample_stats and constant_data."""
+        """Returns the groups posterior, and as far as they apply sample_stats and constant_data."""
 
     @property
     def sampled(self) -> bool:
-        """Whether its draws are the states of Markov chains; else they are independent, and R-hat says nothing of them."""
+        """Whether its draws are the states of Markov chains; else they are independent, and R-hat says nothing about them."""
 
     def marginal(self, name: str, site: str = "") -> Marginal | None:
-        """One of its parameters on the data's scale, or a client's own; None where nothing is kept of it but the summary."""
+        """Returns a parameter on the data's scale, or a client's (`site`); None where only the summary of it is kept."""

@@ -1,4 +1,4 @@
-"""One HTML page about a run of any method: everything inside, nothing fetched from anywhere."""
+"""Makes one HTML page about a run of any method, with everything inside and nothing fetched from anywhere."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ UNCLAIMED = (
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What is known of a run, finished or not.
+    """Holds the files of a run, finished or not.
 
     Attributes
     ----------
@@ -54,13 +54,13 @@ class RunFiles:
     lines : of metrics.jsonl
     ledgers : client -> lines of its ledger, where they lie in this folder
     areas : client -> rows of its areas.csv, where they lie in this folder
-    shapes : client -> area -> its borders, where there is an areas.geojson
+    shapes : client -> area -> its borders, of clients with an areas.geojson
     fits : client -> its fit.json, where it lies in this folder
-    rows : rows of the result's table, of ratios where it is True; empty where there are none
-    own : the client whose own folder this is; "": it is a run's
-    said : the server's verdict, where this is a client's own folder; empty where it was not told
+    rows : returns the rows of the result's table, of ratios for True; empty where the result has no table
+    own : the client whose folder this is; "" for a run's folder
+    said : the server's verdict, in a client's folder; empty where the client was not told
     day : when the result was written, as 2026-01-31
-    notes : on what could not be read
+    notes : on files that could not be read
     """
 
     name: str
@@ -79,17 +79,17 @@ class RunFiles:
 
 
 class Report(Protocol):
-    """What a method says of a finished run."""
+    """Is implemented by a method's `report`: its part of the page of a finished run."""
 
     def tiles(self, run: RunFiles) -> list[Tile]:
-        """At the top of the page."""
+        """Returns the numbers at the top of the page."""
 
     def sections(self, run: RunFiles) -> list[str]:
-        """What was found."""
+        """Returns the sections about the result."""
 
 
 def page(run: RunFiles, method: Report | None = None) -> str:
-    """The whole page as text. A run that did not finish has what the server measured on the way."""
+    """Returns the whole page as text; for a run that did not finish it shows the server's measurements on the way."""
     tiles = measured(run) if method is None else method.tiles(run)
     sections = [learning(run)] if method is None else method.sections(run)
     more = [_record(run)] if run.own else [_privacy(run), _wire(run), _ledger(run), _record(run)]
@@ -97,19 +97,19 @@ def page(run: RunFiles, method: Report | None = None) -> str:
 
 
 def measured(run: RunFiles) -> list[Tile]:
-    """The last metrics on the test rows."""
+    """Returns the last metrics on the test rows as tiles."""
     last = run.lines[-1] if run.lines else {}
     metrics = run.summary.get("metrics") or last.get("metrics") or {}
     return [(plots.WORDS.get(name, name), number(value)) for name, value in metrics.items()]
 
 
 def learning(run: RunFiles) -> str:
-    """How they went."""
+    """Draws the metrics over the rounds."""
     return figure("Learning curves", plots.learning_curves(run.lines), "Measured by the server on its own test rows.")
 
 
 def numbers(run: RunFiles) -> list[str]:
-    """Tables that unfold: all parameters with 90 % and 95 % intervals and contrasts between levels, and odds or rate ratios."""
+    """Returns tables that unfold: all parameters with intervals and contrasts between levels, and odds or rate ratios."""
     parts = []
     for ratios, title in ((False, "All numbers"), (True, "Ratios")):
         if rows := run.rows(ratios):
@@ -120,13 +120,14 @@ def numbers(run: RunFiles) -> list[str]:
 
 
 def against_guessing(log_likelihood: float, guess: float | None) -> str:
-    """A sentence where test rows are foreseen worse than by what they are on average."""
+    """Returns a sentence where test rows are predicted worse than by their average; else ""."""
     if guess is None or not log_likelihood < guess:
         return ""
     return f"Worse than guessing: always to say the test rows' own mean has a log-likelihood of {number(guess)} a row."
 
 
 def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
+    """Returns the head of the page: title words, verdict, labels, tiles and notes."""
     summary, last = run.summary, run.lines[-1] if run.lines else {}
     said = run.said if run.own else summary
     ended = ending(summary.get("stop"))
@@ -157,6 +158,7 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
 
 
 def _privacy(run: RunFiles) -> str:
+    """Makes the section on privacy: the claim, the certificates, and whether the posterior contains the noise."""
     certificates = run.summary.get("privacy", {})
     if not certificates:
         claimed = bool(run.job.get("privacy")) and not run.summary
@@ -177,7 +179,7 @@ def _privacy(run: RunFiles) -> str:
 
 
 def _certificates(certificates: Mapping[str, Record]) -> list[str]:
-    """What all have in common, line by line; and what differs, with clients that are alike in one row."""
+    """Makes two tables: of entries that all certificates share, and of the others, with clients that are alike in one row."""
     keys = [key for key in CERTIFICATE if any(key in c for c in certificates.values())]
     differ = [key for key in keys if len({_cell(key, c) for c in certificates.values()}) > 1]
     first = next(iter(certificates.values()))
@@ -190,7 +192,7 @@ def _certificates(certificates: Mapping[str, Record]) -> list[str]:
 
 
 def joined(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """One row for all that are equal but for the name in front."""
+    """Joins rows that are equal but for the name in front."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, *rest in rows:
         alike.setdefault(tuple(rest), []).append(name)
@@ -198,7 +200,7 @@ def joined(rows: Iterable[Sequence[str]]) -> list[list[str]]:
 
 
 def _protected(certificates: Mapping[str, Record]) -> str:
-    """Whom or what the claim is about: clients, values in columns, or rows."""
+    """Names whom or what the claim protects: clients, values in columns, or rows."""
     if any(c.get("unit") == "client" for c in certificates.values()):
         return "Each client, with all its rows, is"
     if any(c.get("sampling") == "aligned" for c in certificates.values()):
@@ -209,11 +211,13 @@ def _protected(certificates: Mapping[str, Record]) -> str:
 
 
 def _cell(key: str, certificate: Record) -> str:
+    """Formats an entry of a certificate."""
     value = certificate.get(key, "")
     return number(real(value)) if key in ("epsilon", "epsilon_cap", "delta") else number(value)
 
 
 def _wire(run: RunFiles) -> str:
+    """Makes the table of messages and bytes for each client."""
     wire = run.summary.get("wire", {})
     if not wire:
         return ""
@@ -230,6 +234,7 @@ def _wire(run: RunFiles) -> str:
 
 
 def _ledger(run: RunFiles) -> str:
+    """Makes the table of the ledgers: each kind of message, its fields, and how often it was sent."""
     if not run.ledgers:
         return ""
     rows = []
@@ -246,10 +251,12 @@ def _ledger(run: RunFiles) -> str:
 
 
 def _shape(shape: object) -> str:
+    """Formats the shape of a field."""
     return f"({', '.join(map(str, shape))})" if isinstance(shape, list | tuple) and shape else ""
 
 
 def _record(run: RunFiles) -> str:
+    """Makes the section with notes, digest, versions and the job."""
     summary, parts = run.summary, []
     if notes := [str(note) for note in [*run.notes, *summary.get("notes", [])]]:
         parts.append(piece("bullets", notes))
@@ -263,6 +270,7 @@ def _record(run: RunFiles) -> str:
 
 
 def _bytes(n: int) -> str:
+    """Formats a number of bytes."""
     size, unit = float(n), "B"
     for bigger in ("kB", "MB", "GB"):
         if size >= 1000:

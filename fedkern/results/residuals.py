@@ -1,11 +1,11 @@
-"""Whether residuals of all clients vary alike, as a linear model with one error variance says.
+"""Tests whether residuals of all clients vary alike, as a linear model with one error variance says.
 
-A client tells the weighted sum of squares about the released mean m (`PearsonSums`); its site N(h, P) says what its rows would
-have chosen, theta = P^- h, and how much of that sum comes of the way from there: (m - theta)' P (m - theta). What is left over,
-by its degrees of freedom, is the client's own error variance, whatever its level and its slopes are.
+A client tells the weighted sum of squares about the released mean m (`PearsonSums`). Its site N(h, P) gives the estimate that its
+rows alone would have, theta = P^- h, and so the part of that sum which comes from the distance: (m - theta)' P (m - theta). The
+rest, over its degrees of freedom, is the client's error variance, whatever its level and its slopes are.
 
 With variances v_k (in units of the model's) the covariance of the estimate is S^-1 (sum_k v_k P_k) S^-1 and not S^-1, S = sum_k
-P_k: intervals are as wide as they should be only where each client says of every coefficient about the same part.
+P_k: intervals have the right width only where each client tells about the same part of every coefficient.
 
 Source: docs/concepts/convergence.md, "A client that is noisier".
 """
@@ -27,19 +27,19 @@ Array = NDArray[np.float64]
 
 APART = 1.5  # times one of two variances
 ALPHA = 0.001  # of all comparisons together
-NOTED = 2.0  # times the others' standard deviation: what is noted where intervals are right, and wider than they need be
+NOTED = 2.0  # times the others' standard deviation: noted although intervals are right, since they are wider than they need be
 OFF = 1.1  # times the right standard deviation: beyond it, or below its inverse, an interval is wrong
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """Of clients that are not alike.
+    """Holds the error variances of clients that are not alike.
 
     Attributes
     ----------
     clients, coefficients : names
-    variance : (M,) each client's own, over the model's
-    found : which of them are not as the others
+    variance : (M,) of each client, over the model's
+    spread : which of them differ from the others
     width : (d,) right standard deviations over those of q
     rows : (M,) of each client
     """
@@ -47,7 +47,7 @@ class Residuals:
     clients: tuple[str, ...]
     coefficients: tuple[str, ...]
     variance: Array
-    found: spreads.Spreads
+    spread: spreads.Spreads
     width: Array
     rows: Array
 
@@ -57,20 +57,20 @@ class Residuals:
         return bool(np.abs(np.log(self.width)).max() > np.log(OFF))
 
     @property
-    def said(self) -> str:
-        """Whose residuals are larger or smaller."""
-        who = ", ".join(f"{self.found.ratio[k]:.3g} times at {self.clients[k]}" for k in np.flatnonzero(self.found.odd))
+    def words(self) -> str:
+        """The clients whose residuals are larger or smaller, in words."""
+        who = ", ".join(f"{self.spread.ratio[k]:.3g} times at {self.clients[k]}" for k in np.flatnonzero(self.spread.odd))
         return f"errors do not vary alike at all clients: their standard deviation is {who} that at {self._others}"
 
     @property
     def _others(self) -> str:
-        names = [self.clients[k] for k in np.flatnonzero(self.found.agree)]
+        names = [self.clients[k] for k in np.flatnonzero(self.spread.agree)]
         return names[0] if len(names) == 1 else "the others"
 
     @property
     def remedy(self) -> str:
-        """Weights by which one error variance is right, with mean 1 over all rows."""
-        odd, agree = self.found.odd, self.found.agree
+        """The weights by which one error variance is right, with mean 1 over all rows."""
+        odd, agree = self.spread.odd, self.spread.agree
         v = np.where(odd, self.variance, (self.variance * self.rows)[agree].sum() / self.rows[agree].sum())
         w = 1 / v
         w *= self.rows.sum() / (w * self.rows).sum()
@@ -81,26 +81,26 @@ class Residuals:
         )
 
     def judged(self, own: Verdict) -> Verdict:
-        """The verdict of a fit with this: `false` where intervals are wrong by it."""
+        """Returns the verdict of a fit after this test: `false` where intervals are wrong by it."""
         if own.converged is False or not self.off:
             return own
         j = int(np.abs(np.log(self.width)).argmax())
         by = float(self.width[j])
         how = f"{by:.2g} times too narrow" if by > 1 else f"{1 / by:.2g} times too wide"
         name = self.coefficients[j]
-        return Verdict(False, f"{self.said}: the interval of {name} is about {how}; {self.remedy}", name)
+        return Verdict(False, f"{self.words}: the interval of {name} is about {how}; {self.remedy}", name)
 
     def notes(self, own: Verdict) -> Iterator[str]:
-        """What a reader should know of it beside the verdict."""
-        wasteful = bool((np.abs(np.log(self.found.ratio[self.found.odd])) > np.log(NOTED)).any())
+        """Yields a note for a reader beside the verdict."""
+        wasteful = bool((np.abs(np.log(self.spread.ratio[self.spread.odd])) > np.log(NOTED)).any())
         if own.converged is False if self.off else wasteful:
-            yield f"{self.said}: one error variance for all gives the noisier ones too much weight; {self.remedy}"
+            yield f"{self.words}: one error variance for all gives the noisier ones too much weight; {self.remedy}"
 
 
-def compared(
+def compare_clients(
     clients: Sequence[str], names: Sequence[str], told: Sequence[PearsonSums], h: Array, P: Array, mean: Array, prior: Array
 ) -> Residuals | None:
-    """Of a linear fit.
+    """Compares the error variances of a linear fit's clients.
 
     Parameters
     ----------
@@ -111,7 +111,8 @@ def compared(
 
     Returns
     -------
-    None where clients are alike, or nothing can be said: a site is no likelihood, or has no more rows than coefficients
+    the variances; None where clients are alike, or cannot be compared: a site is no likelihood, or has no more rows than
+    coefficients
     """
     left, degrees, weight = np.zeros(len(told)), np.zeros(len(told)), np.array([one.weight for one in told])
     try:
@@ -126,11 +127,11 @@ def compared(
         return None
     rule = {"apart": APART, "sure": 1 - ALPHA / (2 * len(told))}
     # A weight may be a precision, or a number of equal rows: clients differ where they do by either.
-    found, of_rows = (spreads.compare_spreads(sums, degrees, **rule) for sums in (left, left / np.maximum(weight, 1e-300)))
-    if not (found.odd.any() and of_rows.odd.any()):
+    by_weights, of_rows = (spreads.compare_spreads(sums, degrees, **rule) for sums in (left, left / np.maximum(weight, 1e-300)))
+    if not (by_weights.odd.any() and of_rows.odd.any()):
         return None
     variance = left / degrees
     total = np.linalg.inv(P.sum(axis=0) + prior)
     right = total @ (np.einsum("k,kij->ij", variance, P) + prior) @ total
     width = np.sqrt(np.diag(right) / np.diag(total))
-    return Residuals(tuple(clients), tuple(names), variance, found, width, np.array([float(one.rows) for one in told]))
+    return Residuals(tuple(clients), tuple(names), variance, by_weights, width, np.array([float(one.rows) for one in told]))

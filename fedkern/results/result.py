@@ -1,4 +1,4 @@
-"""What a finished job gives back."""
+"""Defines the result of a finished job."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SAME = 1e-7  # of their size: numbers of responses that differ by less are one
 
 @dataclass(frozen=True)
 class Result:
-    """A finished job.
+    """Holds a finished job.
 
     Attributes
     ----------
-    summary : what `summary.json` holds; see the properties
+    summary : the content of `summary.json`; see the properties
     posterior : means, deviations and draws; of a sampler its kept draws (or streaming summaries)
     folder : where the run's files are; None if nothing was written
     seed, chains, n_draws : of `to_arviz`
     job : the job's tables with all defaults
     made : when, and how long it took, as ArviZ has it
-    predictor : rows -> what the posterior says of them; see `predict`
+    predictor : rows -> their predictions; see `predict`
 
     Examples
     --------
@@ -67,8 +67,8 @@ class Result:
     def parameters(self) -> dict[str, dict[str, float]]:
         """Name -> mean, sd, q05, q95; of a sampler also rhat, ess, pip, as far as they apply.
 
-        Numbers only, as `summary` has texts for those that are not finite. Where chains of a sem disagree, all but rhat and ess
-        are nan; `summary["by_mode"]` has those of each mode.
+        All are numbers, while `summary` has texts for those that are not finite. Where chains of a sem disagree, all but rhat and
+        ess are nan; `summary["by_mode"]` has those of each mode.
         """
         return {
             name: {key: plain.number(value) for key, value in row.items()} for name, row in self.summary["parameters"].items()
@@ -76,7 +76,7 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the released posterior on the test rows; empty without a test file."""
+        """The scores of the released posterior on the test rows; empty without a test file."""
         return dict(self.summary["metrics"])
 
     @property
@@ -86,7 +86,7 @@ class Result:
 
     @property
     def digest(self) -> str:
-        """Of the posterior arrays: equal for equal bits, whatever the ranks, threads and transport."""
+        """The digest of the posterior arrays: equal for equal bits, whatever the ranks, threads and transport."""
         return str(self.summary["digest"])
 
     @property
@@ -97,11 +97,11 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why the rounds ended: "rounds", "updates", "converged", "enough" (draws), "settled", "budget" or "lost"."""
+        """The reason why the rounds ended: "rounds", "updates", "converged", "enough" (draws), "settled", "budget" or "lost"."""
         return str(self.summary["stop"])
 
     def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> list[table.Row]:
-        """The rows of `table`, each a dictionary."""
+        """Returns the rows of `table`, each a dictionary."""
         columns = self.job.get("data", {}).get("columns") or {}
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
@@ -113,7 +113,7 @@ class Result:
         return table.rows(self.summary, self.posterior, asked)
 
     def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> Any:
-        """All parameters on the data's scale, of each site where the server has them, and levels against their reference.
+        """Returns all parameters on the data's scale, of each site where the server has them, and levels against their reference.
 
         Parameters
         ----------
@@ -132,15 +132,15 @@ class Result:
         JobError
             A reference is no level of the result, or coefficients are no logarithms of ratios.
         """
-        return table.framed(self.rows(exp=exp, reference=reference))
+        return table.to_frame(self.rows(exp=exp, reference=reference))
 
     def predict(self, rows: object) -> Any:
-        """What the posterior says of new rows, without any client.
+        """Predicts new rows from the posterior, without any client.
 
         Parameters
         ----------
         rows : path of a file as the clients have theirs (csv, parquet, npz), a data frame (pandas, polars, pyarrow), or arrays
-            (X, y) or X, whose columns are x1, x2, ... Of a vertical run a table with the columns of all clients, or a mapping of
+            (X, y) or X, whose columns are x1, x2, ... For a vertical run a table with the columns of all clients, or a mapping of
             clients' names (and "server") to their tables, joined by id, or to files with their parts (`fedkern predict --client`)
 
         Returns
@@ -157,28 +157,28 @@ class Result:
         return self.prediction(rows).table()
 
     def scores(self, rows: object) -> dict[str, float]:
-        """How well rows with the response are predicted (others are left out): what `metrics` says of the test rows.
+        """Scores predictions of rows with the response, as `metrics` scores the test rows; other rows are left out.
 
         Raises
         ------
         JobError
             As `predict`; or the rows lack the response.
         """
-        found = self.prediction(rows).scores
-        if not found:
+        result = self.prediction(rows).scores
+        if not result:
             response = self.summary["encoding"].get("response")
             lacking = f"the rows have no column {response!r} to compare predictions with, or it is empty in all of them"
             raise JobError(f"{lacking}; add it, or use predict")
-        return dict(found)
+        return dict(result)
 
     def prediction(self, rows: object) -> Prediction:
-        """Predictions and scores as arrays."""
+        """Returns predictions and scores as arrays."""
         if self.predictor is None:
             raise JobError("this result has lost its job: load it with fedkern.load(DIR)")
         return self.predictor(rows)
 
     def compare(self, other: Result, *, same_rows: bool = False) -> dict[str, float]:
-        """This model against another one of the same rows, both of method = "likelihood": by the evidence.
+        """Compares this model with another one of the same rows, both of method = "likelihood", by the evidence.
 
         Parameters
         ----------
@@ -198,14 +198,14 @@ class Result:
             of rows, or all clients' responses have another mean, standard deviation or number of zeros. The same responses in
             another order of rows are not seen, nor other covariates: whether rows are the same is for the caller to know.
         """
-        found, own = [], (self.summary, other.summary)
+        evidences, own = [], (self.summary, other.summary)
         for one in own:
             if "log_evidence" not in one:
                 own_method = one["method"] == "likelihood"
                 remedy = 'algorithm.sampler = "importance"' if own_method else 'method = "likelihood"'
                 raise JobError(f'compare: a result of method = "{one["method"]}" has no evidence; take {remedy}')
             evidence = one["log_evidence"]
-            found.append((plain.real(evidence["value"]), plain.real(evidence["error"])))
+            evidences.append((plain.real(evidence["value"]), plain.real(evidence["error"])))
         for what, (mine, theirs) in {
             "response": [one["encoding"].get("response") for one in own],
             "clients": [sorted(one["clients"]) for one in own],
@@ -214,6 +214,7 @@ class Result:
         }.items():
             if mine != theirs:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
+        # Evidence compares models of the same rows: refuse whatever shows that these are not.
         if unlike := _other_times(*own):
             raise JobError(f"compare: {unlike}")
         if not same_rows and (unknown := _unknown(self, other)):
@@ -225,26 +226,28 @@ class Result:
                 f"compare: {unlike}: the responses are not the same, and evidence compares models of the same rows; run both "
                 "jobs on the same files"
             )
-        (value, error), (value_2, error_2) = found
+        (value, error), (value_2, error_2) = evidences
         out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
         if all("loo" in one for one in own):
             out["elpd_difference"] = plain.real(own[0]["loo"]["elpd"]) - plain.real(own[1]["loo"]["elpd"])
         return out
 
     def to_arviz(self) -> Any:
-        """Posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
+        """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
         from .inference_data import inference_data
 
         return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws, made=self.made)
 
     def __repr__(self) -> str:
-        """Ten lines: whether it has converged, what ended it, metrics and privacy, and the first rows of the table."""
+        """Returns ten lines: whether it has converged, the reason that it ended, metrics and privacy, and the first rows of the
+        table."""
         lines = [*self._head(), *_shown(rows := self.rows(), LINES - 2 - len(self._head()))]
         if len(lines) - len(self._head()) - 1 < len(rows):
             lines.append(f"({len(rows)} rows in all: .table())")
         return "\n".join(printable(line) for line in lines)
 
     def _head(self) -> list[str]:
+        """Returns the lines above the table."""
         s = self.summary
         done = f"{s['rounds']} rounds of {len(s['clients'])} clients ({self.stop})"
         lines = [str(s["verdict"]), f"{s['method']}, {s['claim']}: {done}"]
@@ -256,7 +259,7 @@ class Result:
         return lines
 
     def _repr_html_(self) -> str:
-        """The verdict and the table, for notebooks."""
+        """Returns the verdict and the table, for notebooks."""
         head, *others = self._head()
         rows = self.rows()
         text = page.piece("notebook", head, others)
@@ -266,7 +269,7 @@ class Result:
 
 
 def _other_times(*own: plain.Record) -> str:
-    """Why results of survival times have evidence of other things; "" where they have not."""
+    """Says why the evidence of two results of survival times cannot be compared; "" where it can."""
     hazards = [one.get("hazards") for one in own]
     if None not in hazards and "cox" not in hazards:
         events, times, exact = ([one.get(name) for one in own] for name in ("events", "time_per_event", "exact_events"))
@@ -317,13 +320,13 @@ def _unknown(*own: Result) -> str:
 
 
 def _kind(summary: plain.Record) -> str:
-    """What the likelihood of a result is of."""
+    """Returns the kind of response whose likelihood a result has: "times", "cox" (their order), or "" for a number."""
     hazards = summary.get("hazards", "")
     return "times" if hazards and hazards != "cox" else str(hazards)
 
 
 def _unlike(*own: plain.Record) -> str:
-    """What shows that two results have other responses; "" where nothing does."""
+    """Says which number shows that two results have other responses; "" where none does."""
     told = [one.get("predictive", {}).get("response") for one in own]
     records = [FAMILIES.get(str(one["encoding"].get("family"))) for one in own]
     measured = [record is not None and record.measured for record in records]
@@ -346,7 +349,7 @@ def _unlike(*own: plain.Record) -> str:
 
 
 def _shown(rows: list[table.Row], most: int) -> list[str]:
-    """The first rows in columns, under a heading."""
+    """Returns the first rows in columns, under a heading."""
     if not rows:
         return []
     names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows[:most]]

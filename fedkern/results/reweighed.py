@@ -1,9 +1,9 @@
-"""How well a fitted q agrees with the posterior that it stands for: by importance weights of its own draws, or of wider ones.
+"""Compares a fitted q with the posterior that it stands for, by importance weights of its draws, or of wider ones.
 
 With weights w = p / q of draws from q, smoothed (`models.psis`), means and standard deviations under p are weighted ones. They
-are compared with those of the same draws without weights, so that the draws' own scatter cancels; a standard error says how well
-that is known. Where draws are of another distribution g, which goes where q is too narrow to go, weights are p / g, and the same
-draws with weights q / g stand for q. Source: Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?
+are compared with those of the same draws without weights, so that the draws' scatter cancels; a standard error says how well
+the difference is known. Draws may be of another distribution g, which has mass where q is too narrow: weights are then p / g, and
+the same draws with weights q / g stand for q. Source: Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ NARROW, ERRORS = 0.1, 3.0  # parts by which an sd of q may be too small, and sta
 
 @dataclass(frozen=True)
 class Reweighed:
-    """Of P unknowns.
+    """Holds the comparison of P unknowns.
 
     Attributes
     ----------
-    names : of them
+    names : of the unknowns
     k_hat : shape of the weights' tail
     mean, sd : (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
     mean_error, sd_error : (P,) their standard errors
     draws : that have weights
-    effective : how many draws of equal weights these are worth, (sum w)^2 / sum w^2
-    exact : all weights are equal, but for rounding: q is the posterior, and there is no tail to have a shape
+    effective : number of draws of equal weights that these are worth, (sum w)^2 / sum w^2
+    exact : whether all weights are equal, but for rounding: q is then the posterior, and no tail has a shape
     wanted : of `effective`, for weights that can be used
     """
 
@@ -57,29 +57,29 @@ class Reweighed:
 
     @property
     def limit(self) -> float:
-        """The k-hat below which weights of so many draws can be trusted."""
+        """The k-hat below which weights of this number of draws can be trusted."""
         return psis.limit(self.draws)
 
     @property
     def excess(self) -> Array:
-        """(P,) the largest of what is asked of an unknown, over what is allowed: at most 1 where q agrees."""
+        """The (P,) largest ratio of an unknown's differences and errors to their limits: at most 1 where q agrees."""
         asked = [np.abs(self.mean) / MEAN, np.abs(self.sd) / SD, self.mean_error / (SIGHT * MEAN), self.sd_error / (SIGHT * SD)]
         largest: Array = np.nan_to_num(np.max(asked, axis=0), nan=np.inf)
         return largest
 
     @property
     def reliable(self) -> bool:
-        """Whether weighted means mean something: weights that hardly differ have no tail to speak of, whatever k-hat is."""
+        """Whether weighted means can be trusted: weights that hardly differ have no tail to speak of, whatever k-hat is."""
         return self.exact or self.even or bool(self.k_hat < self.limit and self.effective >= self.wanted)
 
     @property
     def enough(self) -> bool:
-        """Whether more draws would say no more than these: what is asked of errors holds."""
+        """Whether more draws would tell no more than these: errors are small enough."""
         seen = max(self.mean_error.max(initial=0.0) / MEAN, self.sd_error.max(initial=0.0) / SD) <= SIGHT
         return self.exact or (self.reliable and bool(seen))
 
     def promising(self, most: int) -> bool:
-        """Whether so many draws may come near to what is wanted."""
+        """Returns whether `most` times as many draws may come near to the wanted effective number."""
         return bool(self.effective * most >= 0.5 * self.wanted * self.draws)
 
     @property
@@ -97,7 +97,7 @@ class Reweighed:
 
     @property
     def agrees(self) -> bool:
-        """Whether q is the posterior, as far as its means and sds say."""
+        """Whether q is the posterior, as far as its means and sds tell."""
         return self.reliable and bool((self.excess <= 1).all())
 
     @property
@@ -107,7 +107,7 @@ class Reweighed:
 
     @property
     def content(self) -> dict[str, Any]:
-        """For summary.json."""
+        """The entry of summary.json."""
         columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
         worth: dict[str, object] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "effective": self.effective}
@@ -117,7 +117,7 @@ class Reweighed:
 
     @property
     def words(self) -> str:
-        """What the verdict has of it."""
+        """The words of the verdict."""
         if self.exact:
             return f"weights of {self.draws:,} draws are all equal"
         worth = f"weights of {self.draws:,} draws are worth {self.effective:,.0f} equal ones"
@@ -128,12 +128,12 @@ class Reweighed:
         return f"{worth}, by which {self.names[self.worst]} is off most, {self.moved(self.worst)}"
 
     def moved(self, k: int) -> str:
-        """By how much the weights move mean and sd of an unknown, each with its Monte-Carlo error."""
+        """Says by how much the weights move mean and sd of an unknown, each with its Monte-Carlo error."""
         mean = f"mean {self.mean[k]:+.2f} ± {self.mean_error[k]:.2f} sd (wanted within {MEAN:g})"
         return f"{mean}, sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
 
 
-def reweighed(
+def reweigh(
     names: Sequence[str],
     draws: Array,
     log_ratios: Array,
@@ -142,15 +142,17 @@ def reweighed(
     beside: Array | None = None,
     wanted: float = 0.0,
 ) -> Reweighed:
-    """From draws (S, P) of q and log p - log q (S,) at them, but for a constant.
+    """Computes the comparison from draws (S, P) of q and log p - log q (S,) at them, known up to a constant.
 
     A ratio that is not finite makes k-hat infinite.
 
     Parameters
     ----------
+    names : of the P unknowns
+    draws, log_ratios : (S, P) and (S,)
     rounding : by how much rounding alone may let ratios differ
-    beside : where draws are of another g, log q - log g (S,), and the ratios are log p - log g
-    wanted : how many draws of equal weight the weights must be worth
+    beside : log q - log g (S,), where draws are of another g and the ratios are log p - log g
+    wanted : number of draws of equal weight that the weights must be worth
     """
     log_own = np.zeros(len(draws)) if beside is None else beside
     own = np.exp(log_own - logsumexp(log_own))[:, np.newaxis]
@@ -159,6 +161,7 @@ def reweighed(
     nothing = np.full(draws.shape[1], np.inf)
     if not np.isfinite(log_ratios).all():
         return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws), wanted=wanted)
+    # Equal weights have no tail: q is the posterior.
     if np.ptp(log_ratios - log_own) <= max(EQUAL, min(rounding, CLOSE)):
         zero = np.zeros(draws.shape[1])
         return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), len(draws), exact=True, wanted=wanted)
@@ -168,7 +171,7 @@ def reweighed(
     S, w, z = len(draws), np.exp(log_weights)[:, np.newaxis], (draws - m) / sd
     mean = (w * z).sum(axis=0)
     spread = np.sqrt((w * (z - mean) ** 2).sum(axis=0))
-    # What a draw adds to each difference, by the delta method: of the weighted moments less those of q.
+    # The contribution of a draw to each difference, by the delta method: of the weighted moments less those of q.
     share = own if beside is not None else 1 / S
     width = (z**2 - 1) * share / 2
     of_mean = w * (z - mean) - z * share - mean * width

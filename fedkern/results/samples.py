@@ -1,4 +1,4 @@
-"""What a sampler kept: draws of the hierarchical sparse models, and their summary by name (sparse.md, section 12)."""
+"""Defines a sampler's kept draws of the hierarchical sparse models, and their summary by name (sparse.md, section 12)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .selection import LARGE, matrix, partial_correlations
 Array = NDArray[np.float64]
 Row = dict[str, float]
 
-# What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
+# The quantities by which convergence is judged, and their names. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
 PRINTED = {"average": "average", "by_rows": "average_by_rows", "between": "between_sd"}  # and judged too, where they are known
 OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
-DERIVED = ("average", "by_rows", "between", "new_site")  # what follows from the kept quantities of a round, where it is known
+DERIVED = ("average", "by_rows", "between", "new_site")  # functions of the kept quantities of a round, where they are known
 NAMES = {"by_rows": "average_by_rows", "between": "between_sd", "new_site": "new_site"}  # in summary.json
 NAMED = {name: own for own, name in NAMES.items()}
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Kept draws of c chains: t of each, on the model's standardised scale.
+    """Holds the kept draws of c chains, t of each, on the model's standardised scale.
 
     Attributes
     ----------
@@ -45,8 +45,8 @@ class Samples:
     nodes : names of the variables of a graph
     c0 : ratio of the variances of spike and slab
     negligible : where the job fixes the spike, two of its standard deviations; c0 is not used then
-    delta : what counts as a large average, and as a site that differs
-    told : (sites, P) of which coefficients each site's rows tell something, in the order of `sites`; None: of all
+    delta : size from which an average counts as large, and a site as different
+    told : (sites, P) whether each site's rows tell something of a coefficient, in the order of `sites`; None: of all
     """
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class Samples:
 
     @property
     def pip(self) -> Array:
-        """(P,) posterior inclusion probabilities, Rao-Blackwellised: the means of q."""
+        """The (P,) posterior inclusion probabilities, Rao-Blackwellised: the means of q."""
         return _mean(self.inclusion)
 
     @property
@@ -81,7 +81,7 @@ class Samples:
         return known | {f"theta@{client}": draws for client, draws in self.sites.items()}
 
     def of(self, chains: Sequence[int]) -> Samples:
-        """The draws of these chains alone."""
+        """Returns the draws of these chains alone."""
         at = list(chains)
         arrays = {name: getattr(self, name)[at] for name in ("theta", "tau_sq", "inclusion", "eta", "rho")}
         arrays |= {name: draws[at] for name in DERIVED if (draws := getattr(self, name)) is not None}
@@ -89,12 +89,12 @@ class Samples:
 
     @property
     def pip_by_chain(self) -> Array:
-        """(c, P) posterior inclusion probabilities of each chain."""
+        """The (c, P) posterior inclusion probabilities of each chain."""
         by_chain: Array = self.inclusion.mean(axis=1)
         return by_chain
 
     def p_large(self, delta: float) -> Array | None:
-        """(P,) P(|site average| > delta), standardised."""
+        """Returns (P,) P(|site average| > delta), standardised; None where the average is not known."""
         return None if self.average is None else _mean(np.abs(self.average) > delta)
 
     @cached_property
@@ -104,24 +104,26 @@ class Samples:
         every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
         if not diagnostics.available():
             return {}
-        found = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
-        unknown = {} if self.told is None else unprinted(self.told, list(self.sites))
-        return {name: but(both, unknown[name]) if name in unknown else both for name, both in found.items()}
+        every_mixing = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
+        unknown = {} if self.told is None else find_unprinted(self.told, list(self.sites))
+        return {name: blank(both, unknown[name]) if name in unknown else both for name, both in every_mixing.items()}
 
     @property
     def rhat(self) -> Array | None:
-        """(P,) the largest R-hat of what is said of each coefficient: theta, q and the site average; None without ArviZ."""
+        """The (P,) largest R-hat of each coefficient's published numbers: theta, q and the site average; None without ArviZ."""
         own = [self.mixing[name][0] for name in OWN if name in self.mixing]
         return np.fmax.reduce(own) if own else None
 
     @cached_property
     def pip_error(self) -> Array | None:
-        """(P,) Monte-Carlo standard errors of the PIPs; None without ArviZ."""
+        """The (P,) Monte-Carlo standard errors of the PIPs; None without ArviZ."""
         return mixing.mean_error(self.inclusion) if diagnostics.available() else None
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is, over all that is printed: theta, log tau, q, log eta, logit rho,
-        what is over sites, and sites' own coefficients; None without ArviZ."""
+        """Returns the largest R-hat, the smallest ESS, and the name of the latter, over all that is printed; None without ArviZ.
+
+        Printed are theta, log tau, q, log eta, logit rho, numbers over sites, and sites' coefficients.
+        """
         names = JUDGED | PRINTED | {f"theta@{client}": f"theta@{client}" for client in self.sites}
         mixing = {name: self.mixing[name] for name in names if name in self.mixing}
         judged = {name: both for name, both in mixing.items() if np.isfinite(both[1]).any()}
@@ -135,31 +137,30 @@ class Samples:
 
     @property
     def mean(self) -> Array:
-        """(P,) posterior means of theta, standardised."""
+        """The (P,) posterior means of theta, standardised."""
         return _mean(self.theta)
 
     def partial_correlation(self) -> tuple[Array, int]:
-        """(p, p) posterior means of a graph's partial correlations, and how many had to be clipped to [-1, 1]."""
+        """Returns (p, p) posterior means of a graph's partial correlations, and how many had to be clipped to [-1, 1]."""
         correlations, clipped = partial_correlations(matrix(self.theta, len(self.nodes)))
         return correlations.mean(axis=(0, 1)), clipped
 
     def parameters(self) -> dict[str, Row]:
-        """The `parameters` of summary.json.
+        """Returns the `parameters` of summary.json.
 
         Returns
         -------
         name -> mean, sd, q05, q50, q95, and rhat, ess where ArviZ is installed; and further
-
             theta[age], theta_std[age] : the data's and the model's scale, the latter where they differ (so for all that follow).
                 On the standardised one `pip`, with `pip_rhat` and `pip_ess` of q, and `pip_mcse`, its Monte-Carlo standard error
             average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > delta standardised). This and the
                 next two are over the sites whose rows tell something of age, with `sites`, their number, where they are not all;
-                what would be over no site (`between_sd`: over one) is left out
+                a number over no site (`between_sd`: over one) is left out
             average_by_rows[age] : sum_k n_k theta_k / sum_k n_k, with `p_positive`
             between_sd[age] : standard deviation of the M sites' theta_k
             tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
             negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
-            theta[age]@clinic-b : a client's own, if its rows tell something of it, with `p_deviates` = P(|theta_k - theta| >
+            theta[age]@clinic-b : a client's, if its rows tell something of it, with `p_deviates` = P(|theta_k - theta| >
                 delta standardised), and, of more than two, `contrast` to the median of the others, its mean, and `p_differs` =
                 P(|contrast| > delta)
         """
@@ -193,7 +194,7 @@ class Samples:
         return out
 
     def _over_sites(self, name: str, extra: Sequence[Row], least: int = 1) -> dict[str, Row]:
-        """`_scaled` of what is over the sites that tell something of a coefficient, if there are so many."""
+        """Returns `_scaled` of a number over the sites that tell something of a coefficient, if they are at least `least`."""
         if self.told is None or self.told.all():
             return self._scaled(name, "", extra)
         count = self.told.sum(axis=0)
@@ -205,29 +206,30 @@ class Samples:
         return rows
 
     def _only(self, rows: Mapping[str, Row], after: str, which: NDArray[np.bool_]) -> dict[str, Row]:
-        """The rows of some coefficients."""
+        """Returns the rows of some coefficients."""
         gone = tuple(f"[{name}]{after}" for name, there in zip(self.names, which) if not there)
         return {name: row for name, row in rows.items() if name[name.index("[") :] not in gone}
 
     def new_sites(self) -> dict[str, Row]:
-        """theta[age], theta_std[age] as in `parameters`, of a site that is not among these: `centre`, quantiles and `p_positive`.
+        """Returns theta[age], theta_std[age] of a site that is not among these: `centre`, quantiles and `p_positive`.
 
         Its tails have neither a mean nor an sd: `centre` is the mean of theta, about which it lies.
         """
         if self.new_site is None:
             return {}
-        found = self._scaled("new_site", "", [{"p_positive": float(p)} for p in _mean(self.new_site > 0)])
+        scaled = self._scaled("new_site", "", [{"p_positive": float(p)} for p in _mean(self.new_site > 0)])
         theta, out = self._scaled("theta", "", [{}] * len(self.names)), dict[str, Row]()
-        for label, row in found.items():
+        for label, row in scaled.items():
             name = label.replace("new_site", "theta", 1)
             known = {key: value for key, value in row.items() if key not in ("mean", "sd")}
             out[name] = {"centre": theta[name]["mean"], **known}
         return out
 
     def _contrasts(self) -> dict[tuple[int, int], Row]:
-        """(site, coefficient) -> `contrast` and `p_differs`: its own less the median of the others that tell something of it.
+        """Returns (site, coefficient) -> `contrast` and `p_differs`: its value less the median of the others that tell something
+        of it.
 
-        The median, for one site that is far away would make each of the others differ from the mean of their rest.
+        It is the median, for one site that is far away would make each of the others differ from the mean of their rest.
         """
         every, out = list(self.sites.values()), dict[tuple[int, int], Row]()
         for j in range(len(self.names)):
@@ -245,11 +247,11 @@ class Samples:
 
     @property
     def sampled(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """A parameter by its draws, on the data's scale; None of what follows from the kept draws alone, such as `negligible`."""
+        """Returns a parameter by its draws, on the data's scale; None for a function of the draws, such as `negligible`."""
         return by_name.of_draws(self._groups, name, site)
 
     @cached_property
@@ -257,7 +259,7 @@ class Samples:
         return self.groups(Drawing(0))
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """All kept draws; coordinates are the names of coefficients, clients and nodes."""
+        """Returns all kept draws; coordinates are the names of coefficients, clients and nodes."""
         axes, per = ("chain", "draw"), "coefficient"
         names = {per: list(self.names)}
         every = {"theta_std": self.theta, "theta": self.theta * self.scale, "tau": np.sqrt(self.tau_sq)}
@@ -279,7 +281,7 @@ class Samples:
         }
 
     def _scaled(self, name: str, after: str, extra: Sequence[Row]) -> dict[str, Row]:
-        """Summaries on both scales; `extra` stands on the standardised one. R-hat and ESS use ranks, so that they are equal."""
+        """Returns summaries on both scales; `extra` is added to the standardised one. R-hat and ESS use ranks, and are equal."""
         own = NAMED.get(name, name)
         draws = getattr(self, own) if own in DERIVED else self.arrays[own + after]
         standard = _rows(draws, self.mixing.get(own + after))
@@ -294,38 +296,50 @@ class Samples:
         return _named(name, self.names, first, after) | second
 
     def _labels(self, n: int) -> Sequence[str]:
+        """Returns the names of n quantities: one for each node, or for each coefficient."""
         return self.nodes if n == len(self.nodes) else self.names
 
     def _negligible(self) -> Array:
+        """Returns the draws of the size below which effects count as zero."""
         if self.negligible is not None:
             return np.full((*self.eta.shape[:2], 1), self.negligible)
         return 2 * np.sqrt(self.c0 * self.eta)
 
 
 def _named(name: str, labels: Sequence[str], rows: Sequence[Row], after: str = "") -> dict[str, Row]:
+    """Returns rows by the names of summary.json."""
     return {(f"{name}[{label}]" if label else name) + after: row for label, row in zip(labels, rows)}
 
 
 def _mean(draws: NDArray[np.bool_] | Array) -> Array:
+    """Averages over chains and draws."""
     mean: Array = draws.mean(axis=(0, 1), dtype=np.float64)
     return mean
 
 
-def unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """By name of the draws, (P,) what is no number of a result, since too few sites tell something of it; see `Samples.told`."""
+def find_unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """Returns, by name of the draws, (P,) whether too few sites tell something of a coefficient for a number of the result.
+
+    See `Samples.told`.
+    """
     count = told.sum(axis=0)
     over = {"average": count < 1, "by_rows": count < 1, "between": count < 2}
     return over | {f"theta@{client}": ~own for client, own in zip(sites, told)}
 
 
-def but(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """R-hat and ESS (P,) without those of some."""
+def blank(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Replaces R-hat and ESS (P,) of some quantities by NaN."""
     rhat, ess = (np.where(which, np.nan, values) for values in both)
     return rhat, ess
 
 
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:
-    """Summary of each of the P columns of (c, t, P); `mixed`: their R-hat and ESS."""
+    """Summarises each of the P columns of (c, t, P).
+
+    Parameters
+    ----------
+    mixed : their R-hat and ESS
+    """
     flat = draws.reshape(-1, draws.shape[-1])
     summaries = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)}
     summaries |= dict(zip(("q05", "q50", "q95"), np.quantile(flat, (0.05, 0.5, 0.95), axis=0)))

@@ -1,4 +1,4 @@
-"""From inclusion probabilities to sets, graphs and tables (docs/methods/sparse.md, sections 8 and 12)."""
+"""Chooses sets, graphs and tables from inclusion probabilities (docs/methods/sparse.md, sections 8 and 12)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .verdict import LEGEND, doubtful, is_doubtful, marked
 
 Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
-LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs, unless a job says another
+LARGE = 0.2  # standardised units: from here an average is large, and a site differs, unless a job says another
 DEVIATING = ("p_differs", "contrast", "p_deviates", "mean", "q05", "q95", "rhat")  # of a client that differs
 ARROW = " -> "  # between the node that an edge comes from and the one that it points to
 MORE_POWER = "output.site_fits = true adds a meta-analysis, whose set asks only whether the average is 0"
-GAP = 0.15  # standardised units: what lies farther apart may be in different modes
+GAP = 0.15  # standardised units: medians farther apart may be in different modes
 
 
 class Graphical(Protocol):
-    """The summary of a graph's edges that edges are chosen from."""
+    """Is implemented by summaries of a graph from which edges are chosen."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -39,7 +39,7 @@ class Graphical(Protocol):
 
 
 class Draws(Protocol):
-    """Kept draws (c, t, P): `Samples`."""
+    """Is implemented by kept draws (c, t, P), as `Samples`."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -56,11 +56,11 @@ class Draws(Protocol):
 
 
 def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
-    """The Bayesian FDR set of Mueller, Parmigiani and Rice: by falling PIP the longest prefix whose mean of 1 - PIP is <= alpha.
+    """Returns the Bayesian FDR set of Mueller, Parmigiani and Rice: by falling PIP, while the mean of 1 - PIP is <= alpha.
 
     Parameters
     ----------
-    pip : any shape; NaN (for what is always included) is in no set. Of equal PIPs the one that comes first goes in first
+    pip : any shape; NaN (for a coefficient that is always included) is in no set. The first of equal PIPs goes in first
     alpha : in (0, 1), the bound on the posterior expected share of false discoveries
 
     Returns
@@ -79,7 +79,7 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
 
 
 def benjamini_hochberg(p_values: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
-    """The set of Benjamini and Hochberg (1995): all up to the largest k for which the k-th smallest p-value is <= alpha k / m.
+    """Returns the set of Benjamini and Hochberg (1995): all up to the largest k whose k-th smallest p-value is <= alpha k / m.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def benjamini_hochberg(p_values: ArrayLike, alpha: float = 0.1) -> NDArray[np.bo
 
 
 def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least: float = 0.5) -> list[dict[str, Any]]:
-    """Coefficients that the rows can hardly tell apart, and the probability that one of each group at least is in the slab.
+    """Groups coefficients that the rows can hardly tell apart, with the probability that at least one of a group is in the slab.
 
     Where columns are collinear each PIP is small, though something among them surely has an effect. Draws of their coefficients
     are correlated then. Given theta, eta and rho the indicators are independent: 1 - prod_j (1 - q_j), averaged over draws.
@@ -108,7 +108,7 @@ def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least
     ----------
     names : of P coefficients
     effects : (c, t, P) draws of site averages, or of theta where these are not known
-    inclusion : (c, t, P) q = P(gamma = 1 | rest); NaN for what is always included, which is in no group
+    inclusion : (c, t, P) q = P(gamma = 1 | rest); NaN for a coefficient that is always included, which is in no group
     least : smallest size of a correlation that joins two
 
     Returns
@@ -124,18 +124,18 @@ def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least
     joined = np.abs(scaled.T @ scaled) >= least
     for _ in range(len(free).bit_length()):  # whatever a chain of pairs connects is one group
         joined = joined @ joined
-    found = []
+    every_group = []
     for first, row in enumerate(joined):
         members = free[row]
         if len(members) > 1 and row.argmax() == first:
             own, any_of = q[:, members], 1 - np.prod(1 - q[:, members], axis=1)
-            found.append(
+            every_group.append(
                 {"names": [names[j] for j in members], "p_any": float(any_of.mean()), "largest": float(own.mean(axis=0).max())}
             )
-    return sorted(found, key=lambda group: -group["p_any"])
+    return sorted(every_group, key=lambda group: -group["p_any"])
 
 
-def explained(
+def explain(
     names: Sequence[str],
     pip: ArrayLike,
     average_large: ArrayLike,
@@ -144,16 +144,18 @@ def explained(
     delta: float = LARGE,
     site_fits: bool | None = None,
 ) -> str:
-    """One sentence about the FDR set, and, where it is empty, why that does not mean that there is nothing.
+    """Says in a sentence which coefficients are in the FDR set, or why an empty set does not mean that nothing has an effect.
 
-    What is discovered is that a global effect is in the slab, and a false discovery is one that belongs to the spike.
+    A discovery means that a global effect is in the slab, and a false discovery is one that belongs to the spike.
 
     Parameters
     ----------
     names, pip : (P,)
     average_large : (P,) P(|site average| > delta)
-    rhat : (P,) their own R-hats: the sentence marks those above 1.05
-    site_fits : whether a meta-analysis was made beside; None: there is none for this model
+    alpha : the false discovery rate
+    rhat : (P,) of the coefficients: the sentence marks those above 1.05
+    delta : size from which an average is large
+    site_fits : whether a meta-analysis was made beside; None for a model that has none
     """
     unsure = doubtful(names, rhat)
     pips, large = np.asarray(pip, dtype=np.float64), np.asarray(average_large, dtype=np.float64)
@@ -180,12 +182,13 @@ def explained(
 
 
 def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:
-    """ "from -> to" for all ordered pairs: row by row (of what they point to) of the (p, p) array without its diagonal."""
+    """Returns the names "from -> to" of all ordered pairs: row by row (of the target node) of the (p, p) array without its
+    diagonal."""
     return tuple(f"{source}{ARROW}{to}" for to in nodes for source in nodes if to != source)
 
 
 def matrix(values: ArrayLike, p: int) -> Array:
-    """(..., p, p) with [to, from], zero diagonal, from (..., p (p - 1)) values in the order of `edge_names`."""
+    """Returns (..., p, p) with [to, from], zero diagonal, from (..., p (p - 1)) values in the order of `edge_names`."""
     of_edges = np.asarray(values, dtype=np.float64)
     if of_edges.shape[-1] != p * (p - 1):
         raise ValueError(f"selection.matrix: {p} nodes have {p * (p - 1)} edges, got {of_edges.shape[-1]}")
@@ -194,14 +197,14 @@ def matrix(values: ArrayLike, p: int) -> Array:
     return out
 
 
-def symmetrised(values: ArrayLike, rule: Rule = "or") -> Array:
-    """(..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
+def symmetrise(values: ArrayLike, rule: Rule = "or") -> Array:
+    """Returns (..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
     directed = np.asarray(values, dtype=np.float64)
     return (np.maximum if rule == "or" else np.minimum)(directed, np.swapaxes(directed, -1, -2))
 
 
 def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
-    """sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/methods/sparse.md, section 8).
+    """Returns sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/methods/sparse.md, section 8).
 
     Parameters
     ----------
@@ -222,7 +225,7 @@ def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
 
 @dataclass(frozen=True)
 class Edge:
-    """A chosen edge: its posterior mean (standardised) and PIP, the PIP's Monte-Carlo error, and its own R-hat."""
+    """Holds a chosen edge: its posterior mean (standardised) and PIP, the PIP's Monte-Carlo error, and its R-hat."""
 
     to: str
     source: str
@@ -233,12 +236,12 @@ class Edge:
 
     @property
     def name(self) -> str:
-        """ "from -> to", as coefficients are called."""
+        """The name "from -> to", as of coefficients."""
         return f"{self.source}{ARROW}{self.to}"
 
     @classmethod
     def of(cls, row: Record) -> Edge:
-        """As summary.json has it."""
+        """Makes an edge of a row of summary.json."""
         mcse, rhat = (None if row.get(key) is None else real(row[key]) for key in ("mcse", "rhat"))
         return cls(row["to"], row["source"], real(row["mean"]), real(row["pip"]), mcse, rhat)
 
@@ -249,7 +252,7 @@ class Edge:
 
 
 def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
-    """Directed edges of the Bayesian FDR set, by falling PIP."""
+    """Returns the directed edges of the Bayesian FDR set, by falling PIP."""
     pip, mean, rhat, error = samples.pip, samples.mean, samples.rhat, samples.pip_error
     unknown = np.full(len(pip), np.nan)
     judged = list(zip(unknown if error is None else error, unknown if rhat is None else rhat))
@@ -259,24 +262,24 @@ def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
 
 
 def known(value: float) -> float | None:
-    """The number, or nothing for NaN."""
+    """Returns the number, or None for NaN."""
     return None if np.isnan(value) else float(value)
 
 
 def _ends(name: str, nodes: Sequence[str]) -> tuple[str, str]:
-    """To and from, of "from -> to", where nodes themselves may hold an arrow."""
+    """Returns to and from of "from -> to", where names of nodes may hold an arrow."""
     starts = ((name[len(source) + len(ARROW) :], source) for source in nodes if name.startswith(source + ARROW))
     return next((to, source) for to, source in starts if to in nodes)
 
 
 def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5) -> list[dict[str, str | float]]:
-    """Which client's own value differs from the other clients' (of one or two: from the global one), the surest first.
+    """Lists clients whose value differs from the other clients' (of one or two: from the global one), the surest first.
 
     A global value that is now in the spike and now in the slab is no fixed place to be far from; the other clients' average is.
 
     Parameters
     ----------
-    parameters : of summary.json, with the clients' own: a job with `share_local`
+    parameters : of summary.json, with the clients' coefficients: a job with `share_local`
     least : smallest `p_differs` (of one or two clients: `p_deviates`) that is listed
 
     Returns
@@ -295,13 +298,13 @@ def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5)
 
 
 def _differs(row: Mapping[str, object]) -> float:
-    """The probability that a client differs; 0 for what is no client's own."""
+    """Returns the probability that a client differs; 0 for a row that is not a client's."""
     return real(row.get("p_differs", row.get("p_deviates", 0.0)))
 
 
 @dataclass(frozen=True)
 class Mode:
-    """Draws in which the strong coefficients have one pattern of signs: its share of all draws, and of each chain's."""
+    """Holds draws in which the strong coefficients have one pattern of signs: its share of all draws, and of each chain's."""
 
     signs: dict[str, int]
     share: float
@@ -309,7 +312,7 @@ class Mode:
 
 
 def modes(samples: Draws, gap: float = GAP) -> list[Mode]:
-    """Modes of a multimodal posterior, the largest first (docs/methods/sparse.md, section 10).
+    """Finds the modes of a multimodal posterior, the largest first (docs/methods/sparse.md, section 10).
 
     Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than
     `gap` between them: each side is a mode's. Signs are those of the modes' medians, 0 below a tenth; no other coefficient has
@@ -338,7 +341,7 @@ def modes(samples: Draws, gap: float = GAP) -> list[Mode]:
 
 
 def either(samples: Draws) -> Array:
-    """(p, p) probabilities that a pair of nodes has an edge in at least one direction: the mean of 1 - (1 - q_jh)(1 - q_hj).
+    """Returns (p, p) probabilities that two nodes have an edge in at least one direction: the mean of 1 - (1 - q_jh)(1 - q_hj).
 
     Where chains agree about the pair but not about its direction, this is large and both PIPs are not.
     """
@@ -351,5 +354,5 @@ def either(samples: Draws) -> Array:
 
 
 def gamma_table(samples: Draws) -> Array:
-    """(p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
+    """Returns (p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
     return matrix(samples.pip, len(samples.nodes))

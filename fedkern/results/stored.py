@@ -1,4 +1,4 @@
-"""A posterior as a run's folder has it: summary.json and posterior.nc."""
+"""Reads a posterior from a run's folder: summary.json and posterior.nc."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .released import Drawing, Group, Released
 
 @dataclass(frozen=True)
 class Stored:
-    """What was released as draws, or with no file of draws.
+    """Holds a posterior that was released as draws, or with no file of draws.
 
     Attributes
     ----------
     summary : summary.json
-    kept : the groups of posterior.nc; empty where there is none
+    kept : the groups of posterior.nc; empty without such a file
     path : of that file
     sampled : whether its draws are the states of Markov chains
     """
@@ -41,15 +41,15 @@ class Stored:
         return tuple(self.summary["parameters"])
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Those of summary.json."""
+        """Returns the parameters of summary.json."""
         return dict(self.summary["parameters"])
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """A parameter by its draws."""
+        """Returns a parameter by its draws."""
         return by_name.of_draws(self.kept, name, site)
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """Those of the file, whatever is asked for.
+        """Returns the groups of the file, whatever number of draws is asked for.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class Stored:
 
 
 def read(folder: Path, summary: Record) -> Released:
-    """The posterior of a finished run: with the bits that the run released.
+    """Reads the posterior of a finished run, with the bits that the run released.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def read(folder: Path, summary: Record) -> Released:
     path = folder / "posterior.nc"
     if not path.exists():
         return Stored(summary, path=str(path))
-    groups = opened(path)
+    groups = open_groups(path)
     constants = groups["constant_data"].variables if "constant_data" in groups else {}
     if "precision" not in constants:
         return Stored(summary, groups, str(path), attributes(folder).get("inference") == SAMPLED)
@@ -85,7 +85,7 @@ def read(folder: Path, summary: Record) -> Released:
 
 
 def shape(posterior: Released) -> tuple[int, int] | None:
-    """Chains and draws of a file of draws; None where they are made anew."""
+    """Returns numbers of chains and draws of a file of draws; None where draws are made anew."""
     if not isinstance(posterior, Stored) or "posterior" not in posterior.kept:
         return None
     at = posterior.kept["posterior"].coordinates
@@ -93,7 +93,7 @@ def shape(posterior: Released) -> tuple[int, int] | None:
 
 
 def attributes(folder: Path) -> dict[str, str | float]:
-    """What the run's posterior.nc says of how its draws were made; empty where there is none."""
+    """Returns the attributes of the run's posterior.nc, which say how its draws were made; empty without such a file."""
     path = folder / "posterior.nc"
     if not path.exists():
         return {}
@@ -103,8 +103,8 @@ def attributes(folder: Path) -> dict[str, str | float]:
         return {str(name): value.item() if hasattr(value, "item") else value for name, value in file["posterior"].attrs.items()}
 
 
-def opened(path: Path) -> dict[str, Group]:
-    """All groups of a netCDF file.
+def open_groups(path: Path) -> dict[str, Group]:
+    """Reads all groups of a netCDF file.
 
     Raises
     ------
@@ -119,11 +119,11 @@ def opened(path: Path) -> dict[str, Group]:
     try:
         with h5netcdf.File(path, "r") as file:
             names = list(file.groups)
-        found = {}
+        by_group = {}
         for name in names:
             with xarray.open_dataset(path, group=name, engine="h5netcdf") as data:
                 variables = {str(key): (tuple(map(str, x.dims)), np.asarray(x.values)) for key, x in data.data_vars.items()}
-                found[name] = Group(variables, {str(key): np.asarray(x.values) for key, x in data.coords.items()})
+                by_group[name] = Group(variables, {str(key): np.asarray(x.values) for key, x in data.coords.items()})
     except (OSError, ValueError, KeyError) as error:
         raise JobError(f"{path}: not a netCDF file of draws that can be read ({' '.join(str(error).split())})") from None
-    return found
+    return by_group

@@ -1,4 +1,4 @@
-"""What a sampler published of too many coefficients to keep their draws: streaming summaries (sparse.md, section 8)."""
+"""Defines a sampler's result with too many coefficients to keep their draws: streaming summaries (sparse.md, section 8)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .released import Drawing, Group
 from .samples import OWN, Array, Row
 from .streaming import Stream
 
-JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho")  # what convergence is judged on: moments need logarithms
-ALONE = ("log_eta", "logit_rho")  # no more than that: eta and rho are what is published
+JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho")  # convergence is judged by these: moments need logarithms
+ALONE = ("log_eta", "logit_rho")  # for that alone: eta and rho are published
 LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """As `Samples`, with a `Stream` for each quantity instead of its draws."""
+    """Holds the same as `Samples`, with a `Stream` for each quantity instead of its draws."""
 
     names: tuple[str, ...]
     streams: Mapping[str, Stream]
@@ -33,53 +33,54 @@ class Streamed:
 
     @property
     def pip(self) -> Array:
-        """(P,) posterior inclusion probabilities."""
+        """The (P,) posterior inclusion probabilities."""
         return self.streams["inclusion"].mean
 
     @property
     def pip_by_chain(self) -> Array:
-        """(c, P) posterior inclusion probabilities of each chain."""
+        """The (c, P) posterior inclusion probabilities of each chain."""
         return self.streams["inclusion"].centre
 
     @property
     def mean(self) -> Array:
-        """(P,) posterior means of theta, standardised."""
+        """The (P,) posterior means of theta, standardised."""
         return self.streams["theta"].mean
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """Means and deviations by name, and the thinned draws of theta: what the digest is of."""
+        """Means and deviations by name, and the thinned draws of theta: the arrays of the digest."""
         out = {"theta": self.streams["theta"].draws}
         for name, stream in ((name, stream) for name, stream in self.streams.items() if name not in ALONE):
             out |= {f"{name}.mean": stream.mean, f"{name}.sd": stream.sd}
         return out
 
     def of(self, chains: Sequence[int]) -> Streamed:
-        """The summaries of these chains alone."""
+        """Returns the summaries of these chains alone."""
         return replace(self, streams={name: stream.of(chains) for name, stream in self.streams.items()})
 
     def p_large(self, delta: float) -> Array | None:
-        """(P,) P(|site average| > delta), as far as the run counted it."""
+        """Returns (P,) P(|site average| > delta), as far as the run counted it."""
         return self.streams["large"].mean if "large" in self.streams else None
 
     @cached_property
     def mixing(self) -> dict[str, tuple[Array, Array]]:
-        """R-hat and ESS of what is judged or shown, by name."""
+        """R-hat and ESS of all judged or shown quantities, by name."""
         return {name: stream.rhat_ess() for name, stream in self.streams.items() if name in JUDGED or name in OWN}
 
     @property
     def rhat(self) -> Array:
-        """(P,) the largest R-hat of what is said of each coefficient: theta, q and the site average."""
+        """The (P,) largest R-hat of each coefficient's published numbers: theta, q and the site average."""
         largest: Array = np.fmax.reduce([self.mixing[name][0] for name in OWN if name in self.mixing])
         return largest
 
     @cached_property
     def pip_error(self) -> Array:
-        """(P,) Monte-Carlo standard errors of the PIPs."""
+        """The (P,) Monte-Carlo standard errors of the PIPs."""
         return self.streams["inclusion"].mean_error
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta, logit rho and the site average."""
+        """Returns the largest R-hat, the smallest ESS, and the latter's name, over theta, log tau, q, log eta, logit rho,
+        averages."""
         names = (*JUDGED, "average")
         judged = {name: self.mixing[name] for name in names if name in self.mixing and np.isfinite(self.mixing[name][1]).any()}
         if not judged:
@@ -90,11 +91,11 @@ class Streamed:
         return rhat, float(np.nanmin(ess)), name + self._label(len(ess), int(np.nanargmin(ess)))
 
     def _label(self, size: int, j: int) -> str:
-        """Of one of `size` quantities: a coefficient, a node, or nothing where there is one for all."""
+        """Returns the label of one of `size` quantities: a coefficient, a node, or nothing for a single one."""
         return "" if size == 1 else f"[{self.nodes[j] if size == len(self.nodes) else self.names[j]}]"
 
     def partial_correlation(self) -> tuple[Array, None]:
-        """(p, p) posterior means of the partial correlations; None: streams do not count what was clipped."""
+        """Returns (p, p) posterior means of the partial correlations, and None: streams do not count clipped pairs."""
         p = len(self.nodes)
         upper = np.zeros((p, p))
         upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
@@ -102,11 +103,11 @@ class Streamed:
 
     @property
     def sampled(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """A coefficient by its thinned draws."""
+        """Returns a coefficient by its thinned draws."""
         return by_name.of_draws(self._groups, name, site)
 
     @cached_property
@@ -114,7 +115,7 @@ class Streamed:
         return self.groups(Drawing(0))
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """The thinned draws of theta, and what was counted of it and of the inclusion."""
+        """Returns the thinned draws of theta, and the moments of it and of the inclusion."""
         axes, per, names = ("chain", "draw"), "coefficient", list(self.names)
         theta = self.streams["theta"].draws
         variables = {"theta": ((*axes, per), theta * self.scale), "theta_std": ((*axes, per), theta)}
@@ -129,7 +130,7 @@ class Streamed:
         }
 
     def parameters(self) -> dict[str, Row]:
-        """Those of the coefficients with the largest PIPs, on both scales; R-hat and ESS of theta, and of the PIP."""
+        """Returns the coefficients with the largest PIPs, on both scales, with R-hat and ESS of theta, and of the PIP."""
         chosen = np.sort(np.argsort(-self.pip, kind="stable")[:LISTED])
         theta, pip = self.streams["theta"], self.pip
         columns = {"mean": theta.mean, "sd": theta.sd, **dict(zip(("rhat", "ess"), self.mixing["theta"]))}

@@ -1,4 +1,4 @@
-"""Summaries of draws that are too many to keep: memory does not grow with their number (docs/methods/sparse.md, section 8)."""
+"""Summarises draws that are too many to keep: memory does not grow with their number (docs/methods/sparse.md, section 8)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .diagnostics import MARKED, normal_scores
 
 Array = NDArray[np.float64]
 
-BATCHES = 32  # of each chain at most; when there are so many, neighbours are merged
+BATCHES = 32  # of each chain at most; when all are full, neighbours are merged
 FEWEST = 8  # batches of a chain that its longest ones leave
-BLOCK = 2048  # quantities that are judged at once: what that takes beside the stream is small
+BLOCK = 2048  # quantities that are judged at once: this takes little memory beside the stream
 CHANCE = 0.999  # quantile of R-hat in chains that agree, beyond which it counts
 KEPT = 200  # thinned draws of all chains together
 
 
 @dataclass
 class Stream:
-    """Moments, ESS of batch means, split R-hat and thinned draws of P quantities in c chains.
+    """Holds moments, ESS of batch means, split R-hat and thinned draws of P quantities in c chains.
 
     The number of draws need not be known: batches and the thinning double when they fill up. Memory: (35 c + 200) P numbers.
 
@@ -52,9 +52,10 @@ class Stream:
         self.means = np.zeros((BATCHES, *shape))
 
     def add(self, draw: Array) -> None:
-        """One draw (c, P) of every chain."""
+        """Adds one draw (c, P) of every chain."""
         if draw.shape != self.centre.shape:
             raise ValueError(f"streaming: a draw needs shape {self.centre.shape}, got {draw.shape}")
+        # Keep every so many draws; when these are too many, half of them are dropped and the distance doubles.
         if self.keep and self.n % self.every == 0:
             self.thinned.append(draw.copy())
             if len(self.thinned) > KEPT // self.chains:
@@ -63,6 +64,7 @@ class Stream:
         step = draw - self.centre
         self.centre += step / self.n
         self.square += step * (draw - self.centre)
+        # A full batch adds its mean; when all batches are full, neighbours are merged and new ones are twice as long.
         self.current += draw
         if self.n % self.length == 0:
             self.means[self.full] = self.current / self.length
@@ -74,18 +76,18 @@ class Stream:
 
     @property
     def mean(self) -> Array:
-        """(P,) over all chains."""
+        """The (P,) means over all chains."""
         mean: Array = self.centre.mean(axis=0)
         return mean
 
     @property
     def sd(self) -> Array:
-        """(P,) standard deviation of all draws."""
+        """The (P,) standard deviations of all draws."""
         deviation: Array = np.sqrt(self._variance(slice(None)))
         return deviation
 
     def _variance(self, some: slice) -> Array:
-        """Of all draws of some quantities."""
+        """Returns the variance of all draws of some quantities."""
         centre = self.centre[:, some]
         between = self.n * np.sum((centre - centre.mean(axis=0)) ** 2, axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -94,39 +96,39 @@ class Stream:
 
     @property
     def draws(self) -> Array:
-        """(c, t, P) the thinned draws."""
+        """The (c, t, P) thinned draws."""
         if not self.thinned:
             return np.empty((self.chains, 0, self.size))
         return np.stack(self.thinned, axis=1)
 
     @property
     def rhat(self) -> Array:
-        """(P,) the first of `rhat_ess`."""
+        """The (P,) first of `rhat_ess`."""
         return self.rhat_ess()[0]
 
     @property
     def ess(self) -> Array:
-        """(P,) the second of `rhat_ess`."""
+        """The (P,) second of `rhat_ess`."""
         return self.rhat_ess()[1]
 
     @property
     def mean_error(self) -> Array:
-        """(P,) Monte-Carlo standard error of the mean; 0 for constants, NaN where ESS is."""
+        """The (P,) Monte-Carlo standard errors of the means; 0 for constants, NaN where ESS is."""
         with np.errstate(invalid="ignore"):
             error: Array = self.sd / np.sqrt(self.ess)
         return np.where(self.sd == 0, 0.0, error)
 
     def rhat_ess(self) -> tuple[Array, Array]:
-        """Split R-hat and effective sample size (docs/methods/sparse.md, section 8).
+        """Computes split R-hat and effective sample size (docs/methods/sparse.md, section 8).
 
         Returns
         -------
         rhat : (P,) the larger of two: of the draws' moments, which sees the smallest shift, and of the ranks of the batch means,
             which no single wild draw hides. Infinite where halves of chains are constant and differ
         ess : (P,) by batch means of two lengths, of which the smaller result counts; and chains / (rhat^2 - 1) where R-hat is
-            above 1.05 or beyond what chance does to chains that agree. At least 1
+            above 1.05 or beyond the chance of chains that agree. At least 1
 
-        NaN for constants, and with fewer than 4 batches.
+        Both are NaN for constants, and with fewer than 4 batches.
         """
         rhat, ess = np.full(self.size, np.nan), np.full(self.size, np.nan)
         for start in range(0, self.size if self.full >= 4 else 0, BLOCK):
@@ -135,7 +137,7 @@ class Stream:
         return rhat, ess
 
     def _rhat_ess(self, some: slice) -> tuple[Array, Array]:
-        """Of some quantities."""
+        """Computes both for some quantities."""
         within, moments = self._halves(some)
         between = np.maximum(moments, self._between_ranks(some, within))
         longest = max(1, self.full // FEWEST)
@@ -149,7 +151,8 @@ class Stream:
         return np.where(varies, rhat, np.nan), np.where(varies, ess, np.nan)
 
     def _halves(self, some: slice) -> tuple[Array, Array]:
-        """The variance of a draw within each chain's halves, which meet between two batches, and that of the halves' means."""
+        """Returns the variance of a draw within each chain's halves, which meet between two batches, and that of the halves'
+        means."""
         half, centre = self.full // 2, self.centre[:, some]
         first = self.means[:half, :, some].mean(axis=0)
         n_first, n_second = half * self.length, self.n - half * self.length
@@ -161,7 +164,7 @@ class Stream:
         return np.where(within > rounding, within, 0.0), np.where(between > rounding, between, 0.0)
 
     def _between_ranks(self, some: slice, within: Array) -> Array:
-        """The variance of the halves' means by the ranks of their batch means, brought to the scale of `within`.
+        """Returns the variance of the halves' means by the ranks of their batch means, brought to the scale of `within`.
 
         A wild draw enlarges the variances of draws and of batch means alike, whose ratio it brings towards that of independent
         draws, and no further; while batches are single draws, the ratio is 1, and R-hat the rank-normalised one.
@@ -177,10 +180,10 @@ class Stream:
         return np.where((within > 0) & (spread > 0), between, 0.0)
 
     def _batch_ess(self, some: slice, merged: int) -> Array:
-        """All draws over the ratio of the batch means' variance, times the batch length, to the variance of a draw.
+        """Returns all draws over the ratio of the batch means' variance, times the batch length, to the variance of a draw.
 
-        Batch means of all chains are taken about the one overall mean, so that chains which disagree lower it; `merged`
-        neighbours make a batch.
+        Batch means of all chains are taken about their common mean, so that chains which disagree lower it; `merged` neighbours
+        make a batch.
         """
         count = self.full // merged
         means = self.means[: count * merged, :, some]
@@ -191,7 +194,7 @@ class Stream:
         return np.where(np.isfinite(ratio), ratio * self.n * self.chains, np.nan)
 
     def _by_chance(self, ess: Array, batches: int) -> Array:
-        """What the ratio of the variance of halves' means to that of a draw exceeds once in 1,000 where all is well."""
+        """Returns a limit for the variance of halves' means over that of a draw, exceeded once in 1,000 where chains agree."""
         from scipy.special import fdtri
 
         halves = 2 * self.chains
@@ -199,19 +202,19 @@ class Stream:
         return allowed
 
     def of(self, chains: Sequence[int]) -> Stream:
-        """The same of these chains alone."""
+        """Returns the stream of these chains alone."""
         at, saved = list(chains), self.save()
         saved |= {name: saved[name][at] for name in ("centre", "square", "current", "thinned")}
         return Stream(len(at), self.size, self.keep).load(saved | {"means": saved["means"][:, at]})
 
     def save(self) -> dict[str, Any]:
-        """All of the state, as arrays and whole numbers, for a checkpoint."""
+        """Returns all of the state, as arrays and whole numbers, for a checkpoint."""
         numbers = {name: getattr(self, name) for name in ("n", "length", "every", "full")}
         arrays = {name: getattr(self, name) for name in ("centre", "square", "current")}
         return numbers | arrays | {"means": self.means[: self.full], "thinned": self.draws}
 
     def load(self, saved: dict[str, Any]) -> Stream:
-        """What `save` gave, put into a fresh stream of the same chains and size."""
+        """Puts the result of `save` into a fresh stream of the same chains and size."""
         for name in ("n", "length", "every", "full"):
             setattr(self, name, int(saved[name]))
         for name in ("centre", "square", "current"):

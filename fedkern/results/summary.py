@@ -1,4 +1,4 @@
-"""The content of summary.json: names and shapes that other people's scripts depend on."""
+"""Makes the content of summary.json: names and shapes that other people's scripts depend on."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ WAYS = ("to_client", "to_server")
 
 @dataclass
 class Wire:
-    """Messages and bytes for each direction and client, as the server counts them."""
+    """Holds messages and bytes for each direction and client, as the server counts them."""
 
     clients: tuple[str, ...]
     counts: dict[str, dict[int, list[int]]] = field(default_factory=lambda: {way: {} for way in WAYS})
 
     def add(self, direction: str, client: int, n_bytes: int) -> None:
-        """One message of `n_bytes`; direction is "to_client" or "to_server"."""
+        """Counts one message of `n_bytes`; direction is "to_client" or "to_server"."""
         counts = self.counts[direction]
         count = counts.get(client) or counts.setdefault(client, [0, 0])
         count[0] += 1
         count[1] += n_bytes
 
     def listed(self) -> list[tuple[str, str, list[int]]]:
-        """What a checkpoint keeps: client, direction, messages and bytes."""
+        """Returns rows for a checkpoint: client, direction, messages and bytes."""
         return [(self.clients[client], way, count) for way, counts in self.counts.items() for client, count in counts.items()]
 
     def restore(self, listed: Iterable[tuple[str, str, list[int]]]) -> None:
-        """Inverse of `listed`."""
+        """Restores the result of `listed`."""
         places = {name: client for client, name in enumerate(self.clients)}
         for name, way, count in listed:
             self.counts[way][places[name]] = count
 
     def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Client -> direction -> messages, bytes."""
+        """Returns client -> direction -> messages, bytes."""
 
         def count(client: int, way: str) -> dict[str, int]:
             messages, n_bytes = self.counts[way].get(client, (0, 0))
@@ -50,7 +50,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended, as its server knows it.
+    """Holds how a job ended, as its server knows it.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Outcome:
     metrics : of the released posterior on the test rows
     privacy : client -> its certificate
     digest : of the posterior arrays
-    lost : clients without which the job went on: what became of their rank
+    lost : clients without which the job went on -> how their rank ended
     """
 
     stop: str
@@ -80,7 +80,11 @@ class Outcome:
 
 
 def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """All of summary.json; `more`: what only this method has.
+    """Returns all of summary.json.
+
+    Parameters
+    ----------
+    more : entries that only this method has
 
     Returns
     -------
@@ -107,7 +111,7 @@ def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[st
 
 
 def claim_of(privacy: Mapping[str, Mapping[str, object]]) -> str:
-    """Of a job's certificates: one whose noise was not secure, or that had none, is never called private."""
+    """Returns "private" or "federated" by a job's certificates: without secure noise everywhere it is never called private."""
     return "private" if privacy and all(_finite(one.get("epsilon")) for one in privacy.values()) else "federated"
 
 

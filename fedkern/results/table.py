@@ -1,4 +1,4 @@
-"""A result as a table: a row for each parameter (and site), and for each level of a categorical column against its reference.
+"""Makes a table of a result: a row for each parameter (and site), and for each level of a category against its reference.
 
 Means, deviations and 90 % intervals are those of `summary.json`; 95 % intervals and contrasts are computed from the posterior.
 """
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
-# link -> what exp(coefficient) is
+# link -> the name of exp(coefficient)
 RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio", "mean": "mean_ratio"}
 OWN = "own"  # in the place of a family: a model that a package of the holders computes
 INTERCEPT = "intercept"
@@ -31,7 +31,7 @@ COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the li
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a table.
+    """Holds the options of a table.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Asked:
 
     @property
     def ratio(self) -> str:
-        """What exp of a coefficient is called.
+        """The name of exp of a coefficient.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class Asked:
 
 
 def ratio_of(family: str) -> str:
-    """What exp of a coefficient is called, "" where it is no ratio."""
+    """Returns the name of exp of a coefficient, "" where it is no ratio."""
     if family in HAZARDS:
         return RATIOS["hazard"]
     if family in NOMINAL:  # of a level against the first
@@ -73,17 +73,17 @@ def ratio_of(family: str) -> str:
 
 
 def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
-    """The table.
+    """Returns the table.
 
     Parameters
     ----------
-    summary : what `summary.json` holds
-    posterior : that it is of
+    summary : the content of `summary.json`
+    posterior : of the same run
     asked : which table
 
     Returns
     -------
-    rows with `parameter`, `site` (of a client's own coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
+    rows with `parameter`, `site` (of a client's coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
     one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio`, `mean_ratio` or `hazard_ratio` (posterior
     median) instead of `mean` and `sd`
 
@@ -94,43 +94,45 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     """
     levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
     _check(asked.reference, levels)
-    found = [*_parameters(summary, posterior), *contrasts(summary, posterior, levels, asked.reference)]
+    every_row = [*_parameters(summary, posterior), *contrasts(summary, posterior, levels, asked.reference)]
     if asked.exp:
         every = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
         ratio, hot = asked.ratio, {f"{before}{one}" for before in blocks(summary) for one in every}
-        found = [_ratio(row, ratio) for row in found if row["contrast"] or _slope(row["parameter"], hot)]
-    more = [key for key in MORE if any(key in row for row in found)]
+        every_row = [_ratio(row, ratio) for row in every_row if row["contrast"] or _slope(row["parameter"], hot)]
+    more = [key for key in MORE if any(key in row for row in every_row)]
     head = ("parameter", "site", *((asked.ratio, *ENDS) if asked.exp else NUMBERS), *more)
-    return [{key: row.get(key, math.nan) for key in head} for row in found]
+    return [{key: row.get(key, math.nan) for key in head} for row in every_row]
 
 
 def blocks(summary: Record) -> list[str]:
-    """What names of coefficients begin with: of a response whose levels have coefficients of their own these, as "mild:"."""
+    """Returns the beginnings of coefficients' names: "mild:" for each level that has coefficients, else one empty text."""
     return [f"{level}:" for level in summary.get("nominal", ())] or [""]
 
 
 TIDY = {"mean": "estimate", "sd": "std.error", "q025": "conf.low", "q975": "conf.high"}  # as R's broom has them
 
 
-def tidied(found: Sequence[Row]) -> list[Row]:
-    """Rows of a table with the names of R's broom: term, site where there are some, estimate, std.error (of coefficients),
-    conf.low and conf.high, which are the ends of the 95 % interval."""
-    names = {"parameter": "term"} | ({"site": "site"} if any(row["site"] for row in found) else {})
+def tidy(table_rows: Sequence[Row]) -> list[Row]:
+    """Renames the columns of a table as in R's broom: term, site, estimate, std.error (of coefficients), conf.low and conf.high.
+
+    The last two are the ends of the 95 % interval.
+    """
+    names = {"parameter": "term"} | ({"site": "site"} if any(row["site"] for row in table_rows) else {})
     names |= dict.fromkeys(RATIOS.values(), "estimate") | TIDY
-    return [{new: row[old] for old, new in names.items() if old in row} for row in found]
+    return [{new: row[old] for old, new in names.items() if old in row} for row in table_rows]
 
 
-def framed(found: Sequence[Row]) -> Any:
-    """A pandas DataFrame; the rows themselves where pandas is not installed."""
+def to_frame(table_rows: Sequence[Row]) -> Any:
+    """Returns a pandas DataFrame; the rows themselves where pandas is not installed."""
     try:
         from pandas import DataFrame
     except ImportError:
-        return list(found)
-    return DataFrame(list(found))
+        return list(table_rows)
+    return DataFrame(list(table_rows))
 
 
-def parted(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
-    """A name of `summary.json` without the client whose own it is, and that client ("": nobody's own)."""
+def split_name(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
+    """Splits a name of `summary.json` into the parameter and the client whose coefficient it is ("" for a common one)."""
     before, at, site = name.rpartition("]@")
     return (before + "]", site) if at and site in clients else (name, "")
 
@@ -138,8 +140,8 @@ def parted(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
 def contrasts(
     summary: Record, posterior: Released, levels: Mapping[str, Sequence[str]], reference: Mapping[str, str]
 ) -> Iterator[Row]:
-    """Each level of a categorical column less the reference level, over all sites and of each."""
-    sites = dict.fromkeys(parted(name, summary["clients"])[1] for name in summary["parameters"])
+    """Yields each level of a categorical column less the reference level, over all sites and of each."""
+    sites = dict.fromkeys(split_name(name, summary["clients"])[1] for name in summary["parameters"])
     silent: Mapping[str, Sequence[str]] = summary.get("tells_nothing", {})
     blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
     for (column, those), before in product(levels.items(), blocks(summary)):
@@ -163,6 +165,7 @@ def _columns(summary: Record) -> Sequence[Record]:
 
 
 def _check(reference: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> None:
+    """Refuses a reference that is no level of its column."""
     for column, level in reference.items():
         if level not in levels.get(column, ()):
             known = ", ".join(levels.get(column, ())) if column in levels else ""
@@ -171,10 +174,10 @@ def _check(reference: Mapping[str, str], levels: Mapping[str, Sequence[str]]) ->
 
 
 def _parameters(summary: Record, posterior: Released) -> Iterator[Row]:
-    """Those on the data's scale, and those that have one scale only."""
+    """Yields parameters on the data's scale, and those that have one scale only."""
     every: Mapping[str, Record] = summary["parameters"]
     for name, numbers in every.items():
-        parameter, site = parted(name, summary["clients"])
+        parameter, site = split_name(name, summary["clients"])
         stem, bracket, label = parameter.partition("[")
         if stem.endswith("_std"):
             continue
@@ -191,12 +194,14 @@ def _parameters(summary: Record, posterior: Released) -> Iterator[Row]:
 
 
 def _slope(parameter: str, hot: set[str]) -> bool:
-    """Whether exp of it is a ratio by itself: a level's is one against another level only."""
+    """Returns whether exp of it is a ratio by itself: a level's is one against another level only."""
     stem, bracket, label = parameter.partition("[")
     return stem in COEFFICIENTS and bool(bracket) and label.removesuffix("]") not in hot
 
 
 def _ratio(row: Row, name: str) -> Row:
+    """Returns the row of exp(parameter)."""
+
     def exp(key: str) -> float:
         with_it = real(row.get(key))
         return math.exp(with_it) if with_it < 700 else math.inf if with_it >= 700 else math.nan

@@ -1,4 +1,4 @@
-"""Whether a result may be called converged: one rule, and one sentence, for all methods (docs/concepts/convergence.md)."""
+"""Judges whether a result has converged: one rule, and one sentence, for all methods (docs/concepts/convergence.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Word = bool | Literal["settled", "not judged"]
 
 RHAT = 1.01  # of converged chains: the largest R-hat
 ESS = 100  # and the least ESS, for each chain
-MARK = "*"  # after the name of what must not be read as if its chains agreed
+MARK = "*"  # after the name of a number whose chains do not agree
 LEGEND = f"{MARK} R-hat above {MARKED:g}: chains do not agree about it yet"
 # Where a normal q is too narrow:
 REMEDY = 'for these take algorithm.inference = "nested" (of a built prior of at most 400 latents), or "hmc"'
@@ -26,7 +26,7 @@ HEADS = {True: "converged", False: "not converged", "settled": "settled", "not j
 
 
 class Ending(NamedTuple):
-    """Why rounds ended: a clause for the terminal, a label for the report's page, and whether that is "good" or "bad"."""
+    """Holds why rounds ended: a clause for the terminal, a label for the report's page, and whether that is "good" or "bad"."""
 
     clause: str
     label: str
@@ -48,7 +48,7 @@ INTERRUPTED = Ending("the run did not finish", "interrupted", "bad")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of a result before anything else.
+    """Holds the first statement about a result.
 
     Attributes
     ----------
@@ -63,27 +63,27 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """One line."""
+        """The verdict in one line."""
         return f"{HEADS[self.converged]}: {self.why}"
 
     @property
     def content(self) -> dict[str, bool | str]:
-        """What summary.json has of it."""
+        """The entries of summary.json."""
         return {"converged": self.converged, "verdict": self.text, "worst": self.worst}
 
 
 def ending(stop: str | None) -> Ending:
-    """What is said of `stop`, in the report and in the terminal; None: there is no summary."""
+    """Returns the words for `stop`, in the report and in the terminal; None stands for a run without a summary."""
     return INTERRUPTED if stop is None else STOPS.get(stop) or Ending(stop, stop, "bad")
 
 
 def not_judged(why: str) -> Verdict:
-    """`why`: one word."""
+    """Returns the verdict "not judged", with a reason of a few words."""
     return Verdict("not judged", why)
 
 
 def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float = RHAT, ess: float | None = None) -> Verdict:
-    """Of a sampler: R-hat of every judged quantity at most 1.01, and ESS at least 100 for each chain.
+    """Judges a sampler: R-hat of every judged quantity at most 1.01, and ESS at least 100 for each chain.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float
 
 
 def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
-    """Of an optimiser, by how far its unknowns moved between two stretches of the rounds; never `True` (see `core.windows`).
+    """Judges an optimiser by how far its unknowns moved between two stretches of the rounds; never `True` (see `core.windows`).
 
     Parameters
     ----------
@@ -125,8 +125,13 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
 
 
 def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str = "have not settled") -> Verdict:
-    """The verdict of the server's unknowns, with what each client says of its own (None: it has said nothing; `why_not`: what a
-    client's False says of them)."""
+    """Adds each client's statement about its unknowns to the verdict of the server's.
+
+    Parameters
+    ----------
+    settled : client -> whether its unknowns have settled; None where it was lost before it said so
+    why_not : the words for a client's False
+    """
     moving = [name for name, bit in settled.items() if bit is False]
     silent = [name for name, bit in settled.items() if bit is None]
     if own.converged is False or not (moving or silent):
@@ -138,32 +143,34 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str 
     return Verdict(False, why, f"client {moving[0]}")
 
 
-def with_weights(own: Verdict, found: Reweighed | None) -> Verdict:
-    """The verdict of a fit that has settled, with what importance weights say of its unknowns: `True` where they agree with q,
-    `False` where they show that an sd is too small."""
-    if found is None or own.converged != "settled":
+def with_weights(own: Verdict, weights: Reweighed | None) -> Verdict:
+    """Adds importance weights to the verdict of a fit that has settled.
+
+    It is `True` where weights agree with q, and `False` where they show that an sd is too small.
+    """
+    if weights is None or own.converged != "settled":
         return own
-    if found.agrees:
-        why = f"settled, and q of the global unknowns is the posterior as far as weights tell: {found.words}"
-        return Verdict(True, why, found.names[found.worst])
-    if narrow := found.narrow:
+    if weights.agrees:
+        why = f"settled, and q of the global unknowns is the posterior as far as weights tell: {weights.words}"
+        return Verdict(True, why, weights.names[weights.worst])
+    if narrow := weights.narrow:
         k, others = narrow[0], f", and {len(narrow) - 1} more" if len(narrow) > 1 else ""
-        why = f"settled, but not near the posterior: {found.names[k]} has too small an sd, {found.moved(k)}{others}; {REMEDY}"
-        return Verdict(False, why, found.names[k])
-    name = found.names[found.worst] if found.reliable else own.worst
-    return Verdict("settled", f"whether it is right is not known: {found.words}; {own.why}", name)
+        why = f"settled, but not near the posterior: {weights.names[k]} has too small an sd, {weights.moved(k)}{others}; {REMEDY}"
+        return Verdict(False, why, weights.names[k])
+    name = weights.names[weights.worst] if weights.reliable else own.worst
+    return Verdict("settled", f"whether it is right is not known: {weights.words}; {own.why}", name)
 
 
 def doubtful(names: Iterable[str], rhat: Array | None) -> list[str]:
-    """Those whose own R-hat is above 1.05."""
+    """Returns the names whose R-hat is above 1.05."""
     return [] if rhat is None else [name for name, value in zip(names, rhat) if is_doubtful(float(value))]
 
 
 def is_doubtful(rhat: float | None) -> bool:
-    """Whether a number with this R-hat, where it has one, bears the mark."""
+    """Returns whether a number with this R-hat, where it has one, bears the mark."""
     return rhat is not None and rhat > MARKED
 
 
 def marked(name: str, those: Collection[str]) -> str:
-    """The name, with the mark if it is one of those."""
+    """Returns the name, with the mark if it is among `those`."""
     return name + MARK if name in those else name

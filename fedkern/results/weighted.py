@@ -1,4 +1,4 @@
-"""A posterior as draws with importance weights, or of chains: numbers by the weights, and draws of equal weight among them."""
+"""Defines a posterior as draws with importance weights, or of chains: weighted numbers, and draws of equal weight."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 
 @dataclass(frozen=True)
 class WeightedDraws:
-    """What a job releases.
+    """Holds a released posterior as weighted draws.
 
     Attributes
     ----------
     names : of the p coefficients, such as "intercept", "age", "workclass=Private"
     theta, standard : (N, p) coefficients on the data's scale, and on that of standardised columns; None where these are the same
-    others : name -> (N,) of what is no coefficient, such as a standard deviation of groups
+    others : name -> (N,) of other unknowns, such as a standard deviation of groups
     weights : (N,) which add up to 1
     chosen : (c, t) which of the N draws are draws of equal weight
-    lp : (N,) the log posterior density, but for a constant; None where it is not known
+    lp : (N,) the log posterior density, up to a constant; None where it is not known
     sampled : whether the chains of `chosen` are Markov chains: then their numbers have R-hat and ESS
     """
 
@@ -45,36 +45,37 @@ class WeightedDraws:
 
     @cached_property
     def values(self) -> dict[str, Array]:
-        """By the names of `summary.json`; a coefficient that is the same on both scales once."""
-        found = {label(name): self.theta[:, j] for j, name in enumerate(self.names)}
+        """The draws by the names of `summary.json`; a coefficient that is the same on both scales once."""
+        named_draws = {label(name): self.theta[:, j] for j, name in enumerate(self.names)}
         if self.standard is not None:
             second = {label(name, "_std"): self.standard[:, j] for j, name in enumerate(self.names)}
-            found |= {name: own for (name, own), one in zip(second.items(), self.theta.T) if not np.array_equal(own, one)}
-        return found | dict(self.others)
+            named_draws |= {name: own for (name, own), one in zip(second.items(), self.theta.T) if not np.array_equal(own, one)}
+        return named_draws | dict(self.others)
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q025, q05, q50, q95 and q975, by the weights; of chains also rhat and ess, if ArviZ is installed."""
-        found = {name: summarised(values, self.weights) for name, values in self.values.items()}
+        """Returns name -> mean, sd, q025, q05, q50, q95, q975, by the weights; of chains also rhat and ess, if ArviZ is
+        installed."""
+        named_rows = {name: summarised(values, self.weights) for name, values in self.values.items()}
         if not self.sampled:
-            return found
+            return named_rows
         mixed = self._chains.parameters()
         more = {name: {key: row[key] for key in ("rhat", "ess") if key in row} for name, row in mixed.items()}
-        return {name: row | more[name] for name, row in found.items()}
+        return {name: row | more[name] for name, row in named_rows.items()}
 
     @property
     def _chains(self) -> Draws:
         return Draws({name: values[self.chosen] for name, values in self.values.items()}, self.sampled)
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Of chains the largest R-hat, the smallest ESS, and whose it is; None where there is nothing to say."""
+        """Returns of chains the largest R-hat, the smallest ESS, and the latter's name; None where neither is known."""
         return self._chains.slowest()
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """A number by its draws of equal weight."""
+        """Returns a number by its draws of equal weight."""
         return Drawn(self.values[name][self.chosen]) if name in self.values and not site else None
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """The draws of equal weight, whatever is asked for: theta, intercept, the same on the standardised scale, all others."""
+        """Returns the draws of equal weight, whatever is asked for: theta, intercept, both standardised, and all others."""
         axes, at = ("chain", "draw"), self.chosen
         slopes = [j for j, name in enumerate(self.names) if name != INTERCEPT]
         variables: dict[str, tuple[tuple[str, ...], Array]] = {}
@@ -88,13 +89,13 @@ class WeightedDraws:
         variables |= {name: (axes, values[at]) for name, values in self.others.items()}
         sampled = {"chain": np.arange(at.shape[0]), "draw": np.arange(at.shape[1])}
         named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
-        found = {"posterior": Group(variables, {**sampled, **named})}
-        return found if self.lp is None else found | {"sample_stats": Group({"lp": (axes, self.lp[at])}, sampled)}
+        by_group = {"posterior": Group(variables, {**sampled, **named})}
+        return by_group if self.lp is None else by_group | {"sample_stats": Group({"lp": (axes, self.lp[at])}, sampled)}
 
 
 def summarised(values: Array, weights: Array) -> dict[str, float]:
-    """Mean, standard deviation and quantiles of (N,) values by their weights, which add up to 1."""
+    """Computes mean, standard deviation and quantiles of (N,) values by their weights, which add up to 1."""
     mean = float(weights @ values)
     sd = float(np.sqrt(weights @ (values - mean) ** 2))
-    found = quantiles(values[:, np.newaxis], weights, tuple(QUANTILES.values()))[:, 0]
-    return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, found.tolist()))}
+    ends = quantiles(values[:, np.newaxis], weights, tuple(QUANTILES.values()))[:, 0]
+    return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, ends.tolist()))}

@@ -98,7 +98,7 @@ def test_constant_chains_are_compared_by_their_values() -> None:
 )
 def test_how_they_are_counted(sizes: tuple[int, ...], moved: int, text: str) -> None:
     groups = [chains.Group(tuple(range(n)), False, {}) for n in sizes] + [chains.Group((9,), True, {})] * moved
-    assert chains.counted(groups) == text
+    assert chains.describe_groups(groups) == text
 
 
 def test_blank_parameters_keep_what_judges_all_chains() -> None:

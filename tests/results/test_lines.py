@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.results.lines import AT, WIDER, lines, points
+from fedkern.results.lines import AT, WIDER, fit_lines, points
 
 
 def of(density: Any, mean: float, sd: float) -> Any:
     """One unknown with this density and a normal q."""
     at = points(np.array([mean]), np.array([[sd**2]]), [0])
-    return lines(["x"], density(at[:, 0]))
+    return fit_lines(["x"], density(at[:, 0]))
 
 
 def test_a_normal_posterior_is_as_wide_as_q_whatever_is_rounded() -> None:
@@ -24,10 +24,10 @@ def test_a_normal_posterior_is_as_wide_as_q_whatever_is_rounded() -> None:
     at = points(mean, covariance, [0, 2])
     assert at.shape == (1 + 2 * len(AT), 3)
     density = stats.multivariate_normal(mean, covariance).logpdf(at)
-    exact = lines(["a", "c"], density)
+    exact = fit_lines(["a", "c"], density)
     np.testing.assert_allclose(exact.sd, 1, rtol=1e-6)
     np.testing.assert_allclose(exact.quantiles, [stats.norm.ppf([0.05, 0.5, 0.95])] * 2, atol=1e-3)
-    np.testing.assert_allclose(lines(["a", "c"], density.round(3) - 1e6).sd, 1, rtol=2e-3)
+    np.testing.assert_allclose(fit_lines(["a", "c"], density.round(3) - 1e6).sd, 1, rtol=2e-3)
     assert not len(exact.off)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedkern.methods.pvi import show
 from fedkern.models import psis
-from fedkern.results.reweighed import MEAN, SD, reweighed
+from fedkern.results.reweighed import MEAN, SD, reweigh
 from fedkern.results.verdict import Verdict, with_weights
 
 NAMES = ("a", "b", "c")
@@ -17,7 +17,7 @@ def found(shift=0.0, sd=1.0, size=2000, seed=0):
     """q = N(0, I) of three unknowns; of the posterior the second has this mean and sd."""
     x = np.random.default_rng(seed).standard_normal((size, 3))
     z = (x[:, 1] - shift) / sd
-    return reweighed(NAMES, x, 7.0 - 0.5 * z**2 + 0.5 * x[:, 1] ** 2)
+    return reweigh(NAMES, x, 7.0 - 0.5 * z**2 + 0.5 * x[:, 1] ** 2)
 
 
 def test_the_same_distribution_agrees():
@@ -25,7 +25,7 @@ def test_the_same_distribution_agrees():
     one = found()
     np.testing.assert_allclose([one.mean, one.sd], 0, atol=1e-12)
     x = np.random.default_rng(1).standard_normal((400, 3))
-    one = reweighed(NAMES, x, 1e-9 * x[:, 0] ** 2)
+    one = reweigh(NAMES, x, 1e-9 * x[:, 0] ** 2)
     assert one.agrees
     assert with_weights(Verdict("settled", "nothing moves"), one).converged is True
 
@@ -58,14 +58,14 @@ def test_a_heavy_tail_and_what_is_not_finite_say_nothing():
     x = np.random.default_rng(0).standard_normal((100, 3))
     ratios = np.zeros(100)
     ratios[3] = np.nan
-    assert not reweighed(NAMES, x, ratios).agrees
+    assert not reweigh(NAMES, x, ratios).agrees
 
 
 def test_noise_is_no_agreement():
     """Weights that vary so much that nothing can be seen: of what agrees on average."""
     random = np.random.default_rng(2)
     x = random.standard_normal((400, 3))
-    one = reweighed(NAMES, x, 1.5 * random.standard_normal(400))
+    one = reweigh(NAMES, x, 1.5 * random.standard_normal(400))
     assert not one.agrees
     assert max(one.mean_error.max() / MEAN, one.sd_error.max() / SD) > 0.5
 
@@ -81,7 +81,7 @@ def test_where_all_ratios_are_one_q_is_the_posterior(differ: float, rounding: fl
     """A tail of equal weights has no shape: k-hat was infinite where q is exact."""
     random = np.random.default_rng(0)
     draws = random.normal(size=(200, 2))
-    found = reweighed(("a", "b"), draws, 7.0 + differ * random.uniform(size=200), rounding)
+    found = reweigh(("a", "b"), draws, 7.0 + differ * random.uniform(size=200), rounding)
     assert found.exact == exact
     assert found.agrees
     assert ("exact" in found.content) == exact
@@ -94,7 +94,7 @@ def test_rounding_never_hides_what_is_off() -> None:
     """Of a thousand clients, whose rounding could add up to a nat, ratios that differ by a tenth are weighed."""
     random = np.random.default_rng(0)
     draws = random.normal(size=(200, 2))
-    assert not reweighed(("a", "b"), draws, 0.1 * draws[:, 0], rounding=1.0).exact
+    assert not reweigh(("a", "b"), draws, 0.1 * draws[:, 0], rounding=1.0).exact
 
 
 def test_weights_that_hardly_differ_are_those_of_a_near_q() -> None:
@@ -102,7 +102,7 @@ def test_weights_that_hardly_differ_are_those_of_a_near_q() -> None:
     random, large = np.random.default_rng(0), 0
     for _ in range(200):
         draws = random.standard_normal((50, 8))
-        one = reweighed([f"x{k}" for k in range(8)], draws, 0.02 * (draws**3 / 6).sum(axis=1))  # as skew as a thousand rows
+        one = reweigh([f"x{k}" for k in range(8)], draws, 0.02 * (draws**3 / 6).sum(axis=1))  # as skew as a thousand rows
         large += one.k_hat > psis.limit(50)
         assert one.even
         assert one.reliable
@@ -118,9 +118,9 @@ def test_weights_of_a_q_that_is_off_are_not_even(size: int) -> None:
     for _ in range(100):
         z = random.standard_normal((size, 8))
         x = z / np.sqrt(np.diag(precision))
-        far = reweighed("abcdefgh", x, 0.5 * (z**2).sum(axis=1) - 0.5 * np.einsum("ij,jk,ik->i", x, precision, x))
+        far = reweigh("abcdefgh", x, 0.5 * (z**2).sum(axis=1) - 0.5 * np.einsum("ij,jk,ik->i", x, precision, x))
         near += show.grade(far.content).startswith(("near,", "near:"))
         assert not far.even
         for ratios in (0.2 * z[:, 0], (1 - 1 / 1.2**2) * z[:, 0] ** 2 / 2):  # a mean, and an sd
-            assert size == 50 or not reweighed("abcdefgh", z, ratios).even
+            assert size == 50 or not reweigh("abcdefgh", z, ratios).even
     assert near <= 2

@@ -76,25 +76,25 @@ def test_one_of_several_collinear_columns_is_sure() -> None:
 
 def test_no_set_is_told_without_its_marks() -> None:
     names, rhat = ["age", "sex", "bp"], np.array([1.0, 1.2, 1.3])
-    text = selection.explained(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
+    text = selection.explain(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
     assert text.startswith("2 of 3 in the slab at a false discovery rate of 0.1")
     assert text.endswith("1 of them marked * R-hat above 1.05: chains do not agree about it yet")
-    assert "marked" not in selection.explained(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat)
-    assert "the largest PIP is 0.65 (sex*)" in selection.explained(names, [0.1, 0.65, 0.2], [0, 0, 0], rhat=rhat)
+    assert "marked" not in selection.explain(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat)
+    assert "the largest PIP is 0.65 (sex*)" in selection.explain(names, [0.1, 0.65, 0.2], [0, 0, 0], rhat=rhat)
 
 
 def test_an_empty_set_is_explained() -> None:
-    text = selection.explained(["age", "sex"], [0.65, 0.2], [1.0, 0.3])
+    text = selection.explain(["age", "sex"], [0.65, 0.2], [1.0, 0.3])
     assert "empty at a false discovery rate of 0.1: the largest PIP is 0.65 (age)" in text
     assert "false with probability 0.35" in text
     assert text.endswith("larger than 0.2 with probability > 0.95 for age")
-    assert "site average" not in selection.explained(["age", "sex"], [0.65, 0.2], [0.5, 0.3])
+    assert "site average" not in selection.explain(["age", "sex"], [0.65, 0.2], [0.5, 0.3])
     words = "1 of 2 in the slab at a false discovery rate of 0.1 (expected of them in the spike: 0.020)"
-    assert selection.explained(["age", "sex"], [0.98, 0.2], [1, 0]) == words
-    assert "larger than 0.3 with" in selection.explained(["age", "sex"], [0.65, 0.2], [1.0, 0.3], delta=0.3)
-    assert selection.explained([], [], []) == "there is no coefficient to select"
-    assert selection.explained(["age"], [0.65], [0.0], site_fits=False).endswith(selection.MORE_POWER)
-    assert selection.MORE_POWER not in selection.explained(["age"], [0.65], [0.0], site_fits=True)
+    assert selection.explain(["age", "sex"], [0.98, 0.2], [1, 0]) == words
+    assert "larger than 0.3 with" in selection.explain(["age", "sex"], [0.65, 0.2], [1.0, 0.3], delta=0.3)
+    assert selection.explain([], [], []) == "there is no coefficient to select"
+    assert selection.explain(["age"], [0.65], [0.0], site_fits=False).endswith(selection.MORE_POWER)
+    assert selection.MORE_POWER not in selection.explain(["age"], [0.65], [0.0], site_fits=True)
 
 
 def test_edges_and_matrices_agree_about_their_order() -> None:
@@ -102,8 +102,8 @@ def test_edges_and_matrices_agree_about_their_order() -> None:
     found = selection.matrix([1, 2, 3, 4, 5, 6], 3)
     assert found.tolist() == [[0, 1, 2], [3, 0, 4], [5, 6, 0]]
     assert selection.matrix(np.zeros((4, 2, 6)), 3).shape == (4, 2, 3, 3)
-    assert selection.symmetrised(found).tolist() == [[0, 3, 5], [3, 0, 6], [5, 6, 0]]
-    assert selection.symmetrised(found, "and").tolist() == [[0, 1, 2], [1, 0, 4], [2, 4, 0]]
+    assert selection.symmetrise(found).tolist() == [[0, 3, 5], [3, 0, 6], [5, 6, 0]]
+    assert selection.symmetrise(found, "and").tolist() == [[0, 1, 2], [1, 0, 4], [2, 4, 0]]
     with pytest.raises(ValueError, match="3 nodes have 6 edges, got 5"):
         selection.matrix(np.zeros(5), 3)
 

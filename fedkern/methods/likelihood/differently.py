@@ -91,7 +91,7 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     """Returns Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
     names, at, intercept = model.compared
     P = at_mode.own_hessian[:, at][:, :, at]
-    return heterogeneity.compared(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
+    return heterogeneity.compare_sites(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
 
 
 def notes(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:

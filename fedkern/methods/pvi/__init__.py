@@ -1,1 +1,1 @@
-"""Partitioned variational inference."""
+"""Runs jobs of partitioned variational inference."""

@@ -50,7 +50,7 @@ def stage(model: Model) -> Stage | None:
     return Stage(arrival.PROTOCOL, {**model.settings.sizes(d), "t": d * (d + 1) // 2})
 
 
-def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
+def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
     """Asks the clients for gradient and curvature at the released q.
 
     Returns
@@ -70,7 +70,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         question = arrival.AskSlope(0, q.h, pack(q.P))
     clients = {k: client(run, model, k, own) for k, own in rows.items()}
     told, _ = run.ask(asked, arrival.QUESTION, question, clients)
-    return None if told is None or server is None else _found(model, pvi.released(server), told)
+    return None if told is None or server is None else _judge_step(model, pvi.released(server), told)
 
 
 def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[arrival.AskSlope, arrival.Slope]:
@@ -96,7 +96,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
     return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
 
 
-def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
+def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
     """Returns the Newton step of all clients' answers, or the reason that an answer is missing."""
     names = model.names
     if not told.asks or told.lost:
@@ -116,7 +116,7 @@ def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arriv
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
 
 
-def judged(model: Model, arrived: Arrived | None) -> Verdict | None:
+def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:
     """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job."""
     if arrived is None:
         return None
@@ -133,6 +133,7 @@ def judged(model: Model, arrived: Arrived | None) -> Verdict | None:
             f"standard deviations are at least {1 / width[narrow]:.2g} times too narrow (columns are correlated), that of "
             f"{names[narrow]} most{f', and that {wider}' if wider else ''}; {_remedy_of_width(model)}"
         )
+    # A mean that is away comes first, then widths: too narrow by correlation, then any other.
     if away[worst] > AWAY:
         how = correlated or f"{f'the sd {wider}; ' if wider else ''}{_remedy(model)}"
         return Verdict(False, f"{at}; {how}", names[worst])

@@ -13,7 +13,7 @@ from ...kernels.families import FAMILIES
 from ...models.expfam import unpack
 from ...results import heterogeneity, residuals
 from ...results.verdict import Verdict
-from .dispersion import Found
+from .dispersion import PearsonCheck
 from .model import Model, Server
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], 
     return there, server.site_h[there], np.stack([unpack(server.site_P[k], model.encoding.size) for k in there])
 
 
-def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residuals.Residuals | None:
+def compare_errors(model: Model, server: Server, own: Verdict, varied: PearsonCheck) -> residuals.Residuals | None:
     """Tests whether the error variance of a linear job differs between clients; None where it does not, or cannot be tested."""
     sites = _full_sites(model, server, own) if model.family == "gaussian" else None
     if sites is None or any(k not in varied.told for k in sites[0]):
@@ -43,11 +43,13 @@ def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residu
     there, h, P = sites
     names, prior, q = [model.names[k] for k in there], model.prior.P, pvi.released(server)
     told = [varied.told[k] for k in there]
-    return residuals.compared(names, model.encoding.names, told, h, P, q.mean, prior if prior.ndim == 2 else np.diag(prior))
+    return residuals.compare_clients(
+        names, model.encoding.names, told, h, P, q.mean, prior if prior.ndim == 2 else np.diag(prior)
+    )
 
 
-def compared(
-    model: Model, server: Server, own: Verdict, varied: Found, errors: residuals.Residuals | None
+def compare_sites(
+    model: Model, server: Server, own: Verdict, varied: PearsonCheck, errors: residuals.Residuals | None
 ) -> heterogeneity.Heterogeneity | None:
     """Tests whether coefficients differ between the clients that are still in the job; None where that cannot be tested.
 
@@ -59,7 +61,7 @@ def compared(
     _, h, P = sites
     by = np.ones(len(h)) if errors is None else errors.variance
     h, P = h / by[:, None], P / by[:, None, None]
-    return heterogeneity.compared(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
+    return heterogeneity.compare_sites(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
 
 
 def notes(model: Model, differ: heterogeneity.Heterogeneity | None) -> list[str]:

@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Found:
+class PearsonCheck:
     """Holds the result of this test.
 
     Attributes
@@ -65,30 +65,30 @@ def stages(model: Model) -> list[Stage]:
     return [Stage(pearson.PROTOCOL, {"d": model.encoding.size})] if asks(model) else []
 
 
-def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Found:
+def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> PearsonCheck:
     """Asks the clients for their Pearson sums and pools them, at the server's place; elsewhere the result is empty."""
     if not asks(model):
-        return Found()
+        return PearsonCheck()
     q = None if server is None or server.lost else pvi.released(server)
     clients = {k: once.Client(partial(_told, model, own, k)) for k, own in rows.items()}
     question = None if q is None else pearson.AskPearson(0, q.mean)
     told, _ = run.ask(stages(model)[0], pearson.QUESTION, question, clients)
     if told is None or q is None:
-        return Found()
+        return PearsonCheck()
     notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
     if model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
-        notes += dispersion.weighty(named, model.weight)
+        notes += dispersion.note_weights(named, model.weight)
     family = model.family if model.trials is None else "binomial"
     if model.trials is None and FAMILIES[family].noise is None:
-        return Found(None, tuple(notes), weight)
+        return PearsonCheck(None, tuple(notes), weight)
     P = model.prior.P
     # Of each coefficient the prior takes a share of the degree of freedom; the rest is used up by the fit.
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
     learns = _learns(model)
-    ratio = dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns)
-    return Found(ratio, tuple(notes), weight, told.replies)
+    ratio = dispersion.pool(family, scale_of(model), in_order(told.replies), used, learns)
+    return PearsonCheck(ratio, tuple(notes), weight, told.replies)
 
 
 def _learns(model: Model) -> Literal["", "can", "has"]:

@@ -127,7 +127,7 @@ Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm
 
 
 class UntilSection(Section):
-    """When rounds may end: when q is where the posterior of all rows is."""
+    """Says when rounds may end: when q is where the posterior of all rows is."""
 
     max_rounds: Count = key(MOST_ROUNDS, help='rounds after which it stops anyway, where job.rounds is "until"')
 
@@ -312,6 +312,7 @@ class Config(JobConfig):
 
     @property
     def _of_batches(self) -> str | None:
+        """Why batches may let messages tell rows."""
         if self.batch == 1:
             return None
         if self.secret_batches:
@@ -567,6 +568,7 @@ def _scale(config: Config) -> Iterator[str]:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data = config.data
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
@@ -616,6 +618,7 @@ def _centred(config: Config) -> Iterator[str]:
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    """Yields faults of a private job."""
     algorithm = config.algorithm
     if config.model.site_intercepts:
         yield "model.site_intercepts = true has no private form; leave it out"

@@ -67,7 +67,7 @@ def enough(model: Model, scale: float | None = None) -> float:
 
 
 def _of_scale(model: Model) -> str:
-    """Says what to give where the job file has no `model.scale`; "" where it has one."""
+    """Returns advice where the job file has no `model.scale`; "" where it has one."""
     if model.gives_scale:
         return ""
     return (
@@ -201,7 +201,7 @@ def kept(clip: float) -> float:
 
 
 def late(model: Model, coefficient: int) -> str:
-    """Says what helps where an estimate is far from the points of the late steps; "" in other than private linear jobs."""
+    """Returns advice where an estimate is far from the points of the late steps; "" in other than private linear jobs."""
     if not is_private(model):
         return ""
     if model.encoding.intercept and coefficient == 0:

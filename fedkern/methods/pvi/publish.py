@@ -24,8 +24,8 @@ from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from . import differences, linear, linearised, pull, response
-from .arrival import Arrived, judged
-from .dispersion import Found
+from .arrival import Arrived, judge_arrival
+from .dispersion import PearsonCheck
 from .keys import ONE_SHOT
 from .model import Model, Server
 
@@ -48,7 +48,7 @@ class Checked:
     content: Record | None = None
     notes: tuple[str, ...] = ()
     arrived: Arrived | None = None
-    dispersed: Found = field(default_factory=Found)
+    dispersed: PearsonCheck = field(default_factory=PearsonCheck)
     lines: Lines | None = None
 
     @property
@@ -99,10 +99,10 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
-    errors = differences.varying(model, server, own, varied)
+    errors = differences.compare_errors(model, server, own, varied)
     if ended.doubts:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
-    differ = differences.compared(model, server, own, varied, errors)
+    differ = differences.compare_sites(model, server, own, varied, errors)
     method = averaged(private=model.privacy is not None)
     entries: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
@@ -146,18 +146,18 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     """
     if (of_scale := _of_scale(model, checked.dispersed) or _of_learning(model, server)) is not None:
         return of_scale
-    arrived = judged(model, checked.arrived)
+    arrived = judge_arrival(model, checked.arrived)
     if arrived is None or arrived.converged == "not judged":
         moved = _of_movement(model, server)
         return moved if arrived is None or moved.converged is False else arrived
     return arrived
 
 
-def _judged(model: Model, own: Verdict, varied: Found, errors: Residuals | None, first: str) -> Verdict:
+def _judged(model: Model, own: Verdict, varied: PearsonCheck, errors: Residuals | None, first: str) -> Verdict:
     """Adds to a verdict whether responses vary as the model says; the ratio of a scale that is learnt from them is 1 and says
     nothing."""
     learnt = model.given.learnt and model.family == "gaussian"  # its ratio is 1, whatever the rows
-    judged = dispersion.judged(own, None if learnt else varied.ratio, first)
+    judged = dispersion.judge(own, None if learnt else varied.ratio, first)
     return judged if errors is None else errors.judged(judged)
 
 
@@ -224,10 +224,10 @@ def _of_course(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(model: Model, dispersed: Found) -> Verdict | None:
+def _of_scale(model: Model, dispersed: PearsonCheck) -> Verdict | None:
     """Judges the scale of a linear job: residuals of another size than the job file says make intervals wrong. None where it
     fits."""
-    if dispersed.ratio is None or dispersed.ratio.counts or response.exact(model.response):
+    if dispersed.ratio is None or dispersed.ratio.counts or response.is_exact(model.response):
         return None
     scale, by = model.scale, math.sqrt(max(dispersed.ratio.ratio, 0.0))
     if 1 / WIDE <= by <= WIDE:
@@ -246,7 +246,7 @@ def _of_learning(model: Model, server: Server) -> Verdict | None:
     """Judges a learnt scale: while it still moves, it takes all intervals with it. None where it has settled, or none is
     learnt."""
     known = model.response
-    if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.exact(known):
+    if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.is_exact(known):
         return None
     by = abs(server.rescaled - 1) / model.settings.damping
     if server.round > 1 and by <= SD:

@@ -141,7 +141,7 @@ def after(given: Given) -> list[Stage]:
     return [Stage.of(scale) if given.measured else Stage.of(dispersion)]
 
 
-def exchanged(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
+def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
     """Asks the clients for the response's level and scale; every place gets the same units."""
     given = model.given
     if not given.asks:
@@ -165,7 +165,7 @@ def _responses(rows: Rows) -> Responses:
     return Responses(rows.y, np.zeros(n, np.int64), np.zeros((n, 0)), offset, None)
 
 
-def standardised(rows: Rows, model: Known) -> Rows:
+def standardise(rows: Rows, model: Known) -> Rows:
     """Returns a client's rows in the model's units: a Gaussian response less offset and level, over the scale; others
     unchanged."""
     response = model.response
@@ -190,7 +190,7 @@ def prior(model: Known, plain: Gaussian) -> Gaussian:
             P[0, 0] = precision
         h[0] = precision * own
         made = Gaussian(h, P)
-    return natural(made, model) if response.ended else made
+    return to_data_units(made, model) if response.ended else made
 
 
 def model_scale(model: Known) -> float:
@@ -229,7 +229,7 @@ def _so_far(server: Server | None) -> tuple[float, float]:
     return (server.sites.variance, server.counts.r) if isinstance(server, pvi.Server) else (1.0, 1.0)
 
 
-def exact(response: Response) -> bool:
+def is_exact(response: Response) -> bool:
     """Returns whether a learnt scale is no larger than rounding leaves, as of a response that others determine."""
     return response.variance is not None and response.variance <= scale.LEAST
 
@@ -242,7 +242,7 @@ def notes(response: Response, encoding: Encoding) -> list[str]:
             f"r (model.scale) ended at its least, {dispersion.LEAST:g}: nearly all counts are 0, and intervals are as wide as "
             "priors; give model.scale"
         ]
-    if not exact(response):
+    if not is_exact(response):
         return []
     return [f"column {encoding.response!r} is a linear function of the others, up to rounding: ignore what it was computed from"]
 
@@ -258,7 +258,7 @@ def _centre(model: Known) -> Vector:
     return centre
 
 
-def natural(q: Gaussian, model: Known) -> Gaussian:
+def to_data_units(q: Gaussian, model: Known) -> Gaussian:
     """Converts a Gaussian, or a factor of one, from the model's units to the data's."""
     if not model.given.measured:
         return q
@@ -267,7 +267,7 @@ def natural(q: Gaussian, model: Known) -> Gaussian:
     return Gaussian(q.h / s + (P * centre if P.ndim == 1 else P @ centre), P)
 
 
-def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
+def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
     """Ends the rounds: tells all parties the learnt scale, and converts the server's state to the data's units.
 
     Returns
@@ -290,11 +290,11 @@ def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server
 
 def _in_data_units(server: Server, model: Known) -> Server:
     """Converts the server's last state to the data's units: prior, sites, q and trajectory."""
-    prior, s, centre, d = natural(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
+    prior, s, centre, d = to_data_units(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
     of_points = not (model.averaged and server.q.P.ndim == 2)
 
     def moved(total: Vector, n: int) -> Vector:
-        """A sum of n points of the trajectory."""
+        """Converts a sum of n points of the trajectory."""
         if of_points:
             return np.concatenate([s * total[:d] + n * centre, total[d:] + n * math.log(s)])
         P = total[d:] / s**2
@@ -310,8 +310,9 @@ def _in_data_units(server: Server, model: Known) -> Server:
         return server
     full = server.q.P.ndim == 2
     factors = [
-        natural(Gaussian(h, unpack(P, d) if full else P), model) for h, P in zip(server.sites.h, server.sites.P, strict=True)
+        to_data_units(Gaussian(h, unpack(P, d) if full else P), model)
+        for h, P in zip(server.sites.h, server.sites.P, strict=True)
     ]
     h, P = (np.stack([part(one) for one in factors]) for part in (lambda one: one.h, lambda one: pack(one.P)))
     sites = Sites.of(prior, h, P, server.updates)
-    return replace(server, prior=prior, sites=sites, q=natural(server.q, model), trajectory=trajectory)
+    return replace(server, prior=prior, sites=sites, q=to_data_units(server.q, model), trajectory=trajectory)

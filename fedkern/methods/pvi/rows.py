@@ -11,7 +11,7 @@ from .keys import Config, check_terms
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """The parties of a job whose paths are relative to `folder`.
+    """Returns the parties of a job whose paths are relative to `folder`.
 
     Raises
     ------

@@ -59,7 +59,7 @@ def fit(run: Run[Config]) -> Fit | None:
         run.hooks.doubts += said.doubts
     # The response's units come before the machines, whose rows are in these units.
     test = _test_rows(run.parties, model) if run.place.is_server else None
-    model = replace(model, response=response.exchanged(run, model, {k: _rows(design) for k, design in designs.items()}))
+    model = replace(model, response=response.exchange_level(run, model, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
     # The account must be open before the first message may spend of it.
     if model.by_client and run.place.is_server:
@@ -68,14 +68,14 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
     # Numbers are in the data's units from here on.
-    server, ended = response.ended(run, model, server)
+    server, ended = response.end_rounds(run, model, server)
     model = replace(model, response=ended)
     told = _noisy_sums(run, model, server, clients)
     # An open job asks its clients about the released q.
     rows = {k: _rows(design) for k, design in designs.items()}
-    arrived = arrival.exchanged(run, model, server, rows)
-    checked = replace(weights.exchanged(run, model, server, rows), arrived=arrived)
-    checked = replace(checked, dispersed=dispersion.exchanged(run, model, server, rows))
+    arrived = arrival.exchange_slopes(run, model, server, rows)
+    checked = replace(weights.exchange_terms(run, model, server, rows), arrived=arrived)
+    checked = replace(checked, dispersed=dispersion.exchange_pearson(run, model, server, rows))
     certificates = _certified(run, model)
     if server is None:
         return None
@@ -149,7 +149,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
         # A row's coin must be unknown to others where batches hide which rows were used.
         noise["coins"] = secrets.randbits(64) if model.secret_batches else None
         noise["tells"] = arrival.tells(run, model, _rows(design))
-        rows = response.standardised(_rows(design), model)
+        rows = response.standardise(_rows(design), model)
         local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients
@@ -162,7 +162,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     def line(server: Server, due: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
         if test is not None and due:
-            q = response.natural(pvi.released(server), model)
+            q = response.to_data_units(pvi.released(server), model)
             scale = response.scale_so_far(model, server)
             content["metrics"] = dict(metrics(q, test, settings.family, scale, method))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())

@@ -23,7 +23,7 @@ from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows, log_likelihood, total_log_likelihood
 from ...results import lines, loo
 from ...results.gaussian import Posterior, label
-from ...results.reweighed import reweighed
+from ...results.reweighed import reweigh
 from . import stages
 from .keys import Config
 from .model import Model, Server
@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 SHARED = 1001  # chain of the stream "posterior": released draws have the first 1,000
 
 
-def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
+def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
     """Asks the clients and compares, at the server's place; the result is empty elsewhere."""
     if not model.output.reweigh:
         return Checked()
@@ -59,8 +59,8 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         rounding = len(run.names) * 10.0**-DIGITS  # of the answers
         suffix = "_std" if model.encoding.standardised else ""
         labels = [label(name, suffix) for name in model.encoding.names]
-        weights = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
-        drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
+        weights = reweigh(labels, theta, posterior[:n] - q.log_density(theta), rounding)
+        drawn = lines.fit_lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
     if not model.output.loo:
         # Leave-one-out sums are a second question, of clients that know q from the first.
         return Checked(weights, None, tuple(notes), lines=drawn)

@@ -1,7 +1,7 @@
-"""The table of a client's areas: what was seen, with its exact interval, and what the posterior says of each.
+"""Makes the table of a client's areas: the observed numbers with their exact intervals, and the posterior of each area.
 
-Every level (rate, probability, mean) has two parts, draw by draw: what the intercept and the covariates say, and what the map
-adds. On a log link rate = fixed x spatial, on a logit link odds = fixed x spatial, and otherwise mean = fixed + spatial.
+Every level (rate, probability, mean) has two parts, draw by draw: that of the intercept and the covariates, and that of the map.
+On a log link rate = fixed x spatial, on a logit link odds = fixed x spatial, and otherwise mean = fixed + spatial.
 Source: docs/methods/sigma.md, section 9.
 """
 
@@ -29,7 +29,7 @@ NEAR = 5.0  # a factor: expected counts add up to about the observed ones
 
 @dataclass(frozen=True)
 class Threshold:
-    """Above which a level is high: as the job file says it, and the number that it is."""
+    """Holds the level above which an area is high: its name in the job file, and its value."""
 
     name: str
     value: float
@@ -37,11 +37,11 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Areas:
-    """Draws of what a client's areas have.
+    """Holds draws of a client's areas.
 
     Attributes
     ----------
-    theta : (m, d) the map's effect, on the prior's own scale
+    theta : (m, d) the map's effect, on the prior's scale
     fixed, spatial : (m, d) parts of the linear predictor, on the data's scale, without exposure and offsets
     likelihood : of the response
     threshold : above which a level is high
@@ -54,23 +54,25 @@ class Areas:
     threshold: Threshold
 
     def without(self, areas: NDArray[np.bool_]) -> Areas:
-        """Nothing is said of what the map adds to these areas (d,)."""
+        """Replaces the map's part of these areas (d,) by NaN."""
         return replace(self, spatial=np.where(areas, np.nan, self.spatial)) if areas.any() else self
 
     @property
     def label(self) -> str:
-        """What the level is called."""
+        """The name of the level."""
         return self.likelihood.record.level
 
     @cached_property
     def level(self) -> Array:
-        """(m, d) rates, probabilities or means."""
+        """The (m, d) rates, probabilities or means."""
         return self.likelihood.mean(self.fixed + self.spatial)
 
     @property
     def above(self) -> Array:
-        """(d,) the probability that a level is above the threshold, (k + 1/2) / (m + 1) of k of m draws: draws that all agree do
-        not make it certain."""
+        """The (d,) probability that a level is above the threshold: (k + 1/2) / (m + 1) for k of m draws.
+
+        Draws that all agree do not make it certain.
+        """
         high = (self.level > self.threshold.value).sum(axis=0)
         return np.asarray((high + 0.5) / (len(self.level) + 1))
 
@@ -78,13 +80,18 @@ class Areas:
 def table(
     file: OwnFile, rows: AreaRows, areas: Areas, fit: Mapping[str, Sequence[str]], *, hidden: bool = False
 ) -> dict[str, Sequence[Any]]:
-    """The table, column by column, with those of how well areas are foreseen; `hidden`: what the posterior says is left out of
-    areas with a count that is an interval."""
+    """Returns the table, column by column, with the columns of how well areas are predicted.
+
+    Parameters
+    ----------
+    hidden : whether the posterior is left out for areas with a count that is an interval
+    """
     label, observed, d = areas.label, rows.observed, file.d
     names, concealed = names_of(file), unknown(rows, d) if hidden else np.zeros(d, bool)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[object]] = {"area": names}
+    # Observed numbers first, then the posterior's: a reader compares them from left to right.
     for axis, place in zip(("x", "y"), _places(file).T):
         out[axis] = [f"{v:.10g}" for v in place]
     out["rows"] = seen.tolist()
@@ -100,25 +107,27 @@ def table(
     out |= {name: cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
     out["theta_prior_sd"] = cells(np.sqrt(file.true_variance))
     said: dict[str, Sequence[str]] = {}
-    said |= summarised("theta", areas.theta, QUANTILES) | summarised(label, areas.level, QUANTILES)
+    said |= summarise("theta", areas.theta, QUANTILES) | summarise(label, areas.level, QUANTILES)
     said[f"p_{label}_above_{areas.threshold.name}"] = cells(areas.above)
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
-        said |= summarised(name, natural(part), PARTS)
+        said |= summarise(name, natural(part), PARTS)
     for name, column in (said | dict(fit)).items():
         out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]
     return out
 
 
 def unknown(rows: AreaRows, d: int) -> NDArray[np.bool_]:
-    """(d,) areas with a count that is an interval."""
+    """Returns (d,) whether an area has a count that is an interval."""
     return np.asarray(np.bincount(rows.observed.area, weights=rows.observed.censored, minlength=d) > 0)
 
 
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
-    """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
-    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response of unknown variance; several negative
-    binomial rows, or an r that is learnt; a count that is an interval, or has noise)."""
+    """Returns the observed numbers, without any model: observed / expected (or proportion, or mean), and exact 95 % intervals.
+
+    They are NaN for areas without a response or without such an interval: a Gaussian response of unknown variance; several
+    negative binomial rows, or an r that is learnt; a count that is an interval, or has noise.
+    """
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
@@ -141,23 +150,23 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     return out
 
 
-def summarised(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
-    """Mean, sd and quantiles of (m, d) draws."""
+def summarise(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
+    """Returns mean, sd and quantiles of (m, d) draws."""
     columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0)}
     columns |= dict(zip(quantiles, np.quantile(values, [QUANTILES[what] for what in quantiles], axis=0)))
     return {f"{name}_{what}": cells(column) for what, column in columns.items()}
 
 
 def cells(values: Array) -> list[str]:
-    """Nine digits, so that counts stay what they are; nothing where there is no number."""
+    """Formats numbers with nine digits, so that counts stay exact; NaN is empty."""
     return ["" if np.isnan(v) else f"{v:.9g}" for v in values]
 
 
 def names_of(file: OwnFile) -> list[str]:
-    """Of the areas, or the places of points."""
+    """Returns the names of the areas, or the places of points."""
     return list(file.areas) or [" ".join(f"{x:g}" for x in place) for place in _places(file)]
 
 
 def _places(file: OwnFile) -> Array:
-    """(d, p) grid points, or centres of areas; p = 0 where they are not known."""
+    """Returns (d, p) grid points, or centres of areas; p = 0 where they are not known."""
     return np.zeros((file.d, 0)) if file.locations is None else file.locations

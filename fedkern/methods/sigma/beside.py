@@ -1,4 +1,4 @@
-"""What stands beside the server's posterior: what the prior said of each number, and coefficients as ratios.
+"""Computes numbers that accompany the server's posterior: quantiles of the priors, and coefficients as ratios.
 
 Source: docs/methods/sigma.md, sections 6.3 and 9.
 """
@@ -19,36 +19,36 @@ Array = NDArray[np.float64]
 
 ENDS = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}  # of a prior
 QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
-RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> what e^coefficient is
+RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> the name of e^coefficient
 
 
 def of(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
-    """What summary.json has of both, in its table "sigma"."""
-    found, unknowns = ratios(model, posterior), priors(model, posterior)
-    return {"prior_of": unknowns} | ({"ratios": found} if found else {})
+    """Returns both as entries of summary.json's table "sigma"."""
+    shown, unknowns = ratios(model, posterior), priors(model, posterior)
+    return {"prior_of": unknowns} | ({"ratios": shown} if shown else {})
 
 
 def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
-    """Name -> 2.5, 5, 50, 95 and 97.5 % of its prior, of each number that is published, on the data's scale."""
+    """Returns name -> 2.5, 5, 50, 95 and 97.5 % of its prior, for each published number, on the data's scale."""
     at, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
     half_normal = units.scale * ndtri((1 + at) / 2)
-    found = dict.fromkeys(("sigma_theta", "sigma", "sigma_extra", "sigma_period"), half_normal)
-    found |= {"rho": at, "dispersion": half_normal**2}
+    ends = dict.fromkeys(("sigma_theta", "sigma", "sigma_extra", "sigma_period"), half_normal)
+    ends |= {"rho": at, "dispersion": half_normal**2}
     if model.layout.free:
-        found[model.common.condition.name] = model.condition.quantile(at)
+        ends[model.common.condition.name] = model.condition.quantile(at)
     if model.periods:
         spread = units.scale * np.sqrt((model.layout.walk**2).sum(axis=1))
-        found |= {f"period[{name}]": sd * _product(at) for name, sd in zip(model.periods, spread)}
+        ends |= {f"period[{name}]": sd * _product(at) for name, sd in zip(model.periods, spread)}
     mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.coefficient_sd)
     mean[0], sd[0] = (units.level, sd[0]) if model.layout.intercept else (0.0, 0.0)
     A = model.encoding.affine()
     for suffix, centres, spreads in (("", A @ mean, np.sqrt(A**2 @ sd**2)), ("_std", mean, sd)):
-        found |= {label(name, suffix): centres[j] + spreads[j] * ndtri(at) for j, name in enumerate(names)}
-    return {name: dict(zip(ENDS, found[name].tolist())) for name in posterior.values}
+        ends |= {label(name, suffix): centres[j] + spreads[j] * ndtri(at) for j, name in enumerate(names)}
+    return {name: dict(zip(ENDS, ends[name].tolist())) for name in posterior.values}
 
 
 def _product(at: Array) -> Array:
-    """Quantiles of a half-normal times an independent normal number."""
+    """Returns quantiles of a half-normal times an independent normal number."""
     x, weight = np.polynomial.legendre.leggauss(200)
     scales = ndtri((3 + x) / 4)  # quantiles of a half-normal number at (1 + x) / 2
     values = np.linspace(-8, 8, 4001)
@@ -56,35 +56,40 @@ def _product(at: Array) -> Array:
 
 
 def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
-    """Coefficients as rate ratios or odds ratios: of a number for a unit of it and, where it is standardised by another number,
-    for one standard deviation (a column with one value has none); of a level against the column's reference. Empty where the link
-    has no ratios, or there are no covariates."""
+    """Returns coefficients as rate ratios or odds ratios; empty where the link has none, or the model has no covariates.
+
+    A number has the ratio for one unit and, where it is standardised by another number, for one standard deviation (a column with
+    one value has none). A level has the ratio to the column's reference.
+    """
     word, covariates = RATIOS.get(model.likelihood.record.link), model.encoding.names[1:]
     if word is None or not covariates:
         return {}
-    found: dict[str, object] = {"is": word, "a level": _levels(model, posterior)}
+    tables: dict[str, object] = {"is": word, "a level": _levels(model, posterior)}
     covariates = tuple(column.name for column in model.encoding.columns if column.levels is None)
     same = {column.name for column in model.encoding.columns if column.levels is None and column.constants[1] == 1}  # as a unit's
     for title, suffix in (("a unit", ""), ("an sd", "_std")):
         draws = {name: posterior.values.get(label(name, suffix)) for name in covariates}
         shown = {name: values for name, values in draws.items() if values is not None and not (suffix and name in same)}
-        found |= {title: {name: _quantiles(np.exp(values)) for name, values in shown.items()}}
-    return {title: content for title, content in found.items() if content}
+        tables |= {title: {name: _quantiles(np.exp(values)) for name, values in shown.items()}}
+    return {title: content for title, content in tables.items() if content}
 
 
 def _levels(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
-    """Each level of a column of categories against its reference, by default the first: rows say nothing of one level alone, for
-    every one has a coefficient beside the intercept."""
-    found = {}
+    """Returns each level of a categorical column against its reference, by default the first.
+
+    Rows tell nothing of one level alone, for every one has a coefficient beside the intercept.
+    """
+    against = {}
     for column in model.encoding.columns:
         levels = column.levels or ()
         base = model.references.get(column.name) or next(iter(levels), "")
         for level in levels:
             if level != base:
                 one, other = (posterior.values[label(f"{column.name}={name}", "")] for name in (level, base))
-                found[f"{column.name} {level} against {base}"] = _quantiles(np.exp(one - other))
-    return found
+                against[f"{column.name} {level} against {base}"] = _quantiles(np.exp(one - other))
+    return against
 
 
 def _quantiles(values: Array) -> dict[str, float]:
+    """Returns the quantiles of a ratio."""
     return dict(zip(QUANTILES, np.quantile(values, [*QUANTILES.values()]).tolist()))

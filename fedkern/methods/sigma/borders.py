@@ -1,4 +1,4 @@
-"""A client's areas as polygons, if the job has them: read before the fit, written with the results for any map program."""
+"""Reads a client's areas as polygons before the fit, and writes them with the results for any map program."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .rows import drawn
 
 
 def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
-    """Client -> the polygons of its areas; empty where the job has none.
+    """Returns client -> the polygons of its areas; empty where the job has none.
 
     Raises
     ------
     JobError
         The file cannot be read, is of another coordinate system, or lacks areas; their names are told to the client alone.
     """
-    found = {}
+    by_client = {}
     for k, file in files.items():
         with owned(k):
             shapes = of(at.config, at.part.folder, file)
         if shapes is not None:
-            found[k] = shapes
-    return found
+            by_client[k] = shapes
+    return by_client
 
 
 def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
-    """One client's."""
+    """Returns one client's polygons; None where the job has none."""
     said = drawn(config, folder)
     if said is None:
         return None
@@ -50,14 +50,14 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
 
 
 def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, object]:
-    """GeoJSON of the areas with the columns of their table, as numbers where they are."""
+    """Returns GeoJSON of the areas with the columns of their table, as numbers where they are."""
     columns = {name: list(values) if name == "area" else _numbers(values) for name, values in table.items()}
     rows = (dict(zip(columns, values)) for values in zip(*columns.values()))
     return shapes.collection({str(row["area"]): row for row in rows})
 
 
 def _numbers(cells: Sequence[object]) -> list[object]:
-    """A column as JSON has it: numbers, unless one of its cells is a text such as "0 to 4"; None where a cell is empty."""
+    """Converts a column for JSON: to numbers, unless a cell is a text such as "0 to 4"; an empty cell becomes None."""
     there = [None if cell == "" else cell for cell in cells]
     try:
         return [float(cell) if isinstance(cell, str) else cell for cell in there]

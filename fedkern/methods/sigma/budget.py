@@ -1,4 +1,4 @@
-"""What a private spatial job spends: noise is added to every area's count, once, and all else is computed of the noisy table.
+"""Spends the budget of a private spatial job: noise is added to every area's count, once, and all else uses the noisy table.
 
 Source: docs/methods/sigma.md, section 14.
 """
@@ -23,7 +23,7 @@ from .rows import AreaRows
 
 
 def plan(privacy: PrivacySection, n_areas: int = 0) -> Plan:
-    """What one client spends: all of epsilon, when the noise is drawn. The noise does not depend on the number of areas."""
+    """Returns the plan of one client: all of epsilon is spent when the noise is drawn, whatever the number of areas."""
     epsilon, delta = privacy.cap("")
     mechanism = Mechanism(sampling="counts", clip=float(privacy.cases_per_person), dimension=n_areas, unit="case")
     mechanism = replace(mechanism, noise_multiplier=calibrate(mechanism, epsilon, delta, 1))
@@ -31,14 +31,15 @@ def plan(privacy: PrivacySection, n_areas: int = 0) -> Plan:
 
 
 def key(privacy: PrivacySection, response: str, areas: Sequence[str]) -> tables.Key:
-    """Which noisy table the job means."""
+    """Returns the key that identifies the job's noisy table."""
     return tables.Key(privacy.table, response, tuple(areas))
 
 
-def released(run: Run[Config], privacy: PrivacySection, response: str, client: int, rows: AreaRows, file: OwnFile) -> AreaRows:
-    """A client's rows with noisy counts, and without the others: whatever comes after this spends nothing."""
+def add_noise(run: Run[Config], privacy: PrivacySection, response: str, client: int, rows: AreaRows, file: OwnFile) -> AreaRows:
+    """Returns a client's rows with noisy counts, and without the exact ones: all later steps spend nothing."""
     assert rows.counts is not None
     areas = names_of(file)
+    # The charge is on the disk before the noise is drawn, and a table that exists is read again and costs nothing.
     table = run.hooks.noisy_table(client, plan(privacy, file.d), key(privacy, response, areas), rows.counts, rows.unread)
     run.hooks.write_own(
         client, "noisy.json", {"table": str(table.path), "drawn": table.drawn, "noise": table.mechanism.as_dict()}, sync=False

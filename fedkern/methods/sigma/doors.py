@@ -1,4 +1,4 @@
-"""What the engine asks of this method."""
+"""Collects the modules that the engine asks of this method."""
 
 from __future__ import annotations
 

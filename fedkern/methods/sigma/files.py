@@ -1,4 +1,4 @@
-"""The files of a prior: every party reads its own, and all were made together."""
+"""Reads the files of a prior: every party has its file, and all were made together."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .rows import prior_of
 
 @dataclass(frozen=True)
 class Files:
-    """Those of one place: its clients', and the server's where it lives."""
+    """Holds the files of one place: its clients', and the server's where it lives."""
 
     clients: dict[int, OwnFile]
     server: ServerFile | None
 
     @property
     def common(self) -> Common:
-        """What all files of the prior say."""
+        """The part that all files of the prior share."""
         return self.server.common if self.server is not None else next(iter(self.clients.values())).common
 
     @property
     def digests(self) -> dict[int, str]:
-        """Party -> what its file is known by."""
+        """Party -> the digest of its file."""
         server = {} if self.server is None else {SERVER: self.server.common.id}
         return {k: file.digest for k, file in self.clients.items()} | server
 
 
 def read(at: At[Config]) -> Files:
-    """Every party's own file.
+    """Reads the file of every party at this place.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def read(at: At[Config]) -> Files:
 
 
 def agree(at: At[Config], files: Files) -> None:
-    """JobError unless all files were made together."""
+    """Raises JobError unless all files were made together."""
     names, path = at.names, str(prior_of(at.config, at.part.folder))
     clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, path) for k, file in files.clients.items()}
 

@@ -1,4 +1,4 @@
-"""How well the fit agrees with a client's own areas: for its own folder, and sums of them for the server where the job asks.
+"""Measures how well the fit agrees with a client's areas: for its folder, and as sums for the server where the job asks.
 
 Source: docs/methods/sigma.md, section 9 (checks of a fit).
 """
@@ -27,8 +27,13 @@ ENDS = 0.05  # of the PIT's range, where a tenth of the areas should be in both 
 
 @dataclass(frozen=True)
 class Drawn:
-    """(m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta, and (m, d) standard normals beside
-    them."""
+    """Holds draws of all unknowns at a client.
+
+    Attributes
+    ----------
+    xi, u, theta : (m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta
+    normals : (m, d) standard normals beside them
+    """
 
     xi: Array
     u: Array
@@ -38,8 +43,17 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Fitness:
-    """Of each area (d,), NaN where it has no rows (`pit`: more than one): `elpd` and `effective` by PSIS-LOO, `waic` (d, 2) the
-    same two by the integrated WAIC; `moran` of Pearson's residuals; `left_out` areas of which nothing is said."""
+    """Holds measures of each area (d,), NaN where it has no rows.
+
+    Attributes
+    ----------
+    elpd, effective, k_hat : by PSIS-LOO
+    pit : NaN also for areas with more than one row
+    pearson : residuals
+    waic : (d, 2) elpd and effective number by the integrated WAIC
+    moran : Moran's I of Pearson's residuals
+    left_out : areas whose measures are left out
+    """
 
     elpd: Array
     effective: Array
@@ -51,45 +65,45 @@ class Fitness:
     left_out: int = 0
 
     def without(self, areas: NDArray[np.bool_]) -> Fitness:
-        """Nothing is said of these areas (d,); Moran's I has no residual of theirs."""
+        """Replaces the measures of these areas (d,) by NaN; Moran's I has no residual of theirs."""
         each = (self.elpd, self.effective, self.k_hat, self.pit, self.pearson, self.waic.T)
         elpd, effective, k_hat, pit, pearson, waic = (np.where(areas, np.nan, one) for one in each)
         return Fitness(elpd, effective, k_hat, pit, pearson, waic.T, self.moran, int(areas.sum()))
 
     @property
     def columns(self) -> dict[str, Sequence[str]]:
-        """Of areas.csv."""
+        """The columns of areas.csv."""
         named = {"pearson": self.pearson, "pit": self.pit, "elpd": self.elpd, "k_hat": self.k_hat}
         return {name: ["" if np.isnan(v) else f"{v:.6g}" for v in values] for name, values in named.items()}
 
     @property
     def content(self) -> dict[str, Any]:
-        """fit.json: what all of the client's areas say together."""
+        """The content of fit.json: measures of all of the client's areas together."""
         there, pit = np.isfinite(self.pearson), self.pit[np.isfinite(self.pit)]
-        found: dict[str, object] = {
+        totals: dict[str, object] = {
             "elpd": float(np.nansum(self.elpd)), "p_loo": float(np.nansum(self.effective)),
             "areas": int(np.isfinite(self.elpd).sum()), "unreliable": self.unreliable,
             "waic": {"waic": -2 * float(np.nansum(self.waic[:, 0])), "p_waic": float(np.nansum(self.waic[:, 1]))},
             "pearson": {"chi_square": float((self.pearson[there] ** 2).sum()), "areas": int(there.sum())},
         }  # fmt: skip
         if self.left_out:
-            found["left_out"] = {"areas": self.left_out, "why": "a count that is an interval (output.suppressed)"}
+            totals["left_out"] = {"areas": self.left_out, "why": "a count that is an interval (output.suppressed)"}
         if len(pit):
             ends = {"below_0.05": float((pit < ENDS).mean()), "above_0.95": float((pit > 1 - ENDS).mean())}
-            found["pit"] = {"areas": len(pit), "mean": float(pit.mean())} | ends
+            totals["pit"] = {"areas": len(pit), "mean": float(pit.mean())} | ends
         if self.moran is not None:
             m = self.moran
-            found["moran"] = {"i": m.index, "expected": m.expected, "sd": m.sd, "z": m.z}
-        return found
+            totals["moran"] = {"i": m.index, "expected": m.expected, "sd": m.sd, "z": m.z}
+        return totals
 
     @property
     def unreliable(self) -> int:
-        """Areas whose weights have too heavy a tail."""
+        """The number of areas whose weights have too heavy a tail."""
         return int((self.k_hat > psis.UNRELIABLE).sum())
 
     @property
     def sums(self) -> FitSums:
-        """What the server gets of it, where the job asks."""
+        """The sums for the server, where the job asks."""
         elpd = self.elpd[np.isfinite(self.elpd)]
         squares, effective = float((elpd**2).sum()), float(np.nansum(self.effective))
         waic, p_waic = self.waic[np.isfinite(self.waic).all(axis=1)].sum(axis=0).tolist()
@@ -97,23 +111,25 @@ class Fitness:
 
 
 def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
-    """From draws of the posterior; `unit` of the response in the model's."""
+    """Computes the measures from draws of the posterior; `unit` is that of the response in the model's."""
     xi, theta = drawn.xi, drawn.theta
     mean, v = site.without_rows(xi, drawn.u, theta)
     log_density = checks.log_density(site, xi, mean, v) - site.counts * np.log(unit)
-    found = psis.left_out(log_density)
+    left_out = psis.left_out(log_density)
     unseen = mean if v is None else mean + np.sqrt(v) * drawn.normals
     residuals = checks.pearson(site, xi, theta)
     empty = site.counts == 0
-    elpd, effective, k_hat = (np.where(empty, np.nan, one) for one in (found.elpd, found.effective, found.k_hat))
+    elpd, effective, k_hat = (np.where(empty, np.nan, one) for one in (left_out.elpd, left_out.effective, left_out.k_hat))
     moran = None if pairs is None else checks.moran(residuals, pairs)
     waic = np.where(empty[:, np.newaxis], np.nan, _waic(log_density))
-    return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, found.weights), residuals, waic, moran)
+    return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, left_out.weights), residuals, waic, moran)
 
 
 def _waic(log_density: Array) -> Array:
-    """(d, 2) elpd and effective numbers of parameters from (m, d) densities of areas whose own effect is integrated out (Li, Qiu,
-    Zhang and Feng, 2016)."""
+    """Computes (d, 2) elpd and effective numbers from (m, d) densities of areas whose effects are integrated out.
+
+    Source: Li, Qiu, Zhang and Feng, 2016.
+    """
     spread = log_density.var(axis=0, ddof=1)
     level = logsumexp(log_density, axis=0) - np.log(len(log_density))
     return np.column_stack([level - spread, spread])

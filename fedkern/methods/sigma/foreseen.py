@@ -1,7 +1,7 @@
-"""What draws of a client's areas say of other rows of them: means, levels and new counts.
+"""Predicts other rows of a client's areas from draws: means, levels and new counts.
 
 A row is a new observation. Where rows have effects of their own it has another one than the fit's rows, and where r was learnt
-each draw has its own. A period after the last has the last one's effect and, for each step from there, an independent one of the
+each draw has its r. A period after the last has the last one's effect and, for each step from there, an independent one of the
 random walk, the same for all rows of a prediction.
 Source: docs/methods/sigma.md, section 9.
 """
@@ -31,8 +31,13 @@ COUNTS, EFFECTS, STEPS = 4, 5, 6  # chains of the stream "posterior": those belo
 
 @dataclass(frozen=True)
 class New:
-    """Rows: (n, p) columns of the encoding, (n,) offsets, trials, areas, and periods, of which T and more come after the last;
-    None where the job has none."""
+    """Holds new rows; an attribute is None where the job has none.
+
+    Attributes
+    ----------
+    X, offset, trials, area : (n, p) columns of the encoding, (n,) each
+    period : (n,); T and more come after the last period
+    """
 
     X: Array
     offset: Array
@@ -41,19 +46,25 @@ class New:
     period: Index | None
 
     def part(self, at: slice) -> New:
-        """Some of them."""
+        """Returns some of them."""
         trials = None if self.trials is None else self.trials[at]
         return New(self.X[at], self.offset[at], trials, self.area[at], None if self.period is None else self.period[at])
 
 
 def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
-    """Mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts; and
-    (n,) whether a draw of a row's rate is cut. By blocks of rows."""
+    """Predicts the rows, by blocks.
+
+    Returns
+    -------
+    mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts
+    (n,) whether a draw of a row's rate is cut
+    """
     family, m, columns = FAMILIES[own.about.family], len(own.coefficients), dict[str, list[Array]]()
     like = Overdispersed(family.name) if own.about.effects else Likelihood(family.name, own.about.scale)
     periods = None if new.period is None else _on(own, int(new.period.max(initial=0)) + 1, seed)
     counts = family.counted and (not family.trials or new.trials is not None)
     step = max(1, BLOCK // m)
+    # Draws times rows may be more than memory holds.
     for a in range(0, len(new.X), step):
         rows = new.part(slice(a, a + step))
         level = own.coefficients @ rows.X.T + own.spatial[:, rows.area]
@@ -76,12 +87,12 @@ def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) ->
     first = ("mean", *ENDS, "linear_mean", "linear_sd", "cut")
     more = {name: values for name, values in joined.items() if name not in first}
     ends = {name: joined[name] for name in ENDS}
-    found = Prediction(joined["mean"], ends, joined["linear_mean"], joined["linear_sd"], ids=ids, more=more)
-    return found, joined["cut"] > 0
+    prediction = Prediction(joined["mean"], ends, joined["linear_mean"], joined["linear_sd"], ids=ids, more=more)
+    return prediction, joined["cut"] > 0
 
 
 def _on(own: kept.Kept, n: int, seed: int) -> Array:
-    """(m, n) effects of periods, beyond the last of those that are kept by steps of the walk."""
+    """Returns (m, n) effects of periods, continued beyond the last kept one by steps of the walk."""
     known = own.periods
     if n <= known.shape[1]:
         return known
@@ -91,7 +102,7 @@ def _on(own: kept.Kept, n: int, seed: int) -> Array:
 
 
 def _drawn(own: kept.Kept, like: Likelihood, eta: Array, trials: Array | None, seed: int, block: int) -> Array:
-    """(m, n) a new count of each row in each draw."""
+    """Draws (m, n) a new count of each row in each draw."""
     m, n = eta.shape
     scale: float | Array = own.about.scale
     if own.about.effects:
@@ -105,21 +116,21 @@ def _drawn(own: kept.Kept, like: Likelihood, eta: Array, trials: Array | None, s
 
 
 def _ends(prefix: str, draws: Array, method: str = "linear") -> dict[str, Array]:
-    """Of 95 %."""
-    found = np.quantile(draws, [*ENDS.values()], axis=0, method=method)  # type: ignore[call-overload]  # its names are a Literal
-    return {f"{prefix}{name}": values for name, values in zip(ENDS, found)}
+    """Returns the ends of 95 % intervals."""
+    ends = np.quantile(draws, [*ENDS.values()], axis=0, method=method)  # type: ignore[call-overload]  # its names are a Literal
+    return {f"{prefix}{name}": values for name, values in zip(ENDS, ends)}
 
 
 class _Source:
-    """Random numbers of a prediction: the same whenever it is made."""
+    """Draws the random numbers of a prediction: the same whenever it is made."""
 
     def __init__(self, key: int, block: int) -> None:
         self.key, self.block = key, block
 
     def uniform(self, n: int) -> Array:
-        """n of them, in (0, 1)."""
+        """Returns n uniform numbers in (0, 1)."""
         return np.asarray(rng.uniform(n, key=self.key, client=self.block))
 
     def normal(self, n: int) -> Array:
-        """n of them."""
+        """Returns n standard normal numbers."""
         return np.asarray(rng.normal(n, key=self.key, client=self.block))

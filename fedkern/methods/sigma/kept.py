@@ -1,7 +1,7 @@
-"""What a client keeps of its areas' posterior, for `fedkern predict` to foresee other rows of them: areas.bin of its own folder.
+"""Keeps a client's posterior of its areas in areas.bin of its folder, so that `fedkern predict` can predict other rows of them.
 
-Of each draw the map's part of every area, and what all clients share: the coefficients, the periods' effects, and how much more
-than its family a count varies. They have no message.
+For each draw it has the map's part of every area, and the unknowns that all clients share: coefficients, the periods' effects,
+and how much more than its family a count varies. They have no message.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MAGIC = b"fedkern areas 2\n"
 
 
 class About(NamedTuple):
-    """What stands beside the numbers.
+    """Holds the description beside the numbers.
 
     Attributes
     ----------
-    run, client : whose
+    run, client : whose they are
     converged : whether the server's checks found nothing
     encoding : of the columns
     family, scale : of the response, and its dispersion where the job gives it
@@ -54,14 +54,14 @@ class About(NamedTuple):
 
 @dataclass(frozen=True)
 class Kept:
-    """A client's posterior on the data's scale, in m draws.
+    """Holds a client's posterior on the data's scale, in m draws.
 
     Attributes
     ----------
     coefficients : (m, p) of the encoding's columns
-    spatial : (m, d) what the map adds; NaN of areas of which nothing is said
+    spatial : (m, d) the map's part; NaN for areas that are hidden
     periods : (m, T) their effects
-    step : (m,) the standard deviation of a step from one period to the next; of no periods (0,)
+    step : (m,) the standard deviation of a step from one period to the next; without periods (0,)
     log_scale : (m,) logarithm of r, or of the standard deviation of the rows' effects, where it was learnt; else (0,)
     """
 
@@ -74,12 +74,18 @@ class Kept:
 
     @property
     def encoding(self) -> Encoding:
-        """Of the columns."""
+        """The encoding of the columns."""
         return Encoding.from_dict(self.about.encoding)
 
 
 def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, areas: Areas, xi: Array, said: Record) -> None:
-    """Into the client's own folder; `said` is the server's verdict, `xi` (m, P) the draws that the areas' are made of."""
+    """Writes them to the client's folder.
+
+    Parameters
+    ----------
+    xi : (m, P) the draws from which the areas' are made
+    said : the server's verdict
+    """
     parts, units, scale = model.layout.parts, model.units, areas.likelihood.scale
     first = xi[:, parts["intercept"]] if model.layout.intercept else np.zeros((len(xi), 1))
     coefficients = np.column_stack([units.natural(first), units.scale * xi[:, parts["beta"]]])
@@ -106,7 +112,7 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
 
 
 def read(folder: Path, run: str, client: str) -> Kept:
-    """Of a client's own folder, which a run's id and the client's name are of.
+    """Reads them from a client's folder, for a run's id and the client's name.
 
     Raises
     ------

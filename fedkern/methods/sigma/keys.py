@@ -1,4 +1,4 @@
-"""The job file's sections where method = "sigma". Source: docs/methods/sigma.md, sections 4 to 7 and 9."""
+"""Defines the job file's sections where method = "sigma". Source: docs/methods/sigma.md, sections 4 to 7 and 9."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def _known(value: object) -> Any:
 
 
 def _threshold(value: object) -> object:
+    """Checks a threshold: a number, "overall" or "auto"."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
     if number or value in ("overall", "auto"):
         return value
@@ -62,6 +63,7 @@ def _threshold(value: object) -> object:
 
 
 def _period(value: object) -> Any:
+    """Checks the name of a period."""
     if isinstance(value, int | date) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip():
@@ -70,6 +72,7 @@ def _period(value: object) -> Any:
 
 
 def _interval(value: Any) -> Any:
+    """Checks the interval of a count: two whole numbers, not too far apart."""
     whole = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int and end >= 0 for end in value)
     if whole and value[0] <= value[1] <= value[0] + WIDEST:
         return tuple(value)
@@ -86,7 +89,7 @@ Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
 
 class DataSection(Section):
-    """Every row belongs to an area, or to a grid point, of the client's part of a prior."""
+    """Describes the data: every row belongs to an area, or to a grid point, of the client's part of a prior."""
 
     clients: Paths = key([], path=True, help="csv, parquet or npz files; wildcards allowed")
     names: list[str] = key(
@@ -181,7 +184,7 @@ class AlgorithmSection(Section):
 
 
 class PrivacySection(Section):
-    """Noise on every area's count, once: all that is sent, of this job and of later ones, is computed of the noisy table."""
+    """Describes noise on every area's count, drawn once: all messages, of this job and of later ones, use the noisy table."""
 
     unit: Literal["case"] = key("case", help="what neighbouring data sets differ by: a case of an area")
     epsilon: float | None = key(
@@ -195,31 +198,31 @@ class PrivacySection(Section):
 
     @property
     def calibrate(self) -> bool:
-        """The noise follows from epsilon."""
+        """Always true: the noise follows from epsilon."""
         return True
 
     @property
     def noise_source(self) -> Literal["secure", "keyed"]:
-        """Of the noise."""
+        """The source of the noise."""
         return "secure"
 
     @property
     def last_update(self) -> Literal["refuse", "shorten"]:
-        """There is one charge."""
+        """Always "refuse": the budget has one charge."""
         return "refuse"
 
     @property
     def rows_per_person(self) -> int:
-        """Epsilon is that of a person already."""
+        """Always 1: epsilon is that of a person already."""
         return 1
 
     def cap(self, client: str) -> tuple[float, float]:
-        """Epsilon and delta, of all clients alike."""
+        """Returns epsilon and delta, alike for all clients."""
         assert self.epsilon is not None
         return self.epsilon, self.delta
 
     def promised(self, client: str) -> dict[str, Any]:
-        """What a certificate of this job says of its noise, as far as the job file does."""
+        """Returns the entries that a certificate must have about its noise, as far as the job file decides them."""
         clip = float(self.cases_per_person)
         return {"unit": self.unit, "noise_source": self.noise_source, "sampling": "counts", "clip": clip}
 
@@ -251,7 +254,7 @@ class OutputSection(CommonOutputSection):
 
 
 class Config(JobConfig):
-    """A job of method "sigma"."""
+    """Holds a job of method "sigma"."""
 
     job: CountedJobSection
     data: DataSection
@@ -290,7 +293,7 @@ BASE: Tables = {"job": {"rounds": 5_000}}
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """What other methods have and this one has not."""
+    """Yields the keys of other methods that this one refuses, with the remedy."""
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "sigma"; give a number'
     if table(raw, "algorithm").get("inference") == "nested":
@@ -306,14 +309,14 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def _of_steps(raw: Raw) -> bool:
-    """Whether the file has a key that only steps of an optimiser have."""
+    """Returns whether the file has a key that only steps of an optimiser have."""
     algorithm, output = table(raw, "algorithm"), table(raw, "output")
     until = table(raw, "job").get("rounds") == "until"
     return until or any(name in algorithm for name in OF_STEPS) or any(output.get(name) is True for name in OF_BOUND)
 
 
 def fill_defaults(raw: Raw) -> dict[str, Any]:
-    """The defaults under the file's own keys."""
+    """Lays the file's keys over the defaults."""
     out = layered(raw, [BASE])
     lay_until(raw, out, MOST_ROUNDS)
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
@@ -334,7 +337,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Every contradiction, as a sentence with its remedy."""
+    """Yields every contradiction between keys, each as a sentence with its remedy."""
     if config.job.device == "cuda":
         yield (
             'job.device = "cuda": none of the kernels of a sigma job runs on a device (the densities of maps are the host\'s, '
@@ -347,6 +350,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data, model = config.data, config.model
     family = FAMILIES[model.family]
     if not data.clients:
@@ -393,6 +397,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    """Yields faults of a private job."""
     data, family = config.data, FAMILIES[config.model.family]
     if not family.counted:
         counted = quoted(taken_by("sigma", where=lambda f: f.counted))
@@ -416,6 +421,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _periods(data: DataSection) -> Iterator[str]:
+    """Yields faults of the keys about periods."""
     if (data.period is None) != (not data.periods):
         yield "data.period (the column) and data.periods (all that it may be, in their order) go together; give both, or neither"
     if data.period is not None and data.location:
@@ -428,6 +434,7 @@ def _periods(data: DataSection) -> Iterator[str]:
 
 
 def _algorithm(config: Config) -> Iterator[str]:
+    """Yields faults of [algorithm]."""
     a, rounds = config.algorithm, config.job.rounds
     if a.until is not None and config.open_ended:
         yield (

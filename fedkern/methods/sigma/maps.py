@@ -1,8 +1,8 @@
-"""Maps that can be printed: one figure each, of the areas whose tables lie in a folder, as PNG and SVG.
+"""Draws maps for print: one figure each, of the areas whose tables lie in a folder, as PNG and SVG.
 
-Rates diverge about the threshold (1, or the level of all clients) on a logarithmic scale; probabilities of a high level come in
-the classes that journals use. What each map says of itself (what is drawn, how many areas of each class, model, rounds, verdict,
-day) stands on it.
+Rates diverge about the threshold (1, or the level of all clients) on a logarithmic scale; probabilities of a high level have
+the classes that journals use. Each map carries its description: its quantity, the number of areas of each class, model, rounds,
+verdict, and day.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ DPI = 200
 BELOW_TITLE = 0.95  # of the figure's height
 CLASSES = (0.0, 0.05, 0.2, 0.8, 0.95, 1.0)  # of the probability of a high level
 COLOURS = ("#2166ac", "#92c5de", "#f0f0f0", "#f4a582", "#b2182b")
-NOTHING = "#d9d9d9"  # an area of which nothing is shown
+NOTHING = "#d9d9d9"  # of an area without a number
 STEPS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # ends of a scale, over its middle
 
 
 @dataclass(frozen=True)
 class Map:
-    """One figure: its file's name, its title, what a colour is of, (n,) values, how they are coloured, and about which middle."""
+    """Holds one figure: file name, title, words of its colours, (n,) values, kind of scale, and the middle of the scale."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Map:
 
 
 def files(run: RunFiles) -> dict[str, bytes]:
-    """maps/NAME.png and maps/NAME.svg; none where the folder has no polygons."""
+    """Returns maps/NAME.png and maps/NAME.svg; none where the folder has no polygons."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     shapes = [run.shapes.get(row["client"], {}).get(row["area"], ()) for row in rows]
     if not rows or not all(shapes):
@@ -62,13 +62,14 @@ def files(run: RunFiles) -> dict[str, bytes]:
 
 
 def _threshold(run: RunFiles) -> float:
-    """The number that it is."""
+    """Returns the threshold's value."""
     if run.own:
         return float(run.said.get("threshold", 1.0))
     return float(run.summary.get("sigma", {}).get("threshold", {}).get("value", 1.0))
 
 
 def _maps(rows: Sequence[Mapping[str, str]], middle: float) -> Iterator[Map]:
+    """Yields the maps of these areas."""
     level = next(word for word in ("rate", "probability", "mean") if f"{word}_mean" in rows[0])
     above = next(name for name in rows[0] if name.startswith(f"p_{level}_above_"))
     limit = above.rpartition("_above_")[2]
@@ -94,26 +95,26 @@ def _maps(rows: Sequence[Mapping[str, str]], middle: float) -> Iterator[Map]:
 
 
 def exposures(rows: Sequence[Mapping[str, str]]) -> str:
-    """What the exposures of rates are: expected counts add up to about as many cases as the map has."""
+    """Names the exposures of rates: "expected" where they add up to about as many cases as the map has, else "exposure"."""
     seen = [(float(row["rate_mean"]), float(row["exposure"])) for row in rows if row.get("exposure") and row.get("rate_mean")]
     cases, exposure = sum(rate * each for rate, each in seen), sum(each for _, each in seen)
     return "expected" if not seen or exposure / NEAR < cases < exposure * NEAR else "exposure"
 
 
 def classes() -> tuple[Any, Any]:
-    """Colours of the probability of a high level, and which has which."""
+    """Returns colours of the probability of a high level, and the bounds of each."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     return ListedColormap(list(COLOURS)), BoundaryNorm(CLASSES, len(COLOURS))
 
 
 def _said(run: RunFiles) -> Mapping[str, Any]:
-    """Where the verdict stands."""
+    """Returns the record that has the verdict."""
     return run.said if run.own else run.summary
 
 
 def _about(run: RunFiles) -> str:
-    """Model, rounds, verdict and day, in words."""
+    """Returns model, rounds, verdict and day, in words."""
     model, said = run.job.get("model", {}), _said(run)
     family = str(model.get("family", "poisson"))
     words = [f"{family.capitalize()} model with a spatial effect of every area"]
@@ -127,6 +128,7 @@ def _about(run: RunFiles) -> str:
 
 
 def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequence[Part]], about: str) -> Figure:
+    """Draws one map."""
     import matplotlib as mpl
     from matplotlib.colors import LogNorm, Normalize
 
@@ -162,10 +164,12 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
 
 
 def _ends(values: Array) -> tuple[float, float]:
+    """Returns the smallest and the largest value."""
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
 def _bar(drawn: Figure, axes: Axes, points: Any, one: Map, norm: Any) -> None:
+    """Draws the colour bar."""
     bar = drawn.colorbar(points, ax=axes, shrink=0.6, aspect=24, label=one.words)
     if one.scale == "about":
         end = norm.vmax / one.middle
@@ -178,7 +182,7 @@ def _bar(drawn: Figure, axes: Axes, points: Any, one: Map, norm: Any) -> None:
 
 
 def _legend(axes: Axes, one: Map) -> None:
-    """Each class with the number of its areas."""
+    """Draws each class with the number of its areas."""
     from matplotlib.patches import Patch
 
     number = np.histogram(one.values[np.isfinite(one.values)], CLASSES)[0]

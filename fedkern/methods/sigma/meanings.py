@@ -1,4 +1,4 @@
-"""What the numbers of a map mean, in plain words: for who reads the report's page and not the model.
+"""Explains the numbers of a map in plain words, for a reader of the report's page who does not know the model.
 
 Source: docs/methods/sigma.md, "The table of areas", sections 1 and 9.
 """
@@ -33,21 +33,28 @@ INTERVALS = (
 
 
 def of(run: RunFiles, level: str, above: str, exposures: str) -> dict[str, str]:
-    """Word -> meaning, of the numbers that this page has: `level` and `above` are columns of areas, or empty without any."""
-    found = dict(_unknowns(run))
+    """Returns word -> meaning, for the numbers of this page.
+
+    Parameters
+    ----------
+    level, above : columns of areas, or empty without any
+    """
+    meanings = dict(_unknowns(run))
     if level:
         limit = above.rpartition("_above_")[2]
-        found[level] = _level(level, exposures)
-        found[f"P({level} > {limit})"] = EXCEEDED.format(level=level, limit=_limit(level, limit))
-        found["Intervals"] = INTERVALS.format(level=level)
-    return {word: f"{meaning}." for word, meaning in found.items()}
+        meanings[level] = _level(level, exposures)
+        meanings[f"P({level} > {limit})"] = EXCEEDED.format(level=level, limit=_limit(level, limit))
+        meanings["Intervals"] = INTERVALS.format(level=level)
+    return {word: f"{meaning}." for word, meaning in meanings.items()}
 
 
 def _limit(level: str, limit: str) -> str:
+    """Names the limit in words."""
     return f"the {level} of all clients together" if limit == "overall" else limit
 
 
 def _level(level: str, exposures: str) -> str:
+    """Explains the level."""
     if level == "rate":
         few = "expected cases" if exposures == "expected" else "cases"
         what = f"what observed / {exposures} would be without chance, as the model has it: an area with few {few} leans on "
@@ -60,7 +67,7 @@ def _level(level: str, exposures: str) -> str:
 
 
 def _unknowns(run: RunFiles) -> Iterator[tuple[str, str]]:
-    """The hyperparameters, with their posteriors."""
+    """Yields the hyperparameters, with their posteriors."""
     about, parameters = run.summary.get("sigma", {}), run.summary.get("parameters", {})
     kind = str(about.get("prior", {}).get("kind", ""))
     if run.own:
@@ -74,6 +81,7 @@ def _unknowns(run: RunFiles) -> Iterator[tuple[str, str]]:
 
 
 def _scale(run: RunFiles, kind: str, mean: float) -> str:
+    """Explains the size of differences between areas."""
     family = str(run.job.get("model", {}).get("family", "poisson"))
     what = {"gaussian": "mean", "binomial": "odds", "bernoulli": "odds"}.get(family, "rate")
     log = "" if what == "mean" else "the logarithm of "
@@ -87,11 +95,13 @@ def _scale(run: RunFiles, kind: str, mean: float) -> str:
 
 
 def _posterior(row: Record) -> str:
+    """Formats a mean with its 95 % interval."""
     ends = f" ({float(row['q025']):.3g} to {float(row['q975']):.3g})" if "q025" in row else ""
     return f"{float(row['mean']):.3g}{ends}"
 
 
 def ratios(said: Record) -> list[tuple[str, Record]]:
-    """The ratios of summary.json, each with its name: of a level against another, of a number for a unit and for an sd of it."""
-    found = [*said.get("a level", {}).items()]
-    return found + [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in said.get(unit, {}).items()]
+    """Returns the ratios of summary.json, each with its name: of a level against another, of a number for a unit and for an
+    sd."""
+    of_levels = [*said.get("a level", {}).items()]
+    return of_levels + [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in said.get(unit, {}).items()]

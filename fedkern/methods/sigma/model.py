@@ -1,4 +1,4 @@
-"""From a job's configuration and a trained prior to the numbers and functions of its parties."""
+"""Turns a job's configuration and its prior into the numbers and functions of its parties."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ MOST_LATENTS, MOST_ANSWERED = 400, 2**30
 
 @dataclass(frozen=True)
 class SigmaModel(JobModel[OutputSection]):
-    """A job whose prior and columns are known; JobError where its kind is for another prior.
+    """Holds a job whose prior and columns are known; JobError where its kind is for another prior.
 
     Attributes
     ----------
     names : of the clients
     encoding : of the covariates, with an intercept first
-    common : what all files of the prior say
+    common : the part that all files of the prior share
     units : of the response, once the clients have told its level; all else here is on the model's scale
     """
 
@@ -73,12 +73,12 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def kind(self) -> Kind:
-        """Of the model."""
+        """The kind of the model."""
         return kind_of(self.config, self.common)
 
     @property
     def warnings(self) -> list[str]:
-        """Of choices that are allowed and not advised."""
+        """The warnings about choices that are allowed and not advised."""
         if self.kind == "auxiliary" and self.common.kind == "gp":
             return [
                 'kind = "auxiliary" beside a Gaussian process: the white noise that it adds passes for error of the response: '
@@ -88,7 +88,7 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def inference(self) -> str:
-        """How the posterior is found: as the job says, or as its prior allows."""
+        """The way in which the posterior is found, given by the job, or the best that its prior allows."""
         given = self.config.algorithm.inference
         if given is not None:
             return given
@@ -96,12 +96,15 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def answered(self) -> int:
-        """Bytes of curvatures that a question of a nested approximation brings the server: of each client half of a square."""
+        """The bytes of curvatures that a question of a nested approximation brings the server: half a square of each client."""
         return 4 * PLACES * len(self.names) * self.layout.size**2
 
     @property
     def _too_many(self) -> str:
-        """Why a nested approximation would send too much: curvatures have the square of the latents; "" where it does not."""
+        """The reason why a nested approximation would send too much; "" where it does not.
+
+        Curvatures have the square of the latents.
+        """
         latents, clients = self.common.n_global, len(self.names)
         if latents > MOST_LATENTS:
             return f"the prior has {latents} latents, and nested takes at most {MOST_LATENTS}"
@@ -112,7 +115,7 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def by_default(self) -> str:
-        """Why it is that, where the job does not say it."""
+        """The reason for the way of inference, where the job does not give it; else ""."""
         if self.config.algorithm.inference is not None:
             return ""
         if self.kind != "within":
@@ -131,12 +134,12 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def family_of_y(self) -> families.OfSigma:
-        """Of the response."""
+        """The likelihood family of the response."""
         return self.config.model.family
 
     @property
     def coefficient_sd(self) -> float:
-        """Of the coefficients' prior."""
+        """The standard deviation of the coefficients' prior."""
         return self.config.model.coefficient_sd
 
     @property
@@ -146,12 +149,12 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def rounds(self) -> int:
-        """At most."""
+        """The largest number of rounds."""
         return self.config.job.rounds
 
     @cached_property
     def condition(self) -> Condition:
-        """phi, its range and prior."""
+        """The hyperparameter phi, its range and prior."""
         value = self.config.model.phi
         if value is None:
             return self.common.condition
@@ -164,12 +167,12 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def privacy(self) -> PrivacySection | None:
-        """What the noise of counts may cost; None of an open job."""
+        """The terms of the noise of counts; None for an open job."""
         return self.config.privacy
 
     @property
     def response(self) -> str:
-        """Its column."""
+        """The column of the response."""
         return self.config.data.response
 
     @property
@@ -179,7 +182,7 @@ class SigmaModel(JobModel[OutputSection]):
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """Of the response; where every row has its own variance, without those."""
+        """The likelihood of the response; where every row has its variance, without those."""
         scale = 1.0 if self.known_variances else self.config.model.scale
         if self.config.model.overdispersion:
             return Overdispersed(self.family_of_y)
@@ -187,12 +190,12 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def hides(self) -> bool:
-        """Whether nothing is said of areas with a count that is an interval, and there may be some."""
+        """Whether results leave out areas with a count that is an interval, and the job may have some."""
         return bool(self.config.data.censored) and self.output.suppressed == "hide"
 
     @cached_property
     def layout(self) -> Layout:
-        """What stands in xi."""
+        """The layout of xi."""
         m = self.config.model
         known = 1.0 if m.spatial_scale == "unknown" else self.units.known(float(m.spatial_scale))
         return Layout(
@@ -209,37 +212,37 @@ class SigmaModel(JobModel[OutputSection]):
 
     @cached_property
     def prior(self) -> SigmaPrior:
-        """The server's term."""
+        """The server's term of the log density."""
         return SigmaPrior(self.layout, self.condition, self.coefficient_sd, self.likelihood)
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """In their order; none where rows have none."""
+        """The periods in their order; empty where rows have none."""
         return tuple(self.config.data.periods)
 
     @property
     def learns_r(self) -> bool:
-        """Whether the dispersion that is published is 1 / r."""
+        """Whether the published dispersion is 1 / r."""
         return self.likelihood.dispersed and self.likelihood.record.dispersion is not None and self.likelihood.record.counted
 
     @property
     def dispersion(self) -> str:
-        """What the unknown dispersion of the likelihood is called where it is published."""
+        """The name of the likelihood's unknown dispersion where it is published."""
         return "dispersion" if self.learns_r else "sigma_extra" if self.config.model.overdispersion else "sigma"
 
     @cached_property
     def standard(self) -> Standard:
-        """The same in coordinates in which hyperparameters' priors are standard normal."""
+        """The prior in coordinates in which hyperparameters' priors are standard normal."""
         return Standard(self.prior)
 
     @cached_property
     def nested(self) -> NestedSettings:
-        """What all parties have in common of a nested Laplace approximation."""
+        """The numbers that all parties of a nested Laplace approximation have in common."""
         return NestedSettings(self.seed)
 
     @cached_property
     def sfvi(self) -> Settings:
-        """What all parties have in common where inference is variational."""
+        """The numbers that all parties have in common where inference is variational."""
         c, a = self.config, self.config.algorithm
         return settings_of(
             Settings,
@@ -258,7 +261,10 @@ class SigmaModel(JobModel[OutputSection]):
         )
 
     def ridge(self, loadings: MeanLoadings | None) -> LevelRidge | None:
-        """Along which xi is sheared; None where it is not. A prior's file of before the loadings were kept has none: zeros."""
+        """Returns the ridge along which xi is sheared; None where it is not.
+
+        A prior's file from before the loadings were kept has none: they count as zeros.
+        """
         if not self.sfvi.sheared:
             return None
         phi = values_of(self.common.condition)
@@ -267,22 +273,22 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def pieces(self) -> int:
-        """How many times clients are asked about their log-likelihood, at most."""
+        """The largest number of questions to clients about their log-likelihood."""
         return terms.pieces(self.layout.size, integrated=self.kind == "within")
 
     @property
-    def told(self) -> int:
-        """How many numbers clients are told of the ridge."""
+    def n_told(self) -> int:
+        """The number of the ridge's values that clients are told."""
         return len(values_of(self.common.condition)) * self.common.n_global if self.sfvi.sheared else 0
 
     def shear(self, told: np.ndarray) -> Shear:
-        """What leads from the unknowns of which q is normal to xi, by what clients are told of it."""
+        """Returns the map from the unknowns of which q is normal to xi, by the values that clients are told."""
         phi = values_of(self.common.condition)
         return Shear(self.ridge(MeanLoadings(phi, told.reshape(len(phi), -1))) if self.sfvi.sheared else None)
 
     @cached_property
     def hmc(self) -> HmcSettings:
-        """What all parties have in common where chains are run."""
+        """The numbers that all parties have in common where chains are run."""
         c, a = self.config, self.config.algorithm
         return settings_of(
             HmcSettings,
@@ -298,7 +304,7 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def level(self) -> level.Settings:
-        """What all parties know of the response before they know its units."""
+        """The facts about the response that all parties know before they know its units."""
         scale = 1.0 if self.known_variances else self.config.model.scale
         known = None if scale == "unknown" else float(scale)
         data, private = self.config.data, self.config.private
@@ -306,7 +312,7 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def threshold(self) -> Threshold:
-        """Above which an area's level is high."""
+        """The threshold above which an area's level is high."""
         given, overall = self.output.threshold, float(self.likelihood.mean(np.asarray(self.units.level)))
         if given == "overall" or (given == "auto" and not 1 / NEAR < overall < NEAR):
             return Threshold("overall", overall)
@@ -314,7 +320,7 @@ class SigmaModel(JobModel[OutputSection]):
         return Threshold(f"{value:g}", value)
 
     def site(self, file: OwnFile, rows: Rows) -> Site | WithinSite:
-        """What a client computes of its rows, which come in the data's units."""
+        """Makes a client's computation from its rows, which come in the data's units."""
         known = self.likelihood.scale
         rows = self.units.rows(rows, self.family_of_y, known if isinstance(known, float) else None)
         gaussian = self.likelihood.record.link == "identity"
@@ -330,7 +336,7 @@ class SigmaModel(JobModel[OutputSection]):
             raise JobError(f"client {file.name!r}: {error}") from None
 
     def family(self, site: Site | WithinSite) -> Family | NestedFamily | None:
-        """q of a client's unknowns; None is the family of the settings."""
+        """Returns q of a client's unknowns; None stands for the family of the settings."""
         if isinstance(site, WithinSite) or not site.sampled:
             return None
         s, d = self.sfvi, site.decoder.n_local
@@ -339,7 +345,7 @@ class SigmaModel(JobModel[OutputSection]):
 
 
 def kind_of(config: Config, common: Common) -> Kind:
-    """What the job says; or what its prior is for.
+    """Returns the kind that the job gives, or the one that its prior is for.
 
     Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8).
 
@@ -361,7 +367,7 @@ def kind_of(config: Config, common: Common) -> Kind:
 
 
 def decoder_of(file: ClientFile) -> Decoder:
-    """The networks of a client's file."""
+    """Makes the networks of a client's file."""
     c = file.common
     try:
         if c.variant == "within":

@@ -1,4 +1,4 @@
-"""What only the client may see: the posterior of every area of its own, in a table and as draws."""
+"""Writes the files that only the client may see: the posterior of every area of its, in a table and as draws."""
 
 from __future__ import annotations
 
@@ -48,8 +48,15 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, what the server
-    says of the whole fit and its figures of the unknowns that all share, and its areas' borders where the job has them."""
+    """Holds a client's state at the end.
+
+    Attributes
+    ----------
+    client, site : its machine's last state, and its computation
+    rows, file : its rows, and its file of the prior
+    said, figures : the server's verdict of the whole fit, and its figures of the unknowns that all share
+    shapes : its areas' borders, where the job has them
+    """
 
     client: hmc.Client | sfvi.Client | nested.Client
     site: Site | WithinSite
@@ -61,8 +68,10 @@ class Own:
 
 
 def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
-    """areas.csv, areas.json, fit.json and perhaps area_periods.csv, areas.geojson and areas.gpkg in the client's own folder,
-    headed by the server's verdict; its sums where the job asks."""
+    """Writes the client's files, headed by the server's verdict, and returns its sums where the job asks.
+
+    The files are areas.csv, areas.json, fit.json and perhaps area_periods.csv, areas.geojson and areas.gpkg.
+    """
     folder, client, file = run.hooks.folder, own.client, own.file
     summed = model.output.fit
     if folder is None and not summed:
@@ -117,7 +126,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
 
 
 def _unknowns(own: Own) -> list[str]:
-    """Names of what only the client fits: its latents, and where theta is fitted too the areas with rows."""
+    """Returns the names of unknowns that only the client fits: its latents, and where theta is fitted too, areas with rows."""
     if isinstance(own.site, WithinSite):
         return [f"area {name}" for name in names_of(own.file)][: own.site.size]
     latents = [f"latent {i + 1}" for i in range(own.site.decoder.n_local)]
@@ -125,7 +134,7 @@ def _unknowns(own: Own) -> list[str]:
 
 
 def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
-    """Draws of what a client's areas have, and of all unknowns that they are made of."""
+    """Draws a client's areas, and all unknowns from which they are made."""
     client, site, rows = own.client, own.site, own.rows
     if isinstance(client, hmc.Client):
         xi = client.trace["xi"].reshape(-1, site.n_global)
@@ -168,7 +177,10 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
 
 
 def _uniforms(model: SigmaModel, client: int, shape: tuple[int, int, int], wanted: bool) -> Array | None:
-    """(s, m, d) of the sweeps that draw areas anew, an area's one in each m-th part of the range; None where there are none."""
+    """Returns (s, m, d) uniforms of the sweeps that draw areas anew; None where there are none.
+
+    In each m-th part of the range an area has one of them.
+    """
     if not wanted:
         return None
     u = rng.uniform(int(np.prod(shape)), key=rng.key(model.seed, "posterior", 3), client=client).reshape(shape)
@@ -176,6 +188,7 @@ def _uniforms(model: SigmaModel, client: int, shape: tuple[int, int, int], wante
 
 
 def _normals(key: int, client: int, m: int, n: int) -> Array:
-    """(m, n) standard normals whose mean over the m draws is exactly 0: means of areas are then almost free of sampling error."""
+    """Returns (m, n) standard normals whose mean over the m draws is exactly 0, so that areas' means have little sampling
+    error."""
     z = rng.normal(m * n, key=key, client=client).reshape(m, n)
     return np.asarray(z - z.mean(axis=0))

@@ -1,4 +1,4 @@
-"""Periods: what the server publishes of their effects, and what a client keeps of each of its areas in each of them.
+"""Makes the published numbers of periods: their effects, and at a client each of its areas in each of them.
 
 Source: docs/methods/sigma.md, section 9.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
 from ...results.draws import Draws
-from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarised, unknown
+from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarise, unknown
 from .beside import RATIOS
 from .fitness import Drawn
 from .model import SigmaModel
@@ -22,31 +22,33 @@ from .rows import AreaRows
 Array = NDArray[np.float64]
 
 
-def named(period: str) -> str:
-    """The name of a period's effect among the parameters."""
+def name_effect(period: str) -> str:
+    """Returns the name of a period's effect among the parameters."""
     return f"period[{period}]"
 
 
 def about(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
-    """What summary.json has of them, in its table "sigma": ratios to the level of all periods (differences from it where the
-    link has no ratios)."""
+    """Returns the entry of summary.json's table "sigma": ratios to the level of all periods, or differences from it.
+
+    Differences are given where the link has no ratios.
+    """
     if not model.periods:
         return {}
     word = RATIOS.get(model.likelihood.record.link)
-    found = {}
+    ends = {}
     for period in model.periods:
-        effect = posterior.values[named(period)]
+        effect = posterior.values[name_effect(period)]
         low, middle, high = np.quantile(np.exp(effect) if word else effect, [QUANTILES[what] for what in PARTS])
-        found[period] = {"q025": float(low), "q50": float(middle), "q975": float(high)}
-    return {"periods": {"is": word or "difference", "of": found}}
+        ends[period] = {"q025": float(low), "q50": float(middle), "q975": float(high)}
+    return {"periods": {"is": word or "difference", "of": ends}}
 
 
 def table(model: SigmaModel, posterior: Draws) -> dict[str, Mapping[str, Sequence[Any]]]:
-    """periods.csv: of each period its effect on the link scale, and its ratio (or difference) with the 95 % interval."""
+    """Returns periods.csv: each period's effect on the link scale, and its ratio (or difference) with the 95 % interval."""
     if not model.periods:
         return {}
     said = about(model, posterior)["periods"]
-    effects = [posterior.values[named(period)] for period in model.periods]
+    effects = [posterior.values[name_effect(period)] for period in model.periods]
     columns: dict[str, Sequence[Any]] = {
         "period": list(model.periods),
         "effect_mean": cells(np.array([effect.mean() for effect in effects])),
@@ -61,8 +63,14 @@ def table(model: SigmaModel, posterior: Draws) -> dict[str, Mapping[str, Sequenc
 def of_pairs(
     model: SigmaModel, file: OwnFile, rows: AreaRows, areas: Areas, drawn: Drawn, *, hidden: bool
 ) -> dict[str, Sequence[Any]]:
-    """area_periods.csv: the level of each area in each period that stands in a row, at the means of its rows' covariates; without
-    the rows' own effects. `hidden`: nothing of the posterior of an area with a count that is an interval."""
+    """Returns area_periods.csv: the level of each area in each period that occurs, at the means of its rows' covariates.
+
+    Effects of single rows are not in it.
+
+    Parameters
+    ----------
+    hidden : whether the posterior is left out for areas with a count that is an interval
+    """
     assert rows.period is not None
     T, layout, observed = len(model.periods), model.layout, rows.observed
     pairs, at = np.unique(rows.area * T + rows.period, return_inverse=True)
@@ -90,7 +98,7 @@ def of_pairs(
     elif observed.trials is not None:
         out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)).astype(float))
     above = ((level > areas.threshold.value).sum(axis=0) + 0.5) / (len(level) + 1)
-    said = {**summarised(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
+    said = {**summarise(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
     concealed = hidden & unknown(rows, file.d)[area]  # in no period: rates of one area are proportional
     for name, column in said.items():
         out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]

@@ -1,6 +1,6 @@
-"""Data at other points than the grid that a Gaussian process was trained on: thetahat between two grid points is linear.
+"""Extends a Gaussian process' prior to data between its grid points, where thetahat is interpolated linearly.
 
-A decoder's last map is affine, so that one whose output is interpolated is a decoder again, of the grid and of the data's own
+A decoder's last map is affine, so that one whose output is interpolated is a decoder again, of the grid and of the data's
 points. Source: docs/methods/sigma.md, section 4.
 """
 
@@ -18,8 +18,8 @@ from .rows import Reading
 Array = NDArray[np.float64]
 
 
-def extended(file: OwnFile, read: Reading, who: str) -> OwnFile:
-    """The client's file with the points of its rows behind the grid's; the file itself unless `data.interpolation` is "linear".
+def extend_file(file: OwnFile, read: Reading, who: str) -> OwnFile:
+    """Returns the client's file with its rows' points behind the grid's; the same file unless `data.interpolation` is "linear".
 
     Raises
     ------
@@ -47,7 +47,7 @@ def extended(file: OwnFile, read: Reading, who: str) -> OwnFile:
 
 
 def _between(file: ClientFile, points: Array) -> ClientFile:
-    """The file with thetahat, tau^2 and the prior's variance also at `points` (k,)."""
+    """Returns the file with thetahat, tau^2 and the prior's variance also at `points` (k,)."""
     assert file.locations is not None
     grid, d = file.locations[:, 0], file.d
     order = np.argsort(grid)

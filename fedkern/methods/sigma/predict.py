@@ -1,5 +1,7 @@
-"""What a client's own posterior says of other rows of its areas: other years, populations, values of covariates. The server of a
-spatial job cannot say it: it has no area."""
+"""Predicts other rows of a client's areas from its posterior: other years, populations, values of covariates.
+
+The server of a spatial job cannot predict: it has no area.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,16 @@ WHY = (
 
 
 def predicted(result: Result, rows: object) -> NoReturn:
-    """Nothing: JobError with the reason."""
+    """Raises JobError with the reason why the server of a spatial job cannot predict."""
     raise JobError(WHY)
 
 
 def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, bool]:
-    """Of rows of a client's own areas, at its place.
+    """Predicts rows of a client's areas, at its place.
 
     Parameters
     ----------
-    folder, record : the client's own folder, and its job.json
+    folder, record : the client's folder, and its job.json
 
     Returns
     -------
@@ -87,15 +89,17 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     if period is not None:
         ids[period], when = _periods(read, period, about.periods)
     new = foreseen.New(np.asarray(design.X, np.float64), offset, trials, where, when)
-    found, cut = foreseen.of(own, new, ids, int(record["job"]["seed"]))
-    found = within(found, about.family, cut)
+    prediction, cut = foreseen.of(own, new, ids, int(record["job"]["seed"]))
+    prediction = within(prediction, about.family, cut)
     later = np.zeros(read.n_rows, bool) if when is None else when >= len(about.periods)
-    return without_means(found, about.family, later, INFINITE), about.converged
+    return without_means(prediction, about.family, later, INFINITE), about.converged
 
 
 def _periods(read: Table, name: str, known: list[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Of each row its period, and which that is of those that the job had, counted on beyond the last where they are whole
-    numbers with the same gaps."""
+    """Returns each row's period, and its number among the job's periods.
+
+    Periods after the last are counted on where the job's are whole numbers with the same gaps.
+    """
     cells, follow = [cell.strip() for cell in read.cells(name)], _following(known)
     number = {period: t for t, period in enumerate([*known, *follow])}
     remedy = (
@@ -108,7 +112,7 @@ def _periods(read: Table, name: str, known: list[str]) -> tuple[list[str], NDArr
 
 
 def _following(known: list[str]) -> list[str]:
-    """As many periods after the last as there are; none where it is not known which they are."""
+    """Returns as many periods after the last as the job has; none where it is not known which they are."""
     try:
         numbers = [int(period) for period in known]
     except ValueError:
@@ -121,6 +125,7 @@ def _following(known: list[str]) -> list[str]:
 
 
 def _numbers(read: Table, name: str) -> Array:
+    """Reads a column of finite numbers."""
     column = read.columns[name]
     values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
     _refuse(read, name, ~np.isfinite(values), "is no finite number")
@@ -128,7 +133,7 @@ def _numbers(read: Table, name: str) -> Array:
 
 
 def _refuse(read: Table, column: str, bad: NDArray[np.bool_], what: str) -> None:
-    """The first bad row: whoever predicts holds the rows."""
+    """Refuses the first bad row: whoever predicts holds the rows."""
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         others = f" ({int(bad.sum()) - 1} more rows)" if bad.sum() > 1 else ""

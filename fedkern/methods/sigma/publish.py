@@ -1,4 +1,4 @@
-"""Everything that the server of a spatial job publishes: its own unknowns, and how they were found."""
+"""Makes the result that the server of a spatial job publishes: its unknowns, and how they were found."""
 
 from __future__ import annotations
 
@@ -38,14 +38,20 @@ NESTED = "nested Laplace approximation, importance weights"
 FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 LOST_SCALE = 1e-3  # of sigma_theta, in the model's scale, below which its half-normal prior has 0.0008
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
-FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept does not foresee
+FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept cannot fit
 PILED = 0.2  # probability of it that is worth a note
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What the server has at the end: its machine's last state, and of a variational fit whether each client's own unknowns have
-    settled, and what weights say of q."""
+    """Holds the server's knowledge at the end.
+
+    Attributes
+    ----------
+    server : its machine's last state
+    settled : of a variational fit, whether each client's unknowns have settled
+    weights : importance weights of q
+    """
 
     server: Server
     settled: Mapping[str, bool | None] = field(default_factory=dict)
@@ -53,11 +59,12 @@ class Ended:
 
 
 def global_draws(model: SigmaModel, parameters: Array, told: Array, drawing: Drawing) -> Array:
-    """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
+    """Returns (c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
 
     Parameters
     ----------
-    parameters, told : of q(xi'), and of what leads from there to xi, as clients are told them
+    parameters : of q(xi')
+    told : values of the map from xi' to xi, as clients are told them
     """
     block, n = model.sfvi.block(model.layout.size), drawing.draws
     mean, scale = parameters[: block.size], block.scale(parameters)
@@ -67,8 +74,8 @@ def global_draws(model: SigmaModel, parameters: Array, told: Array, drawing: Dra
     return np.stack([shear.out(one) for one in inner])
 
 
-def posterior(model: SigmaModel, server: Server) -> Draws:
-    """The server's unknowns in the data's units; z_G, which means nothing by itself, is left out."""
+def build_posterior(model: SigmaModel, server: Server) -> Draws:
+    """Returns the server's unknowns in the data's units; z_G, which means nothing by itself, is left out."""
     output = model.output
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
@@ -79,13 +86,17 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
-def _equal(found: Weighted, chains: int, draws: int, offset: float) -> Array:
-    """(c, t, P) draws of equal weight. Neighbours among them are often one draw: dealt in turn, every chain has draws of all."""
-    chosen = found.resampled(chains * draws, offset)
-    return np.asarray(found.draws[chosen].reshape(draws, chains, -1).swapaxes(0, 1))
+def _equal(weighted: Weighted, chains: int, draws: int, offset: float) -> Array:
+    """Returns (c, t, P) draws of equal weight.
+
+    Neighbours among them are often one draw: dealt in turn, every chain has draws of all.
+    """
+    chosen = weighted.resampled(chains * draws, offset)
+    return np.asarray(weighted.draws[chosen].reshape(draws, chains, -1).swapaxes(0, 1))
 
 
 def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
+    """Returns the unknowns by their published names."""
     layout, parts, c, units = model.layout, model.layout.parts, model.condition, model.units
     named: dict[str, Array] = {}
     if layout.free:
@@ -98,7 +109,7 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     if layout.n_periods:
         named["sigma_period"] = units.scale * np.exp(xi[..., parts["log_period"].start])
         effects = units.scale * layout.periods(xi)
-        named |= {periods.named(period): effects[..., t] for t, period in enumerate(model.periods)}
+        named |= {periods.name_effect(period): effects[..., t] for t, period in enumerate(model.periods)}
     names = model.encoding.names
     standard = np.zeros((*xi.shape[:-1], len(names)))
     if layout.intercept:
@@ -114,30 +125,30 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
 
 
 def shared(model: SigmaModel) -> list[str]:
-    """Names of the server's unknowns of which clients are told figures."""
+    """Returns the names of the server's unknowns whose figures clients are told."""
     return [name for name in _named(model, np.zeros((1, 1, model.layout.size))) if "_std" not in name]
 
 
 def figures_of(model: SigmaModel, released: Draws) -> Array:
-    """(f, q) What summary.json has of them, for the clients' own pages."""
+    """Returns (f, q) the figures of summary.json for the clients' pages."""
     rows = released.parameters()
     return np.array([[rows[name][which] for which in figures.NAMES] for name in shared(model)]).reshape(-1, len(figures.NAMES))
 
 
 def told_of(model: SigmaModel, told: Array) -> dict[str, dict[str, float]]:
-    """Name -> these figures, at a client."""
+    """Returns name -> these figures, at a client."""
     return {name: dict(zip(figures.NAMES, row)) for name, row in zip(shared(model), told.tolist())}
 
 
 def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
-    """Name -> mean and 95 % interval of the server's unknowns at draws (m, P) of xi, where the server has told none."""
+    """Returns name -> mean and 95 % interval of the unknowns at draws (m, P) of xi, where the server has told none."""
     named = {name: values for name, values in _named(model, xi).items() if "_std" not in name}
     ends = {name: np.quantile(values, (0.025, 0.975)).tolist() for name, values in named.items()}
     return {name: {"mean": float(values.mean()), **dict(zip(("q025", "q975"), ends[name]))} for name, values in named.items()}
 
 
 def refuse_nonsense(model: SigmaModel, parameters: Array) -> None:
-    """Whether z_G, whose prior is N(0, I), is where a posterior can be; every party asks, before anything is written.
+    """Refuses a z_G, whose prior is N(0, I), that no posterior can have; every party calls it before any file is written.
 
     Raises
     ------
@@ -154,7 +165,10 @@ def refuse_nonsense(model: SigmaModel, parameters: Array) -> None:
 
 
 def measured(model: SigmaModel) -> Callable[[hmc.Server | sfvi.Server], Mapping[str, float]]:
-    """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
+    """Returns the function of a line of metrics: means of the server's unknowns, the ELBO, the acceptance.
+
+    The means of chains are over their present states.
+    """
 
     def of(server: hmc.Server | sfvi.Server) -> Mapping[str, float]:
         xi = server.walk.at if isinstance(server, hmc.Server) else sfvi.posterior_moments(server)[0][np.newaxis]
@@ -169,13 +183,13 @@ def measured(model: SigmaModel) -> Callable[[hmc.Server | sfvi.Server], Mapping[
 
 
 def shape_of(released: Draws) -> tuple[int, int]:
-    """Chains, and draws of each."""
+    """Returns the number of chains, and of draws of each."""
     c, t = next(iter(released.values.values())).shape if released.values else (0, 0)
     return c, t
 
 
 def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> Fit:
-    """What the server has at the end: here chains are judged."""
+    """Makes the published result; here chains are judged."""
     server, shape = ended.server, shape_of(released)
     return Fit(
         posterior=released,
@@ -199,8 +213,12 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
 
 
 def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str], *, hides: bool) -> Fit:
-    """With the leave-one-out density over all clients' areas, and its standard error over areas; `hides`: those with a count that
-    is an interval are left out."""
+    """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
+
+    Parameters
+    ----------
+    hides : whether areas with a count that is an interval are left out
+    """
     told, least = fit_sums.total(asked.replies), fit_sums.LEAST
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
@@ -222,8 +240,10 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
 
 
 def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
-    """Chains are judged by what is published; the latent numbers of the map, which mean nothing by themselves, are not. A fit is
-    judged by all of xi, and by what the clients say of their own."""
+    """Judges chains by the published numbers, and a fit by all of xi and the clients' statements about theirs.
+
+    The latent numbers of the map, which mean nothing by themselves, are not judged in chains.
+    """
     server = ended.server
     if isinstance(server, hmc.Server):
         return verdict.of_chains(released.slowest(), len(server.acceptance))
@@ -234,7 +254,12 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
 
 
 def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
-    """What is said where q has lost a scale, which its prior has nearly no mass so near to 0 of; `mean` (P,) of xi."""
+    """Returns the verdict where q has lost a scale: so near to 0 its prior has nearly no mass. None where it has not.
+
+    Parameters
+    ----------
+    mean : (P,) of xi
+    """
     for part, name in (("log_scale", "sigma_theta"), ("log_period", "sigma_period")):
         where = model.layout.parts[part]
         if where.stop > where.start and (value := float(np.exp(mean[where.start]))) < LOST_SCALE:
@@ -245,22 +270,22 @@ def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
     return None
 
 
-def _of_weights(model: SigmaModel, found: nested.Found) -> Verdict:
-    """Whether the searches, the lattice and the weights say that the result is right."""
-    if not found.converged:
-        return Verdict(False, found.reason)
-    weights, wanted = found.posterior, model.nested.effective
+def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
+    """Judges by the searches, the lattice and the weights whether the result is right."""
+    if not checks.converged:
+        return Verdict(False, checks.reason)
+    weights, wanted = checks.posterior, model.nested.effective
     why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
     return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
 
 
 def settled(model: SigmaModel, server: sfvi.Server, bits: Mapping[str, bool | None]) -> Verdict:
-    """Whether a fit still moves."""
+    """Judges whether a fit still moves."""
     return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), bits)
 
 
 def unknowns(model: SigmaModel) -> list[str]:
-    """Names of xi, as the optimiser has it."""
+    """Returns the names of xi, as the optimiser has it."""
     slopes = [label(name, "_std") for name in model.encoding.names[1:]]
     called: dict[str, list[str]] = {
         "phi": [model.common.condition.name],
@@ -278,17 +303,17 @@ def unknowns(model: SigmaModel) -> list[str]:
 
 
 def _arrays(server: Server) -> dict[str, Array]:
-    """What the digest is of."""
+    """Returns the arrays of which the digest is made."""
     if isinstance(server, nested.Server):
-        found = nested.weighted(server)
-        return {"draws": found.draws, "log_ratios": found.log_ratios}
+        weighted = nested.weighted(server)
+        return {"draws": weighted.draws, "log_ratios": weighted.log_ratios}
     if isinstance(server, hmc.Server):
         return {"xi": hmc.draws(server)}
     return {"q": server.parameters} | ({"ridge": server.ridge_numbers} if server.ridge_numbers.any() else {})
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
-    """The model and its prior."""
+    """Describes the model and its prior."""
     c = model.condition
     about: dict[str, Any] = {
         "prior": {"id": prior.common.id, "kind": prior.common.kind, "variant": prior.common.variant},
@@ -308,7 +333,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
 
 
 def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, object]:
-    """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error; what weights say."""
+    """Returns how well the chains have mixed, or the ELBO of the last fifth of the rounds; and the weights."""
     server = ended.server
     if isinstance(server, nested.Server):
         return {"nested": _about_weights(model, nested.read_result(server))}
@@ -327,23 +352,23 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
     return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
 
 
-def _about_weights(model: SigmaModel, found: nested.Found) -> dict[str, object]:
-    """Numbers of a nested Laplace approximation."""
-    weights, (evidence, error) = found.posterior, found.posterior.log_evidence
+def _about_weights(model: SigmaModel, checks: nested.Found) -> dict[str, object]:
+    """Returns the numbers of a nested Laplace approximation."""
+    weights, (evidence, error) = checks.posterior, checks.posterior.log_evidence
     return {
-        "places": found.places,
-        "border": found.border if np.isfinite(found.border) else None,
+        "places": checks.places,
+        "border": checks.border if np.isfinite(checks.border) else None,
         "draws": len(weights.draws),
         "k_hat": weights.k_hat,
         "ess": weights.effective,
-        "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
-        "integration": found.spread,
+        "monte_carlo_error": {"mean": checks.error[0], "sd": checks.error[1]},
+        "integration": checks.spread,
         "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
     }
 
 
 def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
-    """Where the prior's file is too old for what the job asks."""
+    """Notes that the prior's file is too old for the job's shear."""
     if model.chains or model.is_nested or not model.sfvi.sheared or prior.mean_loadings is not None:
         return []
     return [
@@ -353,7 +378,7 @@ def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
 
 
 def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
-    """What the numbers are not, and what should make one think."""
+    """Returns notes on the limits of the numbers, and on doubtful ones."""
     notes = ["the areas' posteriors are in each client's own folder: they have no message"]
     c, name = model.condition, model.common.condition.name
     if prior.errors:

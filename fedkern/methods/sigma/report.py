@@ -1,5 +1,7 @@
-"""The report's sections on a spatial model: the global unknowns, and the areas of clients whose folders are
-here. An area's posterior has no message: the page shows those that lie in the run's folder, of a job over machines none."""
+"""Makes the report's sections on a spatial model: the global unknowns, and the areas of clients whose folders are here.
+
+An area's posterior has no message: the page shows those that lie in the run's folder; a job over several machines has none there.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
 
 def sections(run: RunFiles) -> list[str]:
-    """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
+    """Returns the sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
     meant = section("What the numbers mean", piece("glossary", meanings.of(run, *names, maps.exposures(rows))))
@@ -33,12 +35,12 @@ def sections(run: RunFiles) -> list[str]:
 
 
 def pictures(run: RunFiles) -> dict[str, bytes]:
-    """maps/*.png and *.svg, where the folder has polygons and matplotlib is there."""
+    """Returns maps/*.png and *.svg, where the folder has polygons and matplotlib is installed."""
     return maps.files(run)
 
 
 def tiles(run: RunFiles) -> list[Tile]:
-    """What stands at the top of the page."""
+    """Returns the tiles at the top of the page."""
     if run.own:
         return [("Areas", number(sum(map(len, run.areas.values()))))]
     about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
@@ -48,7 +50,7 @@ def tiles(run: RunFiles) -> list[Tile]:
 
 
 def _columns(rows: Sequence[Mapping[str, str]]) -> tuple[str, str]:
-    """Name of the level ("rate", "probability" or "mean") and of the column with the probability that it is high."""
+    """Returns the name of the level ("rate", "probability" or "mean") and of the column with the chance that it is high."""
     if not rows:
         return "", ""
     above = next(name for name in rows[0] if name.startswith("p_") and "_above_" in name)
@@ -56,12 +58,13 @@ def _columns(rows: Sequence[Mapping[str, str]]) -> tuple[str, str]:
 
 
 def _words(above: str) -> str:
-    """ "p_rate_above_1" as people write it."""
+    """Returns "p_rate_above_1" as people write it."""
     name, _, threshold = above.removeprefix("p_").partition("_above_")
     return f"P({name} > {threshold})"
 
 
 def _parameters(summary: Record) -> str:
+    """Makes the table of the server's unknowns."""
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name and "period[" not in name}
     keys = ["mean", "sd", "q025", "q975"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
     about = summary["sigma"]
@@ -80,12 +83,12 @@ def _parameters(summary: Record) -> str:
 
 
 def _periods(summary: Record) -> str:
-    """Each period's ratio to the level of all, with its 95 % interval."""
+    """Draws each period's ratio to the level of all, with its 95 % interval."""
     said = summary["sigma"].get("periods")
     if not said:
         return ""
-    names, found = list(said["of"]), list(said["of"].values())
-    low, middle, high = ([one[what] for one in found] for what in ("q025", "q50", "q975"))
+    names, of_periods = list(said["of"]), list(said["of"].values())
+    low, middle, high = ([one[what] for one in of_periods] for what in ("q025", "q50", "q975"))
     drawn, at = canvas(7.2, 2.6), range(len(names))
     axes = drawn.subplots()
     ratio = said["is"] != "difference"
@@ -108,19 +111,21 @@ def _periods(summary: Record) -> str:
 
 
 def _ends(prior: Mapping[str, float]) -> str:
-    """Where 95 % of a prior lie: a posterior that fills it has learnt nothing."""
+    """Returns where 95 % of a prior lie: a posterior that fills it has learnt nothing."""
     return f"{three(prior['q025'])} to {three(prior['q975'])}" if "q025" in prior else ""
 
 
 def _ratios(ratios: Record) -> str:
+    """Makes the table of ratios."""
     if not ratios:
         return ""
-    found = meanings.ratios(ratios)
-    rows = [[name, *(three(row[what]) for what in ("q50", "q025", "q975"))] for name, row in found]
+    named = meanings.ratios(ratios)
+    rows = [[name, *(three(row[what]) for what in ("q50", "q025", "q975"))] for name, row in named]
     return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
 
 
 def _chains(summary: Record) -> str:
+    """Makes the table of the chains."""
     chains = summary["sigma"].get("chains")
     if not chains:
         return ""
@@ -130,25 +135,26 @@ def _chains(summary: Record) -> str:
 
 
 def _weights(summary: Record) -> str:
-    """How a nested Laplace approximation went."""
-    found = summary["sigma"].get("nested")
-    if not found:
+    """Makes the table of a nested Laplace approximation."""
+    nested = summary["sigma"].get("nested")
+    if not nested:
         return ""
-    error, evidence = found["monte_carlo_error"], found["log_evidence"]
+    error, evidence = nested["monte_carlo_error"], nested["log_evidence"]
     rows = [
-        ["values of the hyperparameters", str(found["places"])],
-        ["density at the border of these, nats below the mode", number(found["border"]) if found["border"] else ""],
-        ["draws, and of equal weight", f"{found['draws']}, {found['ess']:.0f}"],
-        ["k-hat", number(found["k_hat"])],
+        ["values of the hyperparameters", str(nested["places"])],
+        ["density at the border of these, nats below the mode", number(nested["border"]) if nested["border"] else ""],
+        ["draws, and of equal weight", f"{nested['draws']}, {nested['ess']:.0f}"],
+        ["k-hat", number(nested["k_hat"])],
         ["a mean may be off by, in sds", number(error["mean"])],
         ["an sd may be off by", f"{error['sd']:.1%}"],
-        ["integrating areas out, nats", number(found["integration"])],
+        ["integrating areas out, nats", number(nested["integration"])],
         ["log evidence", f"{number(evidence['value'])} ± {number(evidence['error'])}"],
     ]
     return section("Nested Laplace", table(["", ""], rows))
 
 
 def _progress(lines: Sequence[Record]) -> str:
+    """Draws the server's numbers over the rounds."""
     names = [name for name in ("elbo", "phi", "lengthscale", "rho", *SDS) if _points(lines, name)]
     if not names:
         return ""
@@ -167,17 +173,19 @@ def _progress(lines: Sequence[Record]) -> str:
 
 
 def _points(lines: Sequence[Record], name: str) -> list[tuple[int, float]]:
+    """Returns the values of a metric by round."""
     points = [(line["round"], line["metrics"][name]) for line in lines if name in line.get("metrics", {})]
     return points if len(points) > 1 else []
 
 
 def _shapes(rows: Sequence[Mapping[str, str]], shapes: Shapes) -> list[Sequence[Part]]:
-    """Of each row the parts of its area; empty where any of them is not known."""
-    found = [shapes.get(row["client"], {}).get(row["area"], ()) for row in rows]
-    return found if all(found) else []
+    """Returns, for each row, the parts of its area; empty where any of them is not known."""
+    parts = [shapes.get(row["client"], {}).get(row["area"], ()) for row in rows]
+    return parts if all(parts) else []
 
 
 def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequence[Sequence[Part]]) -> str:
+    """Draws the level and the probability that it is high on a map."""
     centred = all(row.get("x") and row.get("y") for row in rows)
     if not rows or not (shapes or centred):
         return ""
@@ -215,11 +223,12 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
+    """Returns a quantile of values."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
-    """Raw against smoothed rates of Poisson counts."""
+    """Draws raw against smoothed rates of Poisson counts."""
     level, _ = names
     seen = [row for row in rows if row.get("crude")]
     if level != "rate" or not seen:
@@ -233,6 +242,7 @@ def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str
 
 
 def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
+    """Draws this figure."""
     drawn = canvas(7.2, 3.4)
     axes = drawn.subplots()
     exposure = [float(row["exposure"]) for row in rows]
@@ -251,7 +261,7 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
 
 
 def _fits(fits: Mapping[str, Record]) -> str:
-    """A line for each client: leave-one-out density, Pearson's chi-square, PIT and Moran's I of its own areas."""
+    """Makes a line for each client: leave-one-out density, Pearson's chi-square, PIT and Moran's I of its areas."""
     rows = []
     for client, fit in fits.items():
         pearson, pit, moran = fit["pearson"], fit.get("pit"), fit.get("moran")
@@ -273,7 +283,7 @@ def _fits(fits: Mapping[str, Record]) -> str:
 
 
 def _totals(summary: Record) -> str:
-    """What the clients' sums say of how well areas are foreseen, where the job asked for them."""
+    """Makes the table of the clients' sums of how well areas are predicted, where the job asked for them."""
     fit = summary["sigma"].get("fit")
     if not fit:
         return ""
@@ -290,7 +300,7 @@ def _totals(summary: Record) -> str:
 
 
 def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], run: RunFiles) -> str:
-    """The table for print: what was seen, what the model makes of it, and whether it is high; the highest first."""
+    """Makes the table for print: observed numbers, the model's, and whether they are high; the highest first."""
     if not rows:
         return ""
     (level, above), said, own = names, run.said, bool(run.own)
@@ -329,7 +339,7 @@ def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], run: RunFi
 
 
 def _cell(row: Mapping[str, str], column: str) -> str:
-    """A number of the table; a text such as "0 to 4" as it is."""
+    """Formats a number of the table; a text such as "0 to 4" stays unchanged."""
     try:
         value = float(row[column])
     except ValueError:
@@ -338,7 +348,7 @@ def _cell(row: Mapping[str, str], column: str) -> str:
 
 
 def _with_ends(row: Mapping[str, str], middle: str, low: str, high: str) -> str:
-    """ "1.2 (0.9 to 1.6)"; nothing where there is no number."""
+    """Formats "1.2 (0.9 to 1.6)"; empty where there is no number."""
     if not row.get(middle):
         return ""
     ends = f" ({three(float(row[low]))} to {three(float(row[high]))})" if row.get(low) else ""
@@ -346,12 +356,12 @@ def _with_ends(row: Mapping[str, str], middle: str, low: str, high: str) -> str:
 
 
 def _together(text: str) -> str:
-    """Which no line end parts."""
+    """Returns a text that no line end parts."""
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def three(value: object) -> str:
-    """Three significant digits, all of them written; thousands apart and whole."""
+    """Formats three significant digits, all of them written; thousands apart and whole."""
     if not isinstance(value, float) or not math.isfinite(value):
         return number(value)
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
@@ -359,7 +369,7 @@ def three(value: object) -> str:
 
 
 def chance(cell: str) -> str:
-    """A probability; draws do not know what is nearer to 0 or 1."""
+    """Formats a probability; draws do not know how near to 0 or 1 it is."""
     if not cell:
         return ""
     p = float(cell)

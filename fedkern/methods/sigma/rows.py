@@ -1,4 +1,4 @@
-"""Who takes part in a spatial job, and what is read of their files: areas or points, counts with their exposure, covariates."""
+"""Finds the parties of a spatial job and reads their files: areas or points, counts with their exposure, covariates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...kernels.families import FAMILIES, Family
 from ...models.likelihood import Noisy
 from ...models.spatial.site import Rows
 from .keys import Config, DataSection
-from .unread import Unread, restored
+from .unread import Unread, restore_table
 
 MOST_CASES = 1 << 40  # of an area
 
@@ -35,7 +35,7 @@ LEAST_VARIANCE = 1e-100  # of a response, by which is divided
 
 @dataclass(frozen=True)
 class AreaRows:
-    """A client's rows.
+    """Holds a client's rows.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class AreaRows:
     area, X, period : (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
     response : (n,) which of all rows those of `observed` are
     exposure : (n,) e^offset of all rows, where the response is a count
-    notes, faults : for the client's own eyes
-    degenerate : covariates that nothing can be learnt from
-    counts : (d,) of a private job, by area, to which noise is added before anything is computed of them; `observed` has none
+    notes, faults : for the client alone
+    degenerate : covariates of which nothing can be learnt
+    counts : (d,) of a private job, by area, to which noise is added before any use of them; `observed` has none
     unread : of a private job, areas whose only lines cannot be read
     """
 
@@ -62,7 +62,7 @@ class AreaRows:
     unread: tuple[int, ...] = ()
 
     def noisy(self, counts: Array, noise: Noisy, unread: Sequence[int] = ()) -> AreaRows:
-        """The same with noisy counts (d,), and without the others; nothing is observed of areas that are `unread`."""
+        """Returns the rows with noisy counts (d,), and without the others; areas that are `unread` have no observation."""
         seen = self.observed
         at = np.flatnonzero(~np.isin(seen.area, np.array([*unread], np.int64)))
         trials = None if seen.trials is None else seen.trials[at]
@@ -71,12 +71,18 @@ class AreaRows:
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """The parties of a job whose paths are relative to `folder`; JobError where no file matches, or two clients have one name."""
+    """Returns the parties of a job whose paths are relative to `folder`.
+
+    Raises
+    ------
+    JobError
+        No file matches, or two clients have one name.
+    """
     return from_files(config, folder, spec_of(config), texts_of(config))
 
 
 def spec_of(config: Config) -> Spec:
-    """What is known of a client's columns; the agreement is about covariates alone."""
+    """Returns the public knowledge of a client's columns; the agreement is about covariates alone."""
     data = config.data
     roles = (data.response, data.exposure, data.trials, data.variance, data.period, *data.location)
     return Spec(
@@ -92,27 +98,29 @@ def spec_of(config: Config) -> Spec:
 
 
 def texts_of(config: Config) -> frozenset[str]:
-    """Columns that are read as text."""
+    """Returns the columns that are read as text."""
     data = config.data
     more = {data.response if data.positive is not None else None, data.period} - {None}
     return spec_of(config).texts | {name for name in more if name is not None}
 
 
 def prior_of(config: Config, folder: Path) -> Path:
-    """Where the job's prior lies, as seen from `folder`."""
+    """Returns the path of the job's prior, as seen from `folder`."""
     return folder / config.model.prior
 
 
 def drawn(config: Config, folder: Path) -> tuple[Path, str, str, bool] | None:
-    """Where the polygons of the areas lie, as the job file has it, the property that names them, and whether a GeoPackage is
-    wanted of them; None where it has none."""
+    """Returns the polygons' path, its text in the job file, the property that names areas, and whether a GeoPackage is wanted.
+
+    It is None where the job has no polygons.
+    """
     data, packed = config.data, config.output.polygons == "gpkg"
     return None if data.polygons is None or data.area is None else (folder / data.polygons, data.polygons, data.area, packed)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A client's table, as the job file wants it to be read; `name` of the client; what of a private job's file is not in it."""
+    """Holds a client's table, the job by which it is read, the client's `name`, and lines of a private job that are not in it."""
 
     table: Table
     config: Config
@@ -121,30 +129,30 @@ class Reading:
 
     @staticmethod
     def of(table: Table, config: Config, name: str, areas: Sequence[str]) -> Reading:
-        """A client's file; its `areas` in the prior."""
+        """Reads a client's file; its `areas` are those in the prior."""
         if config.privacy is None:  # there such a line is an error
             return Reading(table, config, name)
-        whole, unread = restored(table, config.data, texts_of(config), areas)
+        whole, unread = restore_table(table, config.data, texts_of(config), areas)
         return Reading(whole, config, name, unread)
 
     @property
     def who(self) -> str:
-        """How a sentence about it begins."""
+        """The beginning of a sentence about it."""
         return begin(self.name, self.table.source)
 
     @property
     def data(self) -> DataSection:
-        """What the job file says of the columns."""
+        """The job file's section about the columns."""
         return self.config.data
 
     @property
     def family(self) -> Family:
-        """Of the response."""
+        """The likelihood family of the response."""
         return FAMILIES[self.config.model.family]
 
     @property
     def location(self) -> list[str]:
-        """Columns of a row's coordinates."""
+        """The columns of a row's coordinates."""
         return self.data.location
 
     @property
@@ -153,7 +161,7 @@ class Reading:
         return self.data.interpolation == "linear"
 
     def refuse(self, bad: NDArray[np.bool_], column: str, remedy: str) -> None:
-        """The column, which the job file names; to its holder also which rows, how many, and what stands there."""
+        """Refuses bad rows: others read the column, which the job file names; the holder also reads rows, number and cells."""
         if bad.any():
             n, table = int(bad.sum()), self.table
             listed = [f"{table.place(row)}, column {column!r}: {table.text(column, row)!r} {remedy}" for row in _first(bad)]
@@ -162,7 +170,12 @@ class Reading:
             raise OwnFault(text, "\n  ".join([f"{self.who}, {table.source}, {listed[0]}{others}", *listed[1:]]))
 
     def numbers(self, name: str, where: NDArray[np.bool_] | None = None) -> Array:
-        """A column of finite numbers; `where` they are needed: a cell that is none is 0 elsewhere."""
+        """Returns a column of finite numbers.
+
+        Parameters
+        ----------
+        where : rows in which they are needed; elsewhere a cell that is no number becomes 0
+        """
         column = self.table.columns[name]
         values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
         needed = np.ones(len(values), bool) if where is None else where
@@ -172,16 +185,17 @@ class Reading:
 
 
 def _first(bad: NDArray[np.bool_]) -> Index:
+    """Returns the first few bad rows."""
     return np.flatnonzero(bad)[:LISTED]
 
 
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
-    """Whether a header has the columns that the job names.
+    """Refuses a header without the columns that the job names.
 
     Raises
     ------
     JobError
-        It has not.
+        A column is missing.
     """
     data = config.data
     roles = [(role, getattr(data, role)) for role in ("response", "area", "period", "exposure", "trials", "variance", "offset")]
@@ -194,7 +208,7 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
 
 
 def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
-    """The client's arrays.
+    """Reads the client's arrays.
 
     Raises
     ------
@@ -257,7 +271,7 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         observed = replace(observed, period=period[at])
     nothing = degenerate(design.X[at], encoding)
     unread = tuple(file.areas.index(name) for name in read.unread.areas)
-    lost = [] if read.config.privacy is None else read.unread.lines(read.config.privacy.table)
+    lost = [] if read.config.privacy is None else read.unread.describe_lost(read.config.privacy.table)
     notes = [*design.notes, *lost, *notes, *nothing.describe_columns()]
     if not len(at):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
@@ -287,8 +301,10 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
 
 
 def _protected(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
-    """As `_response`, of a private job: every row has a count, and a cell that is none counts as 0. A case more or less moves a
-    count by no more than 1, also where there are more than can be."""
+    """Returns the same as `_response` for a private job, in which every row has a count, and a bad cell counts as 0.
+
+    A case more or less moves a count by no more than 1, also where a cell has more than can be.
+    """
     column = read.table.columns[read.data.response]
     y = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
     y = np.where(np.isfinite(y) & (y == np.floor(y)), np.clip(y, 0, MOST_CASES), 0.0)
@@ -296,7 +312,7 @@ def _protected(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
 
 
 def _odd(read: Reading, counted: NDArray[np.int64]) -> list[str]:
-    """What its holder is told of cells that are no counts."""
+    """Returns the note for the holder about cells that are no counts."""
     name = read.data.response
     column = read.table.columns[name]
     given = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
@@ -312,7 +328,7 @@ def _odd(read: Reading, counted: NDArray[np.int64]) -> list[str]:
 
 
 def _one_sided(family: Family, y: Array) -> str:
-    """What is to be said of responses of which next to none, or all, are events."""
+    """Says that next to none of the responses, or all of them, are events; "" where they are mixed."""
     if not len(y) or not (family.counted or family.binary):
         return ""
     what = "count" if family.counted else "response"
@@ -322,7 +338,7 @@ def _one_sided(family: Family, y: Array) -> str:
 
 
 def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
-    """Values (of a count of which an interval is known its least), where there is one, and the largest that it may be."""
+    """Returns values (for a count that is an interval, its least), which rows have one, and the largest value that may be."""
     table, data, family = read.table, read.data, read.family
     name = data.response
     column = table.columns[name]
@@ -353,7 +369,7 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
 
 
 def _areas(read: Reading, file: OwnFile) -> Index:
-    """Which of the decoder's coordinates each row belongs to."""
+    """Returns the decoder's coordinate to which each row belongs."""
     table, data, who = read.table, read.data, read.who
     if data.area is not None:
         if not file.areas:
@@ -386,7 +402,7 @@ def _areas(read: Reading, file: OwnFile) -> Index:
 
 
 def _period(read: Reading) -> Index | None:
-    """Which of the job's periods each row belongs to; None where it has none."""
+    """Returns the job's period to which each row belongs; None where it has none."""
     data, name = read.data, read.data.period
     if name is None:
         return None
@@ -398,10 +414,10 @@ def _period(read: Reading) -> Index | None:
 
 
 def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> None:
-    """Whether every pair of an area and a period has one row at most: a line that was copied twice would count twice."""
+    """Refuses two rows of one area and period: a line that was copied twice would count twice."""
     table, periods = read.table, read.data.periods
-    found, counts = np.unique(area * len(periods) + period, return_counts=True)
-    several = found[counts > 1]
+    pairs, counts = np.unique(area * len(periods) + period, return_counts=True)
+    several = pairs[counts > 1]
     if not len(several):
         return
     own = []
@@ -417,28 +433,28 @@ def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> N
 
 
 def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
-    """Whether every area has its one row: a line that was copied twice would count twice, and one that was lost be predicted."""
+    """Refuses an area without exactly one row: a copied line would count twice, and a lost one be predicted."""
     table, name = read.table, read.data.area
     counts = np.bincount(area, minlength=file.d)
     several, absent = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
-    found, own = [], []
+    reasons, own = [], []
     if len(several):
-        found.append(f"{len(several)} of its {file.d} areas in the prior stand in several rows")
+        reasons.append(f"{len(several)} of its {file.d} areas in the prior stand in several rows")
         places = [f"{file.areas[i]!r} ({', '.join(table.place(int(k)) for k in np.flatnonzero(area == i))})" for i in several]
         own.append(f"in several rows: {', '.join(places[:LISTED])}")
     if len(absent):
-        found.append(f"{len(absent)} of its {file.d} areas in the prior stand in none")
+        reasons.append(f"{len(absent)} of its {file.d} areas in the prior stand in none")
         own.append(f"in none: {', '.join(repr(file.areas[i]) for i in absent[:LISTED])}")
-    if found:
+    if reasons:
         remedy = (
             "give each one row, with an empty response where it is to be predicted; or set "
             'data.rows_per_area = "any" if rows are observations of their own (years, groups)'
         )
-        text = f"{read.who}: column {name!r}: {' and '.join(found)}; {remedy}"
+        text = f"{read.who}: column {name!r}: {' and '.join(reasons)}; {remedy}"
         raise OwnFault(f"{text}; {HINT}", "\n  ".join([text, *own]))
 
 
 def _step(values: Array) -> float:
-    """The largest gap between neighbouring coordinates of the grid."""
+    """Returns the largest gap between neighbouring coordinates of the grid."""
     distinct = np.unique(values)
     return float(np.diff(distinct).max()) if len(distinct) > 1 else np.inf

@@ -1,4 +1,4 @@
-"""A spatial job, from its files to its result. The same code for one process and for every rank of an MPI job."""
+"""Runs a spatial job from its files to its result, by the same code in one process and on every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -27,18 +27,24 @@ from . import borders, budget, own, publish, stages, weights
 from . import files as prior
 from .keys import Config
 from .model import SigmaModel
-from .points import extended
+from .points import extend_file
 from .rows import AreaRows, Reading, needed, rows
 
 SCATTER = 0.1  # sd of the places where chains start
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """The part of one place; what comes of it at the server's, None elsewhere."""
+    """Runs the part of one place.
+
+    Returns
+    -------
+    the result at the server's place, None elsewhere
+    """
     config, names = run.config, run.names
     tables = run.tables()
     _check_headers(run, tables)  # the agreement is about covariates alone
     files = prior.read(run)
+    # Bind the prior before any message: private clients remember what they said.
     fault = "its file of the prior is not the one with which this run began"
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))  # before anything is said, for private clients remember what they said
@@ -52,11 +58,12 @@ def fit(run: Run[Config]) -> Fit | None:
     for k in list(reads):
         with owned(k):
             read = reads.pop(k)
-            files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
+            files.clients[k] = extend_file(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
+        # Noise comes before any number of the counts is computed; from here on only noisy counts exist.
         if model.privacy is not None:
-            areas[k] = budget.released(run, model.privacy, model.response, k, areas[k], files.clients[k])
+            areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])
     run.hooks.notes += column_notes.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
     sites = {}
@@ -66,7 +73,7 @@ def fit(run: Run[Config]) -> Fit | None:
     server: publish.Server | None
     clients: Mapping[int, hmc.Client | sfvi.Client | nested.Client]
     settled: dict[str, bool | None] = {}
-    found = None
+    reweighed = None
     if model.chains:
         server, clients = _sampled(run, model, sites)
     elif model.is_nested:
@@ -74,15 +81,16 @@ def fit(run: Run[Config]) -> Fit | None:
     else:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
-        found = weights.exchanged(run, model, server, clients, settled)
+        reweighed = weights.exchange_terms(run, model, server, clients, settled)
     fitted, known = None, None
     if server is not None:
         assert files.server is not None
-        released = publish.posterior(model, server)
+        released = publish.build_posterior(model, server)
         kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
         with judging(run, kept):
             known = publish.figures_of(model, released)
-            fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
+            fitted = replace(publish.fit(model, publish.Ended(server, settled, reweighed), files.server, released), kept=kept)
+    # Clients' files are headed by the verdict, so that it is told first.
     told = convergence.told_with(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
     sums = {}
     for k, client in clients.items():
@@ -95,7 +103,7 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
-    """How well areas are foreseen without their own rows, at the server's place, where the job asks."""
+    """Asks clients for sums of how well areas are predicted, where the job asks; the answer is at the server's place."""
     if not model.output.fit:
         return None
     clients = {k: once.ready_client(fit_sums.make_reply(one)) for k, one in sums.items()}
@@ -103,7 +111,7 @@ def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.Fit
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
-    """Whether every client's file has the columns that the job names, and rows: before the names of others leave it."""
+    """Refuses a client's file without the job's columns, or without rows, before the names of others leave it."""
     for k, table in tables.items():
         with owned(k):
             begin = who(run.names[k], table.source)
@@ -113,7 +121,7 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 
 
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
-    """The units of the response, the same at every place."""
+    """Asks the clients for the units of the response; every place gets the same."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
     server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, run.names), clients)
     if server is not None and server.note:
@@ -124,7 +132,7 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
 
 
 def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[hmc.Server, hmc.Client]:
-    """The last states of this place's parties, where chains are run."""
+    """Runs chains, and returns the last states of this place's parties."""
     s, names = model.hmc, model.names
     clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
 
@@ -135,7 +143,7 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
 
 
 def _nested(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[nested.Server, nested.Client]:
-    """The last states of this place's parties, of a nested Laplace approximation."""
+    """Runs a nested Laplace approximation, and returns the last states of this place's parties."""
     s, names, prior = model.nested, model.names, model.standard
     clients = {}
     for k, site in sites.items():
@@ -145,7 +153,7 @@ def _nested(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | With
 
 
 def _lines() -> Lines[nested.Server]:
-    """What metrics.jsonl says of each round."""
+    """Makes the function that writes a line of metrics.jsonl."""
     doing = {"mode": "looking for the mode", "lattice": "around the mode", "draws": "weights"}
 
     def line(server: nested.Server, due: bool) -> Line:
@@ -159,8 +167,12 @@ def _lines() -> Lines[nested.Server]:
 def _fitted(
     run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite], ridge: LevelRidge | None
 ) -> tuple[sfvi.Server | None, dict[int, sfvi.Client], dict[str, bool | None]]:
-    """The last states of this place's parties, where inference is variational, and at the server whose own unknowns have settled;
-    NumericalError if it has diverged."""
+    """Runs a variational fit; NumericalError if it has diverged.
+
+    Returns
+    -------
+    the last states of this place's parties, and at the server whether each client's unknowns have settled
+    """
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}

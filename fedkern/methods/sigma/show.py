@@ -1,4 +1,4 @@
-"""What a finished spatial job prints: the server's unknowns, how they were found, and what was sent."""
+"""Prints a finished spatial job: the server's unknowns, how they were found, and how much was sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import meanings
 
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
-    """Stop reason, parameters, chains, bytes."""
+    """Yields the stop reason, parameters, chains, and bytes."""
     about, n_clients = content["sigma"], len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {about['areas']} areas, {about['kind']} model"
     yield ""
@@ -27,11 +27,11 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     if chains := about.get("chains"):
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])
         yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
-    if found := about.get("nested"):
+    if nested := about.get("nested"):
         where = (
-            f"{found['places']} values of the hyperparameters, {found['draws']} draws worth {found['ess']:.0f} of equal weight"
+            f"{nested['places']} values of the hyperparameters, {nested['draws']} draws worth {nested['ess']:.0f} of equal weight"
         )
-        yield f"nested: {where}, k-hat {found['k_hat']:.2f}"
+        yield f"nested: {where}, k-hat {nested['k_hat']:.2f}"
     if "elbo" in about:
         yield f"ELBO {about['elbo']:.2f} ± {real(about['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     if fit := about.get("fit"):
@@ -51,7 +51,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
 
 
 def _ratios(ratios: Record) -> Iterator[str]:
-    """e^coefficient, as people read it, where the link has such ratios."""
+    """Yields e^coefficient as people read it, where the link has such ratios."""
     if not ratios:
         return
     rows = meanings.ratios(ratios)

@@ -1,4 +1,4 @@
-"""What may be exchanged in a spatial job, and what `fedkern check` prints: model, disclosure, every message."""
+"""Lists the exchanges of a spatial job, and makes the text of `fedkern check`: model, disclosure, and every message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from . import borders, budget, files, publish
 from .areas import names_of
 from .keys import Config
 from .model import SigmaModel
-from .points import extended
+from .points import extend_file
 from .rows import Reading, needed, prior_of, rows
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
@@ -56,12 +56,12 @@ MAY_SEND = (
 
 
 def opening(config: Config) -> list[Stage]:
-    """What the parties exchange before the model is known: their columns, and whose prior they have."""
+    """Returns the exchanges before the model is known: parties agree on columns, and on whose prior they have."""
     return [Stage.of(agreement), Stage.of(prior_agreement)]
 
 
 def stages(model: SigmaModel) -> list[Stage]:
-    """What the parties exchange once the columns are agreed."""
+    """Returns the exchanges once the columns are agreed."""
     asked = [Stage.of(fit_sums)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
     bits = [Stage.of(settled)] if steps else []
@@ -71,7 +71,7 @@ def stages(model: SigmaModel) -> list[Stage]:
 
 
 def fitted(model: SigmaModel) -> Stage:
-    """The rounds."""
+    """Returns the stage of the rounds."""
     times: dict[type[Message], int]
     if model.chains:
         steps = model.hmc.rounds * (model.hmc.leapfrog - 1)
@@ -84,28 +84,28 @@ def fitted(model: SigmaModel) -> Stage:
         searched = max(s.rounds - s.questions, 1)
         times |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
         return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=times)
-    sizes, rounds = model.sfvi.sizes(model.layout.size, model.told), model.rounds
+    sizes, rounds = model.sfvi.sizes(model.layout.size, model.n_told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
 
 
 def weighed(model: SigmaModel) -> Stage:
-    """A question about log-likelihoods, which comes up to so many times."""
+    """Returns the stage of a question about log-likelihoods, which comes at most `pieces` times."""
     return Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
 
 
 def judged(model: SigmaModel) -> Stage:
-    """The verdict, with figures of what all share."""
+    """Returns the stage of the verdict, with figures of the unknowns that all share."""
     return Stage(figures.PROTOCOL, figures.dims(len(publish.shared(model))))
 
 
 def levelled(model: SigmaModel) -> Stage:
-    """The units of the response."""
+    """Returns the stage in which the units of the response are found."""
     return Stage(level.PROTOCOL, level.DIMS, times=model.level.times)
 
 
 def check_job(at: Check[Config]) -> Said | None:
-    """What is said of the job, at the server's place; None elsewhere."""
+    """Returns the text of `check` and the numbers behind it, at the server's place; None elsewhere."""
     encoding = at.agreed(partial(needed, at.config))
     prior = files.read(at)
     files.agree(at, prior)
@@ -120,7 +120,7 @@ def check_job(at: Check[Config]) -> Said | None:
 
 
 def look_through(file: OwnFile[Config]) -> None:
-    """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
+    """Raises JobError for anything else in this file that would end a run; prints it where the prior's file is not here."""
     name = file.path.stem
     try:
         prior = read_own(prior_of(file.config, file.folder), name)
@@ -131,14 +131,14 @@ def look_through(file: OwnFile[Config]) -> None:
     borders.of(file.config, file.folder, prior)
     read = Reading.of(file.table, file.config, name, prior.areas)
     describe(read.table, file.spec)
-    rows(read, file.encoding, extended(prior, read, "the file"))
+    rows(read, file.encoding, extend_file(prior, read, "the file"))
     if file.config.privacy is not None:
-        for line in read.unread.lines(file.config.privacy.table):
+        for line in read.unread.describe_lost(file.config.privacy.table):
             print(printable(f"  note: {line}"))
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
-    """What the job may spend of one client's budget: nothing where its noisy table is there already."""
+    """Returns the plan of one client's budget; None where its noisy table exists already, and costs nothing."""
     privacy = file.config.privacy
     if privacy is None:
         return None
@@ -155,7 +155,7 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 
 
 def _lines(model: SigmaModel) -> Iterator[str]:
-    """Job, model, inference, and what is disclosed."""
+    """Yields job, model, inference, and the numbers that are disclosed."""
     a, common = model.config.algorithm, model.common
     rounds = until.words(model.rounds) if model.until_settled else f"rounds = {model.rounds}"
     if model.is_nested:
@@ -201,11 +201,12 @@ def _lines(model: SigmaModel) -> Iterator[str]:
 
 
 def _why(model: SigmaModel) -> str:
-    """Why the posterior is found in this way, where the job does not say how."""
+    """Says why the posterior is found in this way, where the job does not give it."""
     return f" ({model.by_default})" if model.by_default else ""
 
 
 def _privacy(model: SigmaModel) -> Iterator[str]:
+    """Yields the plan of each client's noise, or that none is claimed."""
     privacy = model.config.privacy
     if privacy is None:
         yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
@@ -221,7 +222,7 @@ def _privacy(model: SigmaModel) -> Iterator[str]:
 
 
 def disclosure(model: SigmaModel) -> str:
-    """In words, what the server learns (docs/methods/sigma.md, section 6)."""
+    """Says in words which numbers the server learns (docs/methods/sigma.md, section 6)."""
     text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, and "
     text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
     if model.is_nested:
@@ -257,7 +258,8 @@ def disclosure(model: SigmaModel) -> str:
 
 
 def _memory(model: SigmaModel) -> tuple[float, float]:
-    """Bytes at the server and at a client, of squares of the global unknowns: a covariance, or curvatures of one question."""
+    """Returns bytes at the server and at a client, of squares of the global unknowns: covariances, or curvatures of a
+    question."""
     if model.is_nested:
         return model.answered, 2 * model.answered / len(model.names)
     square = memory.NUMBER * float(model.layout.size) ** 2

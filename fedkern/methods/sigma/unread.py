@@ -1,7 +1,7 @@
-"""Lines of a private job's file that cannot be read: they weigh nothing, and nothing that others get shows that they are there.
+"""Replaces lines of a private job's file that cannot be read: they weigh nothing, and no message shows that they exist.
 
 Whether a line can be read may depend on its count (1,234 without quotes is two cells), so that it ends no private job, as bad
-rows end none (`data.design`). An area that stands in no other line gets a row in the place of the one that is lost, so that the
+rows end none (`data.design`). An area that is in no other line gets a row in the place of the lost one, so that the
 number of rows and the sums of public columns are what they would be: numbers in the middle of the client's others, the most
 frequent of levels, no exposure. Its count is 0, to which noise is added as to all, and the likelihood leaves it out: to others it
 is an area whose exposure is 0. Source: docs/methods/sigma.md, section 14.
@@ -26,13 +26,13 @@ SHOWN = 20  # names in a note
 
 @dataclass(frozen=True)
 class Unread:
-    """What was lost, for the holder's own eyes: faults of the lines, and the areas that have none but these."""
+    """Holds the lost lines, for the holder alone: faults of the lines, and the areas that have no other line."""
 
     faults: Faults = field(default_factory=Faults)
     areas: tuple[str, ...] = ()
 
-    def lines(self, table: str) -> list[str]:
-        """Notes on it; `table` of noisy counts."""
+    def describe_lost(self, table: str) -> list[str]:
+        """Returns notes on them; `table` is that of noisy counts."""
         if not self.faults.rows:
             return []
         places = ", ".join(fault.place for fault in self.faults.first[:SHOWN])
@@ -47,9 +47,19 @@ class Unread:
         ]
 
 
-def restored(table: Table, data: DataSection, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
-    """A private client's table without the lines that cannot be read, with a row for each of its `areas` (of the prior) that
-    stands in no other, and what was lost. `data`: what its columns are; `texts`: those that are read as text."""
+def restore_table(table: Table, data: DataSection, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
+    """Returns a private client's table without lines that cannot be read, and with a row for each area of only such lines.
+
+    Parameters
+    ----------
+    data : which columns the job has
+    texts : columns that are read as text
+    areas : of the client in the prior
+
+    Returns
+    -------
+    the table, and the lost lines
+    """
     if not table.broken or data.area is None:
         return table, Unread()
     rows = np.array([row for row in range(table.n_rows) if row not in table.broken], np.int64)
@@ -72,8 +82,10 @@ def restored(table: Table, data: DataSection, texts: Collection[str], areas: Seq
 
 
 def _with(cells: Cells, rows: NDArray[np.int64], more: int, levels: Sequence[str], *, zero: bool, text: bool) -> Cells:
-    """A column's cells in some rows, and `more` after them: 0, the middle, or what is there most often (else the first of its
-    `levels`)."""
+    """Returns a column's cells in some rows, and `more` cells after them: 0, the middle, or the most frequent level.
+
+    Without any level among the cells it is the first of `levels`.
+    """
     numbers = (cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64))[rows]
     known = numbers[np.isfinite(numbers)]
     if len(known) == len(numbers) and not text:

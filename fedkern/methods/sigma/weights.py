@@ -1,4 +1,4 @@
-"""Whether a spatial fit that has settled is right: importance weights of draws of the global unknowns.
+"""Tests whether a settled spatial fit is right, by importance weights of draws of the global unknowns.
 
 Source: docs/concepts/convergence.md, "Whether it is right".
 """
@@ -21,7 +21,7 @@ from ...algorithms.sfvi import wide
 from ...algorithms.sfvi.terms import log_terms
 from ...jobs.run import Run
 from ...kernels import rng
-from ...results.reweighed import Reweighed, reweighed
+from ...results.reweighed import Reweighed, reweigh
 from . import publish, stages
 from .keys import Config
 from .model import SigmaModel
@@ -32,22 +32,23 @@ GLOBAL, LOCAL = 1001, 1002  # chains of the stream "posterior": released draws h
 EFFECTIVE = 1000.0  # draws of equal weight that the weights must be worth
 
 
-def exchanged(
+def exchange_terms(
     run: Run[Config],
     model: SigmaModel,
     server: sfvi.Server | None,
     clients: Mapping[int, sfvi.Client],
     settled: Mapping[str, bool | None],
 ) -> Reweighed | None:
-    """What the weights say, at the server's place; None elsewhere, where something still moves, and in jobs that do not ask.
+    """Asks for log-likelihoods and returns the comparison by weights, at the server's place.
 
-    All parties go through as many questions as there may be; the server asks as long as its weights do not say enough.
+    It is None elsewhere, where something still moves, and in jobs that do not ask. All parties go through as many questions as
+    there may be; the server asks as long as its weights do not tell enough.
     """
     if not model.output.reweigh:
         return None
     own = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     asks = server is not None and publish.settled(model, server, settled).converged == "settled"
-    found: Reweighed | None = None
+    weights: Reweighed | None = None
     drawn: list[tuple[Array, Array, Array]] = []
     for piece in range(model.pieces):
         stage = stages.weighed(model).named(f"terms-{piece + 1}")
@@ -56,17 +57,17 @@ def exchanged(
             continue
         run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
         if not told.complete:
-            found, asks = None, False
+            weights, asks = None, False
             continue
         drawn.append(_weighed(model, server, piece, summed(reply.values for reply in in_order(told.replies))))
         xi, ratios, beside = (np.concatenate(part) for part in zip(*drawn))
-        found = reweighed(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
-        asks = not found.enough and found.promising(model.pieces * terms.PIECE)
-    return found
+        weights = reweigh(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
+        asks = not weights.enough and weights.promising(model.pieces * terms.PIECE)
+    return weights
 
 
 def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) -> tuple[Array, Array, Array]:
-    """The draws of a question (S, P), log p less the log density that they are drawn from, and log q less that."""
+    """Returns the draws of a question (S, P), log p less the log density from which they are drawn, and log q less that."""
     made, prior = _draws(model, server.parameters, piece), model.prior
     xi = model.shear(server.ridge_numbers).out(made.inner)
     ratios = values + np.array([prior.log_prior_grad(x)[0] for x in xi]) - (made.log_q - made.beside)
@@ -74,7 +75,7 @@ def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) 
 
 
 def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> terms.LogTerms:
-    """A client's log-likelihoods."""
+    """Computes a client's log-likelihoods."""
     assert client.fitted is not None
     assert client.ridge is not None
     xi = model.shear(client.ridge).out(_draws(model, client.fitted, asked.round).inner)
@@ -82,7 +83,7 @@ def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> te
 
 
 def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:
-    """The draws of a question, the same at all parties: wide in phi, rho and the scales, and from q given these."""
+    """Returns the draws of a question, the same at all parties: wide in phi, rho and the scales, and from q given these."""
     block, parts = model.sfvi.block(model.layout.size), model.layout.parts
     count = terms.PIECE * wide.normals(block.size)
     e = rng.normal(count, key=rng.key(model.seed, "posterior", GLOBAL), client=SERVER, step=piece).reshape(terms.PIECE, -1)
@@ -91,7 +92,7 @@ def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:
 
 
 def _natural(model: SigmaModel, xi: Array) -> Array:
-    """With phi, rho and the scales themselves, as they are published, in the place of what leads to them."""
+    """Replaces the coordinates of phi, rho and the scales by their published values."""
     parts, out = model.layout.parts, xi.copy()
     out[:, parts["phi"]] = model.condition.at(xi[:, parts["phi"]])[0]
     out[:, parts["rho"]] = expit(xi[:, parts["rho"]])

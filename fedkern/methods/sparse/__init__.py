@@ -1,1 +1,1 @@
-"""Sparse models across sites."""
+"""Runs jobs of sparse models across sites."""

@@ -1,4 +1,4 @@
-"""The job file's sections where method = "sparse". Source: docs/methods/sparse.md, sections 1, 5-7, 9-11."""
+"""Defines the job file's sections where method = "sparse". Source: docs/methods/sparse.md, sections 1, 5-7, 9-11."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ModelSection(Section):
 
 
 class UntilSection(Section):
-    """When a sampler may stop before its last round."""
+    """Says when a sampler may stop before its last round."""
 
     ess: Positive = key(1000.0, help="effective draws of the slowest quantity")
     rhat: float = key(1.01, gt=1, help="largest rank-normalised R-hat")
@@ -116,7 +116,7 @@ class OutputSection(CommonOutputSection):
 
 
 class Config(JobConfig):
-    """A job of method "sparse"."""
+    """Holds a job of method "sparse"."""
 
     job: CountedJobSection
     data: DataSection
@@ -142,7 +142,7 @@ class Config(JobConfig):
 
     @property
     def secure(self) -> bool:
-        """Whether a client's random numbers are its own, so that the server cannot make them."""
+        """Whether only the client has its random numbers, so that the server cannot make them."""
         source = self.algorithm.random_source
         return bool(self.draws_rows) if source is None else source == "secure"
 
@@ -187,7 +187,7 @@ class Config(JobConfig):
 
 
 DEGREES = 4.0  # of freedom of Student errors
-SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, nothing else bounds that site's coefficient
+SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, only this bounds that site's coefficient
 
 # docs/methods/sparse.md, sections 5 and 6.
 BASE: Tables = {
@@ -197,7 +197,7 @@ BASE: Tables = {
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """What other methods have and this one has not."""
+    """Yields the keys of other methods that this one refuses, with the remedy."""
     if "trials" in table(raw, "data"):
         yield 'data.trials is for method = "pvi" and "sigma": give each trial a row of its own, with a response of 0 or 1'
     if "privacy" in raw:
@@ -207,7 +207,7 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def fill_defaults(raw: Raw) -> dict[str, Any]:
-    """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
+    """Fills in a sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
     out = layered(raw, [BASE, FEW])
     job, algorithm = out["job"], out["algorithm"]
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
@@ -224,13 +224,13 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
 
 
 def _binary(model: Mapping[str, object]) -> bool:
-    """Whether the job file's response has two values."""
+    """Returns whether the job file's response has two values."""
     family = FAMILIES.get(str(model.get("family")))
     return model.get("kind", "regression") == "regression" and family is not None and family.binary
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Every fault, each a sentence with its remedy."""
+    """Yields every contradiction between keys, each as a sentence with its remedy."""
     if config.job.device == "cuda" and (why := _not_on_a_device(config)):
         yield f'job.device = "cuda": {why}; use "cpu"'
     yield from _data(config)
@@ -239,7 +239,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _not_on_a_device(config: Config) -> str:
-    """Why none of the clients' kernels runs there; empty where they do."""
+    """Says why none of the clients' kernels runs on a device; "" where they do."""
     if config.algorithm.statistics == "pooled":
         return 'with algorithm.statistics = "pooled" clients sample nothing'
     if config.model.missing == "impute":
@@ -252,6 +252,7 @@ def _not_on_a_device(config: Config) -> str:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data, kind = config.data, config.model.kind
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
@@ -274,6 +275,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _model(config: Config) -> Iterator[str]:
+    """Yields faults of [model]."""
     model, a, linear = config.model, config.algorithm, FAMILIES[config.model.family].linear
     if model.c0 is not None and model.negligible is not None:
         yield "model.c0 and model.negligible contradict each other; give one of them"
@@ -315,7 +317,7 @@ def _model(config: Config) -> Iterator[str]:
 
 
 def _errors(config: Config) -> Iterator[str]:
-    """Faults about Student errors."""
+    """Yields faults about Student errors."""
     if config.model.errors == "student":
         yield from (f'model.errors = "student" {why}' for why in against_student(config))
     elif config.model.degrees is not None:
@@ -323,7 +325,7 @@ def _errors(config: Config) -> Iterator[str]:
 
 
 def against_student(config: Config) -> list[str]:
-    """Why a job cannot have Student errors: rows have weights then, which change in every round and stay at their site."""
+    """Lists why a job cannot have Student errors: rows then have weights, which change every round and stay at their site."""
     model, a = config.model, config.algorithm
     if model.kind != "regression" or not FAMILIES[model.family].linear:
         return ['is for kind = "regression" with family = "gaussian"; remove it']
@@ -337,6 +339,7 @@ def against_student(config: Config) -> list[str]:
 
 
 def _sampler(config: Config) -> Iterator[str]:
+    """Yields faults of [algorithm]."""
     model, a, rounds = config.model, config.algorithm, config.job.rounds
     if a.burn_in >= rounds:
         yield f"algorithm.burn_in = {a.burn_in} leaves nothing of job.rounds = {rounds}; wanted fewer"
@@ -378,7 +381,7 @@ def _sampler(config: Config) -> Iterator[str]:
 
 
 def _moves(a: AlgorithmSection) -> Iterator[str]:
-    """What is written of moves, apart from the rest of the job."""
+    """Yields faults of the keys about moves that do not depend on the rest of the job."""
     written = a.moves if isinstance(a.moves, list) else []
     in_turn = [move for move in written if move != "exchange"]
     if len(written) > len(set(written)):

@@ -1,4 +1,4 @@
-"""What all parties of a sparse job know once the columns are agreed, and how a client's rows become its site."""
+"""Defines a sparse job's model, known to all parties once the columns are agreed, and makes a site of a client's rows."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from . import moving
 from .keys import DEGREES, Config, OutputSection, UntilSection
 
 Array = NDArray[np.float64]
-FEWEST = 64  # chains of a network at a time that a card is worth
-WORTH = 3_000  # columns x regressions at a time that it is worth (docs/how-to/gpu.md)
+FEWEST = 64  # chains of a network at a time from which a card pays
+WORTH = 3_000  # columns x regressions at a time from which it pays (docs/how-to/gpu.md)
 SHARED = 190  # columns up to which a regression's system is in a card's shared memory
 WORKSPACE = float(1 << 30)  # bytes that larger ones take at most
 # s_tau and c0 of the further runs of `output.sensitivity` (docs/methods/sparse.md, section 12).
@@ -53,19 +53,19 @@ OTHER_PRIORS = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3
 
 
 def _systems(p: int, regressions: int) -> float:
-    """Bytes of the systems of so many regressions at a time."""
+    """Returns the bytes of the systems of a number of regressions at a time."""
     return 0.0 if p <= SHARED else min(4.0 * p * p * regressions, WORKSPACE)
 
 
 @dataclass(frozen=True)
 class Scales:
-    """What columns are divided by, the same at all parties.
+    """Holds the divisors of columns, the same at all parties.
 
     Attributes
     ----------
     each : (w,) one for each scaled column
     psi : (w, w) second moments of the scaled columns; None unless clients have sent them
-    rows : each client's number of them, at the server, as far as scaling has told it
+    rows : each client's number of rows, at the server, as far as scaling has told it
     """
 
     each: Array
@@ -75,7 +75,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class Columns:
-    """A client's columns.
+    """Holds a client's columns.
 
     Attributes
     ----------
@@ -88,17 +88,19 @@ class Columns:
 
     @property
     def means(self) -> Array:
-        """(w,) where columns are centred; NaN where the client has no value."""
+        """The (w,) centres of the columns; NaN where the client has no value."""
         return np.asarray(self.values.mean(axis=0) if self.completed is None else self.completed.mean)
 
 
 @dataclass(frozen=True)
 class SparseModel(JobModel[OutputSection]):
-    """A job with its clients and its columns.
+    """Holds a job with its clients and its columns.
 
     Attributes
     ----------
-    config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    config : the job file
+    names : of the clients, in the order of their numbers
+    encoding : the agreed columns
     """
 
     config: Config
@@ -121,7 +123,7 @@ class SparseModel(JobModel[OutputSection]):
             )
 
     def public(self, name: str) -> str:
-        """A coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""
+        """Names a coefficient as every party may read it: all know the columns' names by now, but levels are cells of rows."""
         for column in self.encoding.columns:
             for j, level in enumerate(column.levels or ()):
                 if name == f"{column.name}={level}":
@@ -130,22 +132,22 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def secure(self) -> bool:
-        """Whether a client's random numbers are its own."""
+        """Whether only the client has its random numbers."""
         return self.config.secure
 
     @property
     def kind(self) -> Literal["regression", "mrf", "sem"]:
-        """Of the model."""
+        """The kind of the model."""
         return self.config.model.kind
 
     @property
     def family(self) -> families.OfSparse:
-        """Of a regression's response."""
+        """The likelihood family of a regression's response."""
         return self.config.model.family
 
     @property
     def negligible(self) -> float | None:
-        """What a coefficient may be in the spike."""
+        """The size of a coefficient up to which it belongs to the spike; None where `c0` decides."""
         return self.config.model.negligible
 
     @property
@@ -165,7 +167,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def scale(self) -> Literal["pooled", "given", "none"]:
-        """What columns are divided by."""
+        """The source of the columns' divisors."""
         return self.config.model.scale
 
     @property
@@ -180,7 +182,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def tempering(self) -> int:
-        """Chains of a ladder of temperatures."""
+        """The number of chains of a ladder of temperatures."""
         return self.config.algorithm.tempering
 
     @property
@@ -190,23 +192,23 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def until(self) -> UntilSection | None:
-        """What the chains must reach where they end the job."""
+        """The limits that chains must reach where they end the job."""
         return self.config.algorithm.until
 
     @property
     def rounds(self) -> int:
-        """Of the sampler, burn-in among them."""
+        """The number of rounds of the sampler, burn-in among them."""
         return self.config.job.rounds
 
     @property
     def moves(self) -> moving.Moves:
-        """That the sampler makes."""
+        """The moves of the sampler."""
         return moving.of(self.config.algorithm, self.size)
 
     @property
     def advice(self) -> str | None:
-        """On moves that would pay."""
-        return moving.recommended(self.config.model, self.config.algorithm, self.size)
+        """Advice on moves that would pay; None where there is none."""
+        return moving.recommend(self.config.model, self.config.algorithm, self.size)
 
     @property
     def is_graph(self) -> bool:
@@ -220,7 +222,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @cached_property
     def coefficients(self) -> sparse.Coefficients:
-        """Of a regression."""
+        """The coefficients of a regression."""
         tables, model = self.declared, self.config.model
         return sparse.Coefficients.of(
             self.encoding,
@@ -232,7 +234,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Of a graph."""
+        """The nodes of a graph; empty for a regression."""
         return tuple(column.name for column in self.encoding.columns) if self.is_graph else ()
 
     @property
@@ -250,18 +252,18 @@ class SparseModel(JobModel[OutputSection]):
 
     @cached_property
     def undeclared(self) -> NDArray[np.bool_]:
-        """(w,) Which scaled columns are made of one of which the job file does not say, by center and scale, what is ordinary."""
+        """Whether, (w,), a scaled column is made of one whose center and scale the job file does not give."""
         tables = self.declared.items()
         declared = {name for name, table in tables if Column.declared(name, table.encoded).center is not None}
         return np.array([self.owner(name) not in declared for name in self.scaled])
 
     def owner(self, name: str) -> str:
-        """The file's column that a scaled one is made of, or of a level its own name."""
+        """Returns the file's column from which a scaled one is made; of a level it returns the level's name."""
         return name.rpartition("~")[0] if "~" in name and name not in self._columns else name
 
     @cached_property
     def measured(self) -> NDArray[np.intp]:
-        """(u,) Places among the scaled columns of those whose means clients tell: as files have them, and undeclared."""
+        """The (u,) places, among the scaled columns, of those whose means clients tell: numeric columns of files, undeclared."""
         if self.scale != "pooled":
             return np.zeros(0, np.intp)
         as_in_files = [name in self._columns for name in self.scaled]
@@ -269,7 +271,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @cached_property
     def _columns(self) -> frozenset[str]:
-        """Names of the files' columns of numbers, the response among them."""
+        """The names of the files' numeric columns, the response among them."""
         numeric = {column.name for column in self.encoding.columns if column.levels is None}
         return frozenset(numeric | ({str(self.encoding.response)} if self.scales_response else set()))
 
@@ -280,7 +282,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def degrees(self) -> float:
-        """Of freedom of Student errors."""
+        """The degrees of freedom of Student errors."""
         return self.config.model.degrees or DEGREES
 
     @property
@@ -290,7 +292,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def second_moments(self) -> bool:
-        """Whether clients also send these, to impute or for splines."""
+        """Whether clients also send second moments, to impute or for splines."""
         return self.imputes or self.splined
 
     @property
@@ -300,7 +302,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """Names of all coefficients, in the order of the kept draws."""
+        """The names of all coefficients, in the order of the kept draws."""
         return sparse.edges(self.nodes) if self.is_graph else self.coefficients.names
 
     @cached_property
@@ -329,12 +331,12 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def size(self) -> moving.Size:
-        """What moves are chosen by; of structural equations, which have none, as of a random field."""
+        """The size by which moves are chosen; structural equations have no moves, and count as a random field."""
         regressions, each = (len(self.nodes), len(self.nodes) - 1) if self.is_graph else (1, self.coefficients.size)
         return moving.Size(len(self.names), regressions, each, self.config.algorithm.chains)
 
     def columns(self, design: Design, client: str) -> Columns:
-        """A client's columns: rows without a response are gone.
+        """Returns a client's columns without rows that lack the response.
 
         Raises
         ------
@@ -361,11 +363,12 @@ class SparseModel(JobModel[OutputSection]):
                 f"client {client!r}: {which} has no value here, and model.intercept = false would need to know its mean; take "
                 "model.intercept = true, or put the column into data.ignore"
             )
-        whole = completed(values)  # of the response too, on which may depend what is missing
+        # EM completes the response too, since it may tell which covariates are missing.
+        whole = completed(values)
         return Columns(values, whole if self.is_graph or self.scales_response else whole.without_last())
 
     def constants(self, values: Array) -> list[str]:
-        """Notes for the client on columns that are constant, or twice the same, in its own rows."""
+        """Returns notes for the client on columns that are constant, or the same twice, in its rows."""
         names, notes = self.scaled, []
         X = values[:, : len(names)]
         about = centred(X)
@@ -379,11 +382,12 @@ class SparseModel(JobModel[OutputSection]):
         return notes + [f"{names[i]} and {names[j]} are the same here up to a factor: their PIPs are shared" for i, j in pairs]
 
     def counted(self, columns: Columns) -> Array:
-        """(w,) how many different values each of a client's scaled columns has, 3 for more than two."""
+        """Returns (w,) the number of different values of each of a client's scaled columns, 3 for more than two."""
         return count_values(columns.values[:, : len(self.scaled)])
 
     def located(self, columns: Columns) -> ColumnMeans:
-        """Where about a client's columns are: of a Student response its location, as its scale is told for its variance."""
+        """Returns the centres of a client's columns; for a Student response its location, as its scale stands for its
+        variance."""
         at, w = self.measured, len(self.scaled)
         told = moments(columns.values[:, :w], columns.completed, self.degrees if self.is_student else None)
         means = columns.means[:w].copy()
@@ -391,8 +395,13 @@ class SparseModel(JobModel[OutputSection]):
             means[-1] = student(columns.values[:, w - 1], self.degrees)[0]
         return column_means.make_reply(means[at], *(own[at] for own in (*told, self.counted(columns))))
 
-    def told(self, values: Array) -> NDArray[np.bool_]:
-        """(..., P) of which coefficients rows tell something whose columns have so many different `values` (..., w)."""
+    def told_by(self, values: Array) -> NDArray[np.bool_]:
+        """Returns (..., P) whether rows tell something of a coefficient.
+
+        Parameters
+        ----------
+        values : (..., w) number of different values of each scaled column
+        """
         varies = values > 1
         if not self.is_graph:
             return varies[..., : self.coefficients.size]
@@ -400,7 +409,7 @@ class SparseModel(JobModel[OutputSection]):
         return np.asarray(both[..., ~np.eye(len(self.nodes), dtype=bool)])
 
     def two_valued(self, values: Array) -> list[str]:
-        """Notes for the server on a response, or nodes, that the model takes for continuous and that have two values at most."""
+        """Returns notes for the server on a response, or nodes, that the model takes for continuous and that have two values."""
         two = [name for name, own in zip(self.scaled, values.T) if own.max(initial=0) == 2]
         if self.is_graph:
             which = ", ".join(two[:6]) + (f" and {len(two) - 6} more" if len(two) > 6 else "")
@@ -419,7 +428,7 @@ class SparseModel(JobModel[OutputSection]):
         ]
 
     def refuse_constants(self, values: Array) -> None:
-        """JobError where a client's column of structural equations has one value: the posterior would be improper.
+        """Raises JobError where a client's column of structural equations is constant: the posterior would be improper.
 
         Nothing bounds the effects of such a column there, and |det B|^n grows faster with them than any tail of the prior falls.
         """
@@ -435,7 +444,7 @@ class SparseModel(JobModel[OutputSection]):
                 )
 
     def gaps(self, columns: Columns) -> list[str]:
-        """Notes for the client on what is missing in its rows."""
+        """Returns notes for the client on missing values in its rows."""
         if columns.completed is None or not columns.completed.incomplete:
             return []
         part, cells = columns.completed, int(np.isnan(columns.values).sum())
@@ -445,7 +454,7 @@ class SparseModel(JobModel[OutputSection]):
         return notes
 
     def known_scales(self) -> Array:
-        """(w,) scales of the job file, or ones."""
+        """Returns the (w,) scales of the job file, or ones."""
         if self.scale == "none":
             return np.ones(len(self.scaled))
         tables = self.declared
@@ -460,7 +469,7 @@ class SparseModel(JobModel[OutputSection]):
 
     @property
     def load(self) -> Load:
-        """What a client asks of a card."""
+        """The load of a client on a graphics card."""
         model, chains = self.config.model, self.settings.chains
         p = len(self.nodes) if self.is_graph else self.coefficients.size
         state = 8.0 * chains * p * 6  # two of the server's, two of its own, and what becomes of these
@@ -480,7 +489,7 @@ class SparseModel(JobModel[OutputSection]):
         return Load(["shrinkage.local_sweeps"], beside, factor + state + _systems(p, chains), 0.0, few)
 
     def site(self, columns: Columns, agreed: Scales, n_threads: int, home: Home = HOST) -> Site:
-        """A client's part of the model, from its columns."""
+        """Makes a client's part of the model from its columns."""
         model, a = self.config.model, self.config.algorithm
         values, scales, psi = columns.values, agreed.each, agreed.psi
         if self.is_graph:
@@ -509,7 +518,10 @@ class SparseModel(JobModel[OutputSection]):
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
     def _centred(self, columns: Columns, agreed: Scales) -> tuple[Array, Array | None]:
-        """A client's scaled columns, about their means by EM where there is an intercept; else also these means."""
+        """Returns a client's scaled columns, and their means by EM.
+
+        With an intercept the columns are centred at these means, and None is returned in their place.
+        """
         means = columns.means
         own = columns.values[:, : len(means)]
         if self.intercept:
@@ -517,11 +529,12 @@ class SparseModel(JobModel[OutputSection]):
         return own / agreed.each, means / agreed.each
 
     def _covariates(self, X: Array, psi: Array) -> Covariates:
+        """Returns covariates with the weight of their common law."""
         X = np.ascontiguousarray(X)
         return Covariates(X, np.ascontiguousarray(psi), 1.0 if len(self.names) == 1 else rows_for_law(X))
 
     def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
-        """Of a regression."""
+        """Makes the site of a regression whose covariates may be missing."""
         w, intercept = self.coefficients.size, self.intercept
         values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
@@ -531,7 +544,7 @@ class SparseModel(JobModel[OutputSection]):
         return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept, n_threads)
 
     def _imputed_field(self, columns: Columns, agreed: Scales, n_threads: int) -> ImputedField:
-        """Of a random field: each node's regression on the others, with the law of the others."""
+        """Makes the site of a random field: each node's regression on the others, with the law of the others."""
         intercept, each = self.intercept, list[Imputed]()
         values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
@@ -545,14 +558,14 @@ class SparseModel(JobModel[OutputSection]):
         return ImputedField(tuple(each))
 
     def slopes(self, theta: Array, agreed: Scales) -> Array:
-        """(..., w) of a regression, by the columns as a client has them, from standardised ones (..., w)."""
+        """Converts a regression's standardised coefficients (..., w) to slopes of the columns as a client has them."""
         if not self.splined or agreed.psi is None:
             return np.asarray(theta * self.factors(agreed.each))
         w, own = self.coefficients.size, agreed.each
         return np.asarray(self.coefficients.of_scaled(theta, agreed.psi) * (own[w] if self.scales_response else 1.0) / own[:w])
 
     def factors(self, scales: Array) -> Array:
-        """(P,) from the standardised scale of a coefficient to the data's."""
+        """Returns (P,) factors from the standardised scale of a coefficient to the data's."""
         if self.is_graph:
             ratio = scales[:, None] / scales[None, :]
             return np.asarray(ratio[~np.eye(len(scales), dtype=bool)])

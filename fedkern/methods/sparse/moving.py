@@ -1,4 +1,4 @@
-"""Which moves a sparse job makes, which would pay where it makes none, and what they send.
+"""Chooses the moves of a sparse job, and says which would pay where it makes none, and which numbers they send.
 
 Source: docs/methods/sparse.md, section 6.
 """
@@ -21,7 +21,7 @@ SECOND_EVERY = 2
 
 @dataclass(frozen=True)
 class Size:
-    """Of a job's model: clients, regressions, coefficients of each, chains."""
+    """Holds the sizes of a job's model: clients, regressions, coefficients of each, chains."""
 
     clients: int
     regressions: int
@@ -34,11 +34,11 @@ class Size:
         return self.clients >= MANY_SITES or self.each >= MANY_COVARIATES
 
     def bytes(self, width: int) -> int:
-        """Of a message with the terms of so many coordinates."""
+        """Returns the bytes of a message with the terms of `width` coordinates."""
         return 8 * self.chains * self.regressions * width * (width + 1)
 
     def fitting(self, width: int) -> int:
-        """The most coordinates, up to `width`, whose message is no larger than `LARGEST`; at least one."""
+        """Returns the most coordinates, up to `width`, whose message is no larger than `LARGEST`; at least one."""
         while width > 1 and self.bytes(width) > LARGEST:
             width -= 1
         return width
@@ -46,7 +46,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Moves:
-    """As `algorithms.gibbs.settings.Settings` has them."""
+    """Holds moves as `algorithms.gibbs.settings.Settings` has them."""
 
     moves: tuple[Move, ...] = ()
     block: tuple[int | None, ...] = ()
@@ -54,7 +54,7 @@ class Moves:
     exchange: bool = False
 
     def words(self, size: Size) -> str:
-        """What `check` and a result say of them."""
+        """Says the moves in the words of `check` and of a result."""
         parts = []
         for number, move in enumerate(self.moves):
             every = size.each * (1 if move == "translate" else 2)
@@ -65,20 +65,20 @@ class Moves:
         return ", ".join([*parts, *(["exchange of collinear pairs"] if self.exchange else [])])
 
     def largest(self, size: Size) -> int:
-        """Bytes of the largest message with their terms."""
+        """Returns the bytes of the largest message with their terms."""
         blocks = self.block or (None,) * len(self.moves)
         every = [size.each * (1 if move == "translate" else 2) for move in self.moves]
         return max(size.bytes(e if b is None else min(b, e)) for e, b in zip(every, blocks))
 
 
 def ordinal(number: int) -> str:
-    """2nd, 3rd, 4th .."""
+    """Returns 2nd, 3rd, 4th .."""
     teen = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def of(a: AlgorithmSection, size: Size) -> Moves:
-    """The moves of a job: as written, chosen with "auto", and chosen by themselves where nothing more leaves for them."""
+    """Returns the moves of a job: as written, chosen with "auto", or chosen by themselves where they send nothing more."""
     pooled = a.statistics == "pooled"
     if a.moves == "auto" or (a.moves is None and pooled):
         return chosen(size, pooled=pooled)
@@ -89,7 +89,7 @@ def of(a: AlgorithmSection, size: Size) -> Moves:
 
 
 def chosen(size: Size, *, pooled: bool) -> Moves:
-    """One draw of everything where that is small; else a translation, and interweaving blocks in turn."""
+    """Chooses one draw of everything where that is small; else a translation, and interweaving blocks in turn."""
     every = 2 * size.each
     if size.regressions * every**3 <= CUBES if pooled else every <= size.fitting(WHOLE):
         return Moves(("interweave",), (None,), exchange=pooled)
@@ -100,7 +100,7 @@ def chosen(size: Size, *, pooled: bool) -> Moves:
 
 
 def sentence(m: ModelSection) -> str:
-    """What moves show the server of a client."""
+    """Names the numbers of a client that moves show the server."""
     if FAMILIES[m.family].binary:
         return "X' Omega X and X'(y - 1/2 - Omega z) of every client, which tell its second moments nearly"
     if m.missing == "impute":
@@ -108,8 +108,8 @@ def sentence(m: ModelSection) -> str:
     return "X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics follow"
 
 
-def recommended(m: ModelSection, a: AlgorithmSection, size: Size) -> str | None:
-    """What would make the chains of a large job without a move mix, and what it would send; None where nothing is advised."""
+def recommend(m: ModelSection, a: AlgorithmSection, size: Size) -> str | None:
+    """Says which moves would make the chains of a large job mix, and what they would send; None where nothing is advised."""
     movable = m.kind != "sem" and m.errors != "student"
     able = movable and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"
     if a.moves is not None or a.statistics == "pooled" or not able or not size.is_slow:

@@ -1,4 +1,4 @@
-"""What only the client may see: its own coefficients, its noise and its intercept.
+"""Writes the file that only the client may see: its coefficients, its noise and its intercept.
 
 Source: docs/methods/sparse.md, sections 7 and 12.
 """
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, its columns as they came, and what all have agreed on."""
+    """Holds a client's machine at the end, its columns as they came, and the agreed scales."""
 
     client: gibbs.Client
     columns: Columns
@@ -37,18 +37,18 @@ class Own:
 
     @property
     def scales(self) -> Array:
-        """(w,) of all clients."""
+        """The (w,) scales of all clients."""
         return self.agreed.each
 
 
 def write(run: Run[Config], model: SparseModel, own: Own, said: Record) -> None:
-    """posterior.json in the client's own folder, headed by the server's verdict, if there is a draw."""
+    """Writes posterior.json to the client's folder, headed by the server's verdict, if a draw was kept."""
     if own.client.trace.count:
         run.hooks.write_own(own.client.index, "posterior.json", {**said, **summary(model, own)})
 
 
 def summary(model: SparseModel, own: Own) -> Record:
-    """theta_k, sigma_k (or b_k) and the intercept on the data's scale, and P(|theta_k - theta| > delta).
+    """Returns theta_k, sigma_k (or b_k) and the intercept on the data's scale, and P(|theta_k - theta| > delta).
 
     Where the chains of a sem disagree about this client, `by_mode` has the numbers of each mode, and `parameters` none.
     """
@@ -61,7 +61,7 @@ def summary(model: SparseModel, own: Own) -> Record:
         if len(groups) > 1:
             numbers = [_parameters(model, own, list(group.chains)) for group in groups]
             modes = [{"chains": list(g.chains), "moved": g.moved, "parameters": rows} for g, rows in zip(groups, numbers)]
-            note = f"the chains disagree here ({chains.counted(groups)}): numbers are given for each mode"
+            note = f"the chains disagree here ({chains.describe_groups(groups)}): numbers are given for each mode"
             out |= {"parameters": chains.blank(out["parameters"]), "by_mode": modes, "notes": [note]}
     if silent := _silent(model, own):
         which = ", ".join(silent[:6]) + (f" and {len(silent) - 6} more" if len(silent) > 6 else "")
@@ -74,13 +74,13 @@ def summary(model: SparseModel, own: Own) -> Record:
 
 
 def _silent(model: SparseModel, own: Own) -> list[str]:
-    """The coefficients of which the client's rows tell nothing."""
-    told = model.told(model.counted(own.columns))
+    """Returns the coefficients of which the client's rows tell nothing."""
+    told = model.told_by(model.counted(own.columns))
     return [name for name, there in zip(model.effects, told) if not there]
 
 
 def _without_moments(rows: dict[str, dict[str, float]], names: list[str]) -> dict[str, dict[str, float]]:
-    """Rows of what has its prior alone, whose tails have no mean; the intercept takes them up."""
+    """Removes mean and sd of coefficients that have their prior alone, whose tails have no mean, and of the intercept."""
     gone = {*(f"theta[{name}]" for name in names), "intercept"} if names else set()
     numbers = ("mean", "sd")
     return {
@@ -89,12 +89,12 @@ def _without_moments(rows: dict[str, dict[str, float]], names: list[str]) -> dic
 
 
 def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
-    """By name, of all chains or of some."""
+    """Returns the rows by name, of all chains or of some."""
     return _without_moments(_described_all(model, own, only), _silent(model, own))
 
 
 def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
-    """The same, with means and sds of everything."""
+    """Returns the same, with means and sds of everything."""
     client, scales = own.client, own.scales
     delta, factors, names = model.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
@@ -125,7 +125,7 @@ def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict
 
 
 def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[str, dict[str, float]]:
-    """The locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
+    """Returns the locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
     client, means, scales = own.client, own.columns.means, own.scales
     if "location" in draws:
         return _described("location", model.nodes, means + draws["location"] * scales)
@@ -141,7 +141,7 @@ def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[s
 
 
 def _intercept(model: SparseModel, own: Own) -> Array:
-    """(c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's (section 7)."""
+    """Returns (c, t) draws of alpha_k on the data's scale: N(ybar - xbar' theta_k, sigma^2 / n), or the sampler's (section 7)."""
     client, means, scales = own.client, own.columns.means, own.scales
     theta = client.trace["theta"]
     w = theta.shape[-1]
@@ -156,9 +156,9 @@ def _intercept(model: SparseModel, own: Own) -> Array:
 
 
 def error_ratio(model: SparseModel, own: Own) -> Array:
-    """(p,) mean size over root mean square of the residuals of each structural equation, at the means of each chain's draws.
+    """Returns (p,) mean size over root mean square of each structural equation's residuals, at each chain's mean draw.
 
-    Of each chain, for chains may be in different modes; their mean over the chains.
+    It is computed for each chain, for chains may be in different modes, and averaged over the chains.
     """
     trace, values = own.client.trace, own.columns.values / own.scales
     about = values - values.mean(axis=0) if model.intercept else values
@@ -173,7 +173,7 @@ def error_ratio(model: SparseModel, own: Own) -> Array:
 
 
 def left_out(model: SparseModel, own: Own) -> LooSums | None:
-    """Leave-one-out sums of the client's rows (regression), at its kept draws; None without a draw."""
+    """Returns leave-one-out sums of the client's rows (regression), at its kept draws; None without a draw."""
     trace, values = own.client.trace, own.columns.values
     if isinstance(trace, Streams) or not trace.count:
         return None
@@ -193,14 +193,14 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
 
 
 def student_density(y: Array, mean: Array, scale: Array | float, degrees: float) -> Array:
-    """Log-density of y, which is `mean` and `scale` times Student's t."""
+    """Returns the log-density of y, which is `mean` plus `scale` times Student's t."""
     z = (y - mean) / scale
     constant = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * np.log(degrees * np.pi)
     return np.asarray(constant - np.log(scale) - 0.5 * (degrees + 1) * np.log1p(z**2 / degrees))
 
 
 def _described(name: str, labels: tuple[str, ...], draws: Array) -> dict[str, dict[str, float]]:
-    """Name -> mean, sd and 5/50/95 % of draws (c, t, P)."""
+    """Returns name -> mean, sd and 5/50/95 % of draws (c, t, P)."""
     flat = draws.reshape(-1, draws.shape[-1])
     rows = [flat.mean(axis=0), flat.std(axis=0), *np.quantile(flat, (0.05, 0.5, 0.95), axis=0)]
     keys = ("mean", "sd", "q05", "q50", "q95")

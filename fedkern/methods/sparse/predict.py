@@ -1,4 +1,4 @@
-"""Why the server of a sparse job cannot predict new rows alone."""
+"""Explains why the server of a sparse job cannot predict new rows alone."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ WHY = (
 
 
 def predicted(result: Result, rows: object) -> NoReturn:
-    """Nothing: JobError with the reason."""
+    """Raises JobError with the reason why the server of a sparse job cannot predict."""
     raise JobError(WHY)

@@ -1,4 +1,4 @@
-"""Everything that the server of a sparse job publishes. Source: docs/methods/sparse.md, section 12."""
+"""Makes the result that the server of a sparse job publishes. Source: docs/methods/sparse.md, section 12."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ Array = NDArray[np.float64]
 
 
 def partial(theta: Array, n_nodes: int) -> Array:
-    """(c, p (p - 1) / 2) partial correlations of a round's draws, for the streaming summaries."""
+    """Returns (c, p (p - 1) / 2) partial correlations of a round's draws, for the streaming summaries."""
     correlations, _ = selection.partial_correlations(selection.matrix(theta, n_nodes))
     upper: Array = correlations[..., *np.triu_indices(n_nodes, 1)]
     return upper
 
 
 def pip(model: SparseModel, server: gibbs.Server) -> Array:
-    """(P,) posterior inclusion probabilities of a run."""
+    """Returns the (P,) posterior inclusion probabilities of a run."""
     return _mean(model, server, "inclusion")
 
 
 def means(model: SparseModel, server: gibbs.Server) -> Array:
-    """(P,) posterior means of theta, standardised."""
+    """Returns the (P,) posterior means of theta, standardised."""
     return _mean(model, server, "theta")
 
 
 def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
-    """Over all chains; not a number where a sem's chains disagree."""
+    """Averages over all chains; NaN where a sem's chains disagree."""
     trace = server.trace
     if _groups(model, trace):
         return np.full(len(model.effects), np.nan)
@@ -56,40 +56,40 @@ def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
     return mean
 
 
-APART = "the chains disagree"  # in different modes, where no number of all chains means anything
+APART = "the chains disagree"  # in different modes, where numbers of all chains mean nothing
 
 
 def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
-    """Whether the chains agree about all that is judged, by the job's own limits where it has some."""
+    """Judges whether the chains agree about all judged quantities, by the job's limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
-        return Verdict(False, f"{APART} ({chains.counted(groups)})", slowest[2] if slowest else "")
+        return Verdict(False, f"{APART} ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
 
 def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str, Any]:
-    """What is published of a further run: PIPs and means, and how far they are to be believed."""
-    released = posterior(model, server, scales)
+    """Returns the published numbers of a further run: PIPs and means, and how well they are known."""
+    released = build_posterior(model, server, scales)
     if isinstance(released, Samples):
         released = replace(released, sites={}, by_rows=None, between=None)  # nobody asks how those have mixed
     slowest, error, names = released.slowest(), released.pip_error, model.effects
     standard = means(model, server)
-    content: dict[str, object] = {"pip": named(names, pip(model, server)), "theta_std": named(names, standard)}
-    content["theta"] = named(names, standard * model.factors(scales))
-    content |= {} if error is None else {"pip_mcse": named(names, error)}
+    content: dict[str, object] = {"pip": name_values(names, pip(model, server)), "theta_std": name_values(names, standard)}
+    content["theta"] = name_values(names, standard * model.factors(scales))
+    content |= {} if error is None else {"pip_mcse": name_values(names, error)}
     content |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
     judged = _verdict(model, released, _groups(model, server.trace))
     return content | {"converged": judged.converged, "unsettled": verdict.doubtful(names, released.rhat)}
 
 
-def named(names: tuple[str, ...], values: Array) -> dict[str, float]:
-    """Coefficient -> value."""
+def name_values(names: tuple[str, ...], values: Array) -> dict[str, float]:
+    """Maps each coefficient to its value."""
     return dict(zip(names, values.tolist()))
 
 
-def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
-    """The kept draws, or their streaming summaries."""
+def build_posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
+    """Returns the kept draws, or their streaming summaries."""
     settings = model.settings
     about: dict[str, Any] = {
         "names": model.effects, "scale": model.factors(scales), "kind": model.kind, "nodes": model.nodes,
@@ -109,7 +109,7 @@ def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Sample
 
 
 def new_site(model: SparseModel, released: Samples) -> Array:
-    """(c, t, P) coefficients of a site that the model has not seen, one for each kept draw (docs/methods/sparse.md, section 12).
+    """Draws (c, t, P) coefficients of a site that the model has not seen, one for each kept draw (sparse.md, section 12).
 
     lambda has its half-Cauchy prior, with a slab times (1 + (lambda tau / slab)^2)^(-1/2), by rejection.
     """
@@ -128,7 +128,7 @@ def new_site(model: SparseModel, released: Samples) -> Array:
 
 
 def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
-    """What is released of the draws.
+    """Returns the posterior that is released.
 
     Raises
     ------
@@ -139,14 +139,16 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
         raise JobError(
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
         )
-    found = posterior(model, server, scales)
-    return replace(found, new_site=new_site(model, found)) if isinstance(found, Samples) else found
+    draws = build_posterior(model, server, scales)
+    return replace(draws, new_site=new_site(model, draws)) if isinstance(draws, Samples) else draws
 
 
 def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()) -> Fit:
-    """What the server has at the end, but for further runs: here the chains are judged.
+    """Makes the published result, apart from further runs; here the chains are judged.
 
-    `doubts` : why no result of these files can stand, whatever the chains do
+    Parameters
+    ----------
+    doubts : reasons why no result of these files can stand, whatever the chains do
     """
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
@@ -166,7 +168,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         },
         chains=model.settings.chains,
         draws=server.trace.count,
-        encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
+        encoding=model.encoding.to_dict() | {"scales": name_values(model.scaled, scales)},
         notes=[
             *_silent(model, server),
             *_slow(model, released, judged),
@@ -178,19 +180,19 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
 
 
 def with_others(fit: Fit, others: Record) -> Fit:
-    """With what came of further runs, by its key in summary.json."""
+    """Adds the results of further runs, by their keys in summary.json."""
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
 def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
-    """With how well rows are foreseen without themselves."""
+    """Adds the leave-one-out scores of rows."""
     content = loo.summary(in_order(asked.replies))
     notes = [*fit.notes, *loo.notes(content, asked, names)]
     return replace(fit, notes=notes, more={**fit.more, "loo": content} if content else fit.more)
 
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
-    """Client -> rows that are used, those of them that lack a value, and how many cells of each column are drawn."""
+    """Returns client -> used rows, those of them that lack a value, and the number of drawn cells of each column."""
     names = model.nodes if model.is_graph else model.coefficients.names if sites else ()
     return {
         client: {
@@ -202,17 +204,19 @@ def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     }
 
 
-def combined(
+def combine_fits(
     model: SparseModel, replies: Sequence[site_fits.SiteFit], psi: Array | None = None, cells: Record | None = None
 ) -> Record:
-    """The clients' own least-squares fits, a random-effects meta-analysis of them, and what of it is surely not 0.
+    """Returns the clients' least-squares fits, a random-effects meta-analysis, and the averages that are surely not 0.
 
     Parameters
     ----------
-    psi, cells : where columns may be missing: (w, w) their covariance, and what `imputed` found. A slope that goes with a column
-        that its site lacks is left out: it would hold the other's effect
+    psi : (w, w) covariance of the columns, where some may be missing
+    cells : the result of `imputed`. The slope of a column that is correlated with one that its site lacks is left out: it would
+        hold the effect of the other
     """
     b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
+    # A site without an estimate has the standard error 0 in its message.
     usable = se > 0
     if psi is not None and cells is not None:
         there = [[cells[client]["cells_imputed"][e] < cells[client]["rows"] for e in model.effects] for client in model.names]
@@ -245,7 +249,7 @@ def combined(
 
 
 def meta_notes(fits: Record) -> list[str]:
-    """Whose own slopes the meta-analysis leaves out."""
+    """Names slopes of clients that the meta-analysis leaves out."""
     return [
         f"meta-analysis: {client} lacks a column that goes with {', '.join(names)}: its own least squares there would hold the "
         "other's effect, and are left out"
@@ -254,7 +258,7 @@ def meta_notes(fits: Record) -> list[str]:
 
 
 def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> Record:
-    """How well the chains have mixed, and what was counted on the way."""
+    """Returns how well the chains have mixed, and the counts of events on the way."""
     clipped, fallbacks, data_space = server.events.tolist()
     settings = model.settings
     about: dict[str, object] = {
@@ -269,7 +273,7 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
 
 
 def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, object]:
-    """The FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
+    """Returns the FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
     level = model.output.fdr
     pips = released.pip.copy()
     layout = model.settings.layout
@@ -279,7 +283,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, obj
     average_large = np.zeros_like(pips) if large is None else large
     delta = model.output.delta
     fitted = model.output.site_fits if model.has_least_squares else None
-    text = selection.explained(released.names, pips, average_large, level, released.rhat, delta, fitted)
+    text = selection.explain(released.names, pips, average_large, level, released.rhat, delta, fitted)
     out: dict[str, object] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
     if isinstance(released, Samples) and released.new_site is not None:
@@ -294,7 +298,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, obj
 
 
 def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, object]]:
-    """Collinear columns, and the probability that one at least of each group is in the slab; of a spline its linear column."""
+    """Groups collinear columns, with the probability that one of a group is in the slab; a spline counts by its linear column."""
     indicators = model.settings.layout.indicators.ravel()
     own, first = np.unique(indicators, return_index=True)
     asked = first[own >= 0]
@@ -304,7 +308,7 @@ def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, 
 
 
 def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
-    """Groups of a sem's chains that stay in different modes, judged by the site average where it is known; none if they agree."""
+    """Groups a sem's chains that stay in different modes, by the site average where it is known; none if they agree."""
     if model.kind != "sem":
         return []
     streamed = isinstance(trace, Streams)
@@ -314,7 +318,7 @@ def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
 
 
 def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> dict[str, object]:
-    """Where chains disagree: what a summary has of all chains for each group of them, and no number over all of them."""
+    """Returns, for chains that disagree, the entries of each group of chains, and no number over all of them."""
     every, modes = sum(len(group.chains) for group in groups), []
     for group in groups:
         part = released.of(group.chains)
@@ -337,7 +341,7 @@ def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chai
 
 
 def _unsettled(others: Record) -> list[str]:
-    """Which of the further runs have chains that disagree: their numbers are missing."""
+    """Names the further runs whose chains disagree: their numbers are missing."""
     which = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
     which += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
     notes = [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(which)}"] if which else []
@@ -348,14 +352,15 @@ def _unsettled(others: Record) -> list[str]:
 
 
 def _lacks(numbers: Mapping[str, float]) -> bool:
+    """Returns whether a number is missing."""
     return any(map(np.isnan, numbers.values()))
 
 
 def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
-    """That the chains disagree, what was done about it, and what may mend it."""
+    """Says that the chains disagree, how the result treats them, and which keys may mend it."""
     text = (
-        f"the chains disagree ({chains.counted(groups)}): numbers are given for each mode, since those over all chains would "
-        "depend on how many of them each mode has caught; "
+        f"the chains disagree ({chains.describe_groups(groups)}): numbers are given for each mode, since those over all chains "
+        "would depend on how many of them each mode has caught; "
     )
     if not model.stable:
         return text + (
@@ -369,9 +374,10 @@ def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
 
 
 def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Record:
+    """Returns the matrices and the chosen edges of a graph."""
     n = len(model.nodes)
     table = selection.matrix(released.pip, n)
-    rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
+    rules = {"or": selection.symmetrise(table, "or").tolist(), "and": selection.symmetrise(table, "and").tolist()}
     edges = [vars(edge) for edge in selection.graph(released, level)]
     out: dict[str, object] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
     for name, values in (("rhat", released.rhat), ("pip_mcse", released.pip_error)):
@@ -386,7 +392,7 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
 
 
 def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[str]]:
-    """Client -> coefficients of which its rows tell nothing: it has one value there, or none."""
+    """Returns client -> coefficients of which its rows tell nothing: a column has one value there, or none."""
     if server.told is None:
         return {}
     names = {k: name for k, name in enumerate(model.names) if k not in server.lost and not server.told[k].all()}
@@ -394,7 +400,7 @@ def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[st
 
 
 def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
-    """Which averages are over fewer sites than there are."""
+    """Names averages that are over fewer sites than the job has."""
     lines: list[str] = []
     for client, names in tells_nothing(model, server).items():
         which = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
@@ -405,12 +411,12 @@ def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
     return lines
 
 
-def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[str]:
-    """That errors of structural equations have another law than the model's, which alone tells directions."""
-    if not found:
+def not_laplace(model: SparseModel, departures: Sequence[tuple[int, float]]) -> list[str]:
+    """Notes that errors of structural equations have another law than the model's, which alone tells directions."""
+    if not departures:
         return []
-    which = ", ".join(f"{model.nodes[j]} ({value:.2f})" for j, value in found[:6])
-    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    which = ", ".join(f"{model.nodes[j]} ({value:.2f})" for j, value in departures[:6])
+    more = f" and {len(departures) - 6} more" if len(departures) > 6 else ""
     return [
         f"errors of {which}{more} are not Laplace: their mean size over their root mean square, in brackets, would be .71 "
         "(it is .80 of normal and .87 of uniform errors). The law of the errors is all that tells which way an effect goes: do "
@@ -420,7 +426,7 @@ def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[
 
 
 def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> list[str]:
-    """What helps where chains have not mixed: more rounds, and where site averages are slow and nothing bounds them a slab."""
+    """Notes the remedies of slow chains: more rounds, and a slab where site averages are slow and nothing bounds them."""
     if own.converged is not False or own.why.startswith(APART):
         return []
     more = 'set job.rounds = "until", which goes on until R-hat and ESS are as wanted (at most 20,000 rounds)'
@@ -438,7 +444,7 @@ def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> lis
 
 
 def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
-    """What a reader should know of this run."""
+    """Returns notes for a reader of this run."""
     notes = []
     clipped, fallbacks, _ = server.events.tolist()
     if clipped:

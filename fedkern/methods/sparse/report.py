@@ -1,4 +1,4 @@
-"""The report's sections on a sparse model: effects with their sites, the graph, who deviates, how well the chains have mixed."""
+"""Makes the report's sections of a sparse model: effects with their sites, the graph, clients that differ, and mixing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NUMBERS = {
 
 
 def sections(run: RunFiles) -> list[str]:
-    """Sections of a finished run."""
+    """Returns the sections of a finished run."""
     summary = run.summary
     if "by_mode" in summary:
         main = _by_mode(summary["by_mode"], summary["graph"]["nodes"])
@@ -46,13 +46,14 @@ def sections(run: RunFiles) -> list[str]:
 
 
 def tiles(run: RunFiles) -> list[Tile]:
-    """What stands at the top of the page."""
+    """Returns the tiles at the top of the page."""
     s = run.summary["sampler"]
     mixed = [("Largest R-hat", f"{real(s['rhat']):.3f}"), ("Smallest ESS", f"{real(s['ess']):,.0f}")] if "rhat" in s else []
     return [*mixed, ("Chains", str(s["chains"]))]
 
 
 def _effects(summary: Record) -> str:
+    """Draws the effects, and the coefficients of sites."""
     parameters = summary["parameters"]
     text = f"Selection: {summary['selection']['text']}."
     groups = [[", ".join(one["names"]), number(one["p_any"]), number(one["largest"])] for one in summary.get("groups", [])]
@@ -65,6 +66,7 @@ def _effects(summary: Record) -> str:
 
 
 def _details(parameters: Mapping[str, Record]) -> str:
+    """Makes the table of all numbers, which unfolds."""
     shown = dict(list(parameters.items())[:MOST_NUMBERS])
     unsure = [name for name, row in shown.items() if any(is_doubtful(real(row.get(key))) for key in ("rhat", "pip_rhat"))]
     known = {key: head for key, head in NUMBERS.items() if any(row.get(key) is not None for row in shown.values())}
@@ -73,16 +75,17 @@ def _details(parameters: Mapping[str, Record]) -> str:
 
 
 def _legend(unsure: Collection[str]) -> str:
-    """What the mark means, where one was set."""
+    """Explains the mark, where one was set."""
     return paragraph(f"{LEGEND}.") if unsure else ""
 
 
 def _cell(value: object) -> str:
+    """Formats a number; an unknown one is empty."""
     return "" if value is None else number(real(value))
 
 
 def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
-    """Where chains disagree: the modes in which they stay, and each one's graph and numbers."""
+    """Shows the modes in which chains stay, where they disagree, and each one's graph and numbers."""
     every = sum(len(mode["chains"]) for mode in modes)
     differ = list(modes[0]["signs"])[:MOST]
     rows, parts = [], []
@@ -104,11 +107,12 @@ def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
 
 
 def _effect(mode: Record, name: str) -> str:
-    """The mean of an edge with its interval."""
+    """Returns the mean of an edge with its interval."""
     return _interval(chains.effect(mode["parameters"], name))
 
 
 def _graph(summary: Record, title: str = "") -> list[str]:
+    """Draws a graph's chosen edges and its inclusion probabilities."""
     graph = summary["graph"]
     nodes = graph["nodes"]
     edges = list(map(Edge.of, graph["edges"]))
@@ -124,13 +128,14 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     unsure = [e.name for e in edges[:MOST] if e.is_doubtful]
     listed = [table(["edge", "effect, standardised", "PIP", "its error", "R-hat"], rows), _legend(unsure)] if rows else []
     network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes, rhat=rhat)
-    found = f"{title}Graph at a false discovery rate of {level:g}"
-    drawn = figure(found, network, text, *listed) if edges else section(found, text)
+    heading = f"{title}Graph at a false discovery rate of {level:g}"
+    drawn = figure(heading, network, text, *listed) if edges else section(heading, text)
     more = _details(summary["parameters"]) if summary["parameters"] else ""
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
 
 def _mixing(summary: Record) -> str:
+    """Says how well the chains have mixed."""
     s = summary["sampler"]
     text = f"{s['chains']} chains, {s['kept']:,} kept draws of each after {s['burn_in']:,} rounds of burn-in. "
     if "rhat" in s:
@@ -144,6 +149,7 @@ def _mixing(summary: Record) -> str:
 
 
 def _modes(summary: Record) -> str:
+    """Makes a table of the modes, by the signs of the coefficients in which they differ."""
     modes = summary.get("modes", [])
     if len(modes) < 2 or "by_mode" in summary:
         return ""
@@ -157,7 +163,7 @@ def _modes(summary: Record) -> str:
 
 
 def _sites(summary: Record) -> str:
-    """The averages with equal and with the rows' weights, how far sites are apart, and one that is not among them."""
+    """Makes a table of averages with equal and with the rows' weights, the sites' spread, and a site that is not among them."""
     parameters, new, rows = summary["parameters"], summary.get("new_site", {}), list[list[str]]()
     for name in [name for name in new if name.startswith("theta[")][:MOST]:
         at = name.removeprefix("theta")
@@ -171,11 +177,12 @@ def _sites(summary: Record) -> str:
 
 
 def _interval(row: Mapping[str, object]) -> str:
+    """Formats a mean with its 90 % interval."""
     return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
 
 
 def _imputed(summary: Record) -> str:
-    """What was missing at each client, where values may be missing."""
+    """Makes a table of the values that each client lacks."""
     clients: Mapping[str, Record] = summary.get("imputed", {})
     names = [name for one in list(clients.values())[:1] for name in one["cells_imputed"]]
     lacking = [name for name in names if any(one["cells_imputed"][name] for one in clients.values())][:MOST]
@@ -188,6 +195,7 @@ def _imputed(summary: Record) -> str:
 
 
 def _deviating(summary: Record) -> str:
+    """Makes a table of clients that differ."""
     rows, unsure = [], list[str]()
     for row in summary.get("deviating", [])[:MOST]:
         numbers = [_cell(row.get(key)) for key in ("p_deviates", "contrast", "mean", "q05", "q95", "global")]
@@ -203,11 +211,11 @@ def _deviating(summary: Record) -> str:
 
 
 def _meta(summary: Record) -> str:
-    """Beside the model's own answer, in one table: the two ask different things."""
-    found = summary.get("meta", {})
-    pooled = found.get("pooled", {})
+    """Makes a table of the meta-analysis beside the model's answer: the two ask different questions."""
+    analysis = summary.get("meta", {})
+    pooled = analysis.get("pooled", {})
     keys, own = ("mean", "se", "q05", "q95", "p", "between_sd", "i_sq"), summary["parameters"]
-    chosen = [set(one.get("selection", {}).get("members", ())) for one in (found, summary)]
+    chosen = [set(one.get("selection", {}).get("members", ())) for one in (analysis, summary)]
     rows = [
         [
             *(name, *(_cell(row.get(key)) for key in keys), str(row["sites"])),
@@ -225,6 +233,7 @@ def _meta(summary: Record) -> str:
 
 
 def _sensitivity(summary: Record) -> str:
+    """Makes a table of the PIPs under other priors."""
     runs: Sequence[Record] = summary.get("sensitivity", [])
     if not runs:
         return ""
@@ -235,15 +244,17 @@ def _sensitivity(summary: Record) -> str:
 
 
 def _star(name: str, run: Record) -> str:
+    """Returns the mark of a name whose chains do not agree in this run."""
     return MARK if name in run.get("unsettled", ()) else ""
 
 
 def _unsure(runs: Sequence[Record]) -> list[str]:
+    """Returns all names that bear the mark in one of these runs."""
     return [name for one in runs for name in one.get("unsettled", ())]
 
 
 def _judged(runs: Sequence[Record]) -> list[list[str]]:
-    """Rows that say how further runs have mixed."""
+    """Returns rows that say how further runs have mixed."""
     if not any("rhat" in one for one in runs):
         return []
     return [
@@ -254,6 +265,7 @@ def _judged(runs: Sequence[Record]) -> list[list[str]]:
 
 
 def _left_out(summary: Record) -> str:
+    """Makes a table of the effects without each client."""
     runs: Mapping[str, Record] = summary.get("leave_one_out", {})
     if not runs:
         return ""

@@ -1,4 +1,4 @@
-"""Who takes part in a sparse job, and what is known of their columns."""
+"""Finds the parties of a sparse job, and the public knowledge of their columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .keys import Config
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """The parties of a job whose paths are relative to `folder`. Intercepts belong to the clients, and have no column.
+    """Returns the parties of a job whose paths are relative to `folder`. Intercepts belong to clients, and have no column.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A sparse job from agreed columns to its result. The same code for one process and for every rank of an MPI job."""
+"""Runs a sparse job from agreed columns to its result, by the same code in one process and on every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Data:
-    """What this place has once scales are agreed.
+    """Holds the data of this place once scales are agreed.
 
     Attributes
     ----------
     model : the same everywhere
-    scales : those of all clients, which are the same everywhere too, or of the clients of a further run
     columns, sites : of the clients that live here: as they came, and their parts of the model
-    imputed : client -> its rows and what they lack, at the server's place, where values may be missing
-    values : (M, w) how many different ones each client's columns have, 3 for more, where the server's draws are made
+    scales : those of all clients, which are the same everywhere too, or of the clients of a further run
+    imputed : client -> its rows and their missing values, at the server's place, where values may be missing
+    values : (M, w) number of different values of each client's columns, 3 for more, where the server's draws are made
     """
 
     model: SparseModel
@@ -63,14 +63,14 @@ class Data:
     values: Array | None = None
 
     @property
-    def told(self) -> NDArray[np.bool_] | None:
-        """(M, P) of which coefficients each client's rows tell something."""
-        return None if self.values is None else self.model.told(self.values)
+    def tells(self) -> NDArray[np.bool_] | None:
+        """Whether, (M, P), each client's rows tell something of a coefficient."""
+        return None if self.values is None else self.model.told_by(self.values)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A further run of the sampler: its name, and the prior or the clients that make it another.
+    """Holds a further run of the sampler: its name, and the prior or the clients by which it differs.
 
     Attributes
     ----------
@@ -83,7 +83,12 @@ class Variant:
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """The part of one place; what comes of it at the server's, None elsewhere."""
+    """Runs the part of one place.
+
+    Returns
+    -------
+    the result at the server's place, None elsewhere
+    """
     tables = run.tables()
     model = SparseModel(run.config, run.names, run.agreed(tables))
     run = run.knowing(model)
@@ -92,6 +97,7 @@ def fit(run: Run[Config]) -> Fit | None:
     data = _data(run, model, tables)
     fits = _site_fits(run, data) if model.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
+    # Keep the draws before further exchanges: a loss in these must not cost them.
     released = kept = fitted = None
     if server is not None:
         released = publish.released(model, server, data.scales.each)
@@ -114,7 +120,7 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
-    """A note at the server's place where the errors of structural equations are not Laplace; none elsewhere."""
+    """Notes, at the server's place, errors of structural equations that are not Laplace; empty elsewhere."""
     clients = {
         k: once.ready_client(
             error_shape.ErrorShape(0, len(one.columns.values), own.error_ratio(model, one))
@@ -128,7 +134,7 @@ def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) ->
 
 
 def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> once.Server[loo_sums.LooSums] | None:
-    """How well rows are foreseen without themselves, at the server's place, where the job asks."""
+    """Asks clients for leave-one-out sums of their rows, where the job has them; the answer is at the server's place."""
     if not model.output.loo:
         return None
     clients = {k: once.ready_client(loo_sums.make_reply(own.left_out(model, one))) for k, one in rows.items()}
@@ -136,7 +142,7 @@ def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own])
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
-    """The clients' columns, and the scales that all agree on."""
+    """Encodes the clients' columns, and agrees with all parties on scales."""
     columns: dict[int, Columns] = {}
     degenerates: dict[int, Degenerate] = {}
     for k in list(tables):
@@ -160,6 +166,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
             notes.append(f"{len(design.y) - rows} rows without a response were left out")
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults)
+    # Questions about columns come before the scales, which a wrong column would spoil for all.
     said = column_notes.exchanged(run, degenerates)
     run.hooks.notes += said.notes
     run.hooks.doubts += said.doubts
@@ -170,7 +177,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
     means = _means(run, model, columns) if model.measured.size else None
     if asked is not None and asked.moments and values is not None:
-        apart = units.said(model, asked.moments, values, means)
+        apart = units.check_units(model, asked.moments, values, means)
         run.hooks.notes += apart.notes
         run.hooks.doubts += apart.doubts
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
@@ -178,7 +185,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
 
 
 def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
-    """(M, w) how many different values each client's columns have; None where no draw of the server is made."""
+    """Asks for (M, w) the number of different values of each client's columns; None where no draw of the server is made."""
     clients = {k: column_values.Client(model.counted(own)) for k, own in columns.items()}
     stage = stages.valued(model)
     tell = column_values.AllValues in stage.protocol.to_client
@@ -189,7 +196,7 @@ def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]
 
 
 def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
-    """(M, u) where about each client's columns are, in steps of its standard deviation, at the server's place; None elsewhere."""
+    """Asks for (M, u) the centres of each client's columns, in steps of their sd; at the server's place, None elsewhere."""
     clients = {k: once.ready_client(model.located(own)) for k, own in columns.items()}
     server, _ = run.ask(stages.located(model), column_means.QUESTION, column_means.AskMeans(0), clients)
     return None if server is None else np.stack([told.steps for told in in_order(server.replies)])
@@ -198,7 +205,7 @@ def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns])
 def _scales(
     run: Run[Config], model: SparseModel, columns: Mapping[int, Columns], variant: Variant | None = None
 ) -> tuple[Scales, scaling.Server | None]:
-    """Scales, of the job file or over all clients (or those of a further run), and the server's state with what they came of."""
+    """Returns scales of the job file, or over all clients (or those of a further run), and the server's state behind them."""
     known = None if model.scale == "pooled" else model.known_scales()
     if known is not None and not model.exchanges_scales:
         return Scales(known), None
@@ -225,7 +232,7 @@ def _scales(
 
 
 def _without(run: Run[Config], data: Data, variant: Variant) -> tuple[Data, Sequence[str]]:
-    """The same clients at the scales, and the Psi, of a further run's own; what had to stay that of all (at the server)."""
+    """Returns the data of a further run at its scales and Psi, and (at the server) the scales that had to stay those of all."""
     if not data.model.exchanges_scales:
         return data, ()
     scales, asked = _scales(run, data.model, data.columns, variant)
@@ -234,7 +241,7 @@ def _without(run: Run[Config], data: Data, variant: Variant) -> tuple[Data, Sequ
 
 
 def _site_fits(run: Run[Config], data: Data) -> Record | None:
-    """The clients' own least-squares fits, and what they say together, at the server."""
+    """Asks for the clients' least-squares fits, and combines them at the server."""
     model, w = data.model, data.model.coefficients.size
     each = {k: own.values for k, own in data.columns.items()}
     clients = {k: once.ready_client(site_fits.make_reply(*meta.least_squares(v[:, :w], v[:, w]))) for k, v in each.items()}
@@ -242,13 +249,13 @@ def _site_fits(run: Run[Config], data: Data) -> Record | None:
     if server is None:
         return None
     psi = data.scales.psi[:w, :w] if model.imputes and data.scales.psi is not None else None
-    found = publish.combined(model, list(in_order(server.replies)), psi, data.imputed)
-    run.hooks.notes += publish.meta_notes(found)
-    return found
+    combined = publish.combine_fits(model, list(in_order(server.replies)), psi, data.imputed)
+    run.hooks.notes += publish.meta_notes(combined)
+    return combined
 
 
 def _line(server: gibbs.Server | gibbs_pooled.Server, due: bool) -> Line | None:
-    """What metrics.jsonl says when it is due: the size of the model."""
+    """Makes the line of metrics.jsonl, when it is due: the size of the model."""
     if not due or not isinstance(server, gibbs.Server):
         return None
     included = float(np.mean(server.values.inclusion.sum(axis=(1, 2))))
@@ -257,8 +264,11 @@ def _line(server: gibbs.Server | gibbs_pooled.Server, due: bool) -> Line | None:
 
 
 def _judge(data: Data) -> gibbs.Judge | None:
-    """Whether the slowest of all that is printed has converged, as `until` wants it: what `slowest` of the result judges."""
-    until, told = data.model.until, data.told
+    """Makes the function that says whether the slowest printed quantity has converged, as `until` wants it.
+
+    It judges the same quantities as `slowest` of the result.
+    """
+    until, told = data.model.until, data.tells
     if until is None:
         return None
 
@@ -269,10 +279,13 @@ def _judge(data: Data) -> gibbs.Judge | None:
             kept = {name: trace[name] for name in (*samples.JUDGED, *samples.PRINTED) if name in trace.names()}
             if "sites" in trace.names():
                 kept |= {f"theta@{i}": own for i, own in enumerate(np.moveaxis(trace["sites"], 2, 0))}
-            found, unknown = {name: mixing.rhat_ess(draws) for name, draws in kept.items()}, dict[str, NDArray[np.bool_]]()
+            mixed_by_name, unknown = (
+                {name: mixing.rhat_ess(draws) for name, draws in kept.items()},
+                dict[str, NDArray[np.bool_]](),
+            )
             if told is not None and len(told) == sum(name.startswith("theta@") for name in kept):  # nobody is lost
-                unknown = samples.unprinted(told, [str(i) for i in range(len(told))])
-            mixed = [samples.but(both, unknown[name]) if name in unknown else both for name, both in found.items()]
+                unknown = samples.find_unprinted(told, [str(i) for i in range(len(told))])
+            mixed = [samples.blank(both, unknown[name]) if name in unknown else both for name, both in mixed_by_name.items()]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in mixed)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in mixed)
         return rhat <= until.rhat and ess >= until.ess
@@ -281,7 +294,7 @@ def _judge(data: Data) -> gibbs.Judge | None:
 
 
 def _trace(model: SparseModel, *, client: bool) -> Streams | None:
-    """What collects kept draws where there are too many coefficients to keep all: None collects all."""
+    """Makes the summaries in the place of kept draws, where there are too many coefficients; None keeps all draws."""
     if len(model.effects) <= model.output.largest:
         return None
     delta = model.output.delta
@@ -301,7 +314,7 @@ def _trace(model: SparseModel, *, client: bool) -> Streams | None:
 
 
 def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Server | None, Mapping[int, gibbs.Client]]:
-    """One run of the sampler: the server's last state, None elsewhere, and the clients', as far as they sample."""
+    """Runs the sampler once: returns the server's last state, None elsewhere, and the clients', as far as they sample."""
     model, stage = data.model, stages.sampled(data.model)
     settings = replace(model.settings, n_threads=run.threads, prior=variant.prior or model.settings.prior)
     judge, n = _judge(data), len(model.names)
@@ -309,7 +322,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
             trace = _trace(model, client=False)
-            at = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.told)
+            at = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.tells)
             return gibbs_pooled.start(at)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
@@ -318,7 +331,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
         rows = () if stage.allgather else data.scales.rows  # clients have not been told them
-        return replace(server, rows=rows, told=data.told), questions
+        return replace(server, rows=rows, told=data.tells), questions
 
     clients = {
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
@@ -328,12 +341,12 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
 
 def _seed(model: SparseModel) -> int | None:
-    """Of a client's random numbers, of every run of the sampler another: draws of two that had the same would tell more."""
+    """Returns a new secret seed of a client's random numbers for each run of the sampler: two runs with one would tell more."""
     return secrets.randbits(64) if model.secure else None
 
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
-    """The server's last state with what the clients counted in their own sweeps."""
+    """Adds the events of the clients' sweeps to the server's last state."""
     own = {k: once.ready_client(counts.Counts(0, *map(int, client.events[:3]))) for k, client in clients.items()}
     told, _ = run.ask(Stage.of(counts), counts.QUESTION, counts.AskCounts(0), own)
     if server is None or told is None:
@@ -342,17 +355,18 @@ def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int
 
 
 def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
-    """A client that tells its sufficient statistics and takes no further part."""
+    """Makes a client that tells its sufficient statistics and takes no further part."""
     site = data.sites[client]
     assert isinstance(site, Regression | MarkovRandomField)
     return gibbs_pooled.Client(site.factor, len(data.columns[client].values))
 
 
 def _others(run: Run[Config], data: Data) -> dict[str, object]:
-    """Further runs that a job may ask for: other priors, and the model without each client."""
+    """Makes the further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
     wanted = model.output
     runs: dict[str, object] = {}
+    # Each further run is a whole run of the sampler, with all its messages.
     if wanted.sensitivity:
         rows: list[dict[str, object]] = []
         for number, (s_tau, c0) in enumerate(OTHER_PRIORS):

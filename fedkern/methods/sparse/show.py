@@ -1,4 +1,4 @@
-"""What a finished sparse job prints: effects with their inclusion probabilities, sites, and how well the chains have mixed."""
+"""Prints a finished sparse job: effects with their inclusion probabilities, sites, and how well the chains have mixed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_MODES = 4
 
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
-    """Stop reason, effects, selection, deviating sites, mixing, what was sent."""
+    """Yields the stop reason, effects, selection, deviating sites, mixing, and how much was sent."""
     sampler = content["sampler"]
     there = [client["status"] != "lost" for client in content["clients"].values()]
     clients = f"{sum(there)} clients" if all(there) else f"{sum(there)} of {len(there)} clients"
@@ -31,10 +31,10 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     if "loo" in content:
         yield loo.line(content["loo"])
     if "selection" in content.get("meta", {}):
-        found = content["meta"]["selection"]
+        chosen = content["meta"]["selection"]
         yield (
-            f"meta-analysis of the clients' own fits (Benjamini and Hochberg, {found['fdr']:g}): "
-            f"{', '.join(found['members'][:SHOWN]) or 'none'}"
+            f"meta-analysis of the clients' own fits (Benjamini and Hochberg, {chosen['fdr']:g}): "
+            f"{', '.join(chosen['members'][:SHOWN]) or 'none'}"
         )
     yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
@@ -45,7 +45,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
 
 
 def _imputed(clients: Mapping[str, Record]) -> Iterator[str]:
-    """How much of which client was not there; cells of each column are in summary.json."""
+    """Yields how much of each client was missing; cells of each column are in summary.json."""
     rows = [(name, row, sum(row["cells_imputed"].values())) for name, row in clients.items()]
     lacking = [f"{name} {cells} in {row['rows_imputed']} of {row['rows']} rows" for name, row, cells in rows if cells]
     if lacking:
@@ -54,7 +54,7 @@ def _imputed(clients: Mapping[str, Record]) -> Iterator[str]:
 
 
 def _found(content: Record) -> Iterator[str]:
-    """Effects, selection and deviating sites: of all chains, or of those in one mode."""
+    """Yields effects, selection and deviating sites, of all chains or of those in one mode."""
     unsure = content.get("unsettled", [])
     yield from _effects(content["parameters"], unsure)
     yield ""
@@ -73,7 +73,7 @@ def _found(content: Record) -> Iterator[str]:
 
 
 def _by_mode(modes: list[Record]) -> Iterator[str]:
-    """The numbers of each mode, where chains disagree."""
+    """Yields the numbers of each mode, where chains disagree."""
     every = sum(len(mode["chains"]) for mode in modes)
     yield "the chains disagree: no numbers over all of them, but those of each mode"
     for k, mode in enumerate(modes[:SHOWN_MODES], start=1):
@@ -88,13 +88,13 @@ def _by_mode(modes: list[Record]) -> Iterator[str]:
 
 
 def _differing(mode: Record) -> Iterator[tuple[str, float]]:
-    """The coefficients that tell modes from each other, with this one's means: sizes may differ where signs do not."""
+    """Yields the coefficients in which modes differ, with this one's means: sizes may differ where signs do not."""
     for name in list(mode["signs"])[:SHOWN]:
         yield name, chains.effect(mode["parameters"], name)["mean"]
 
 
 def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[str]) -> Iterator[str]:
-    """Standardised effects with PIPs, their errors and, where the server knows it, the site average; the largest PIPs first."""
+    """Yields standardised effects with PIPs, their errors and, where it is known, the site average; the largest PIPs first."""
     rows = {}
     for name, row in parameters.items():
         if "pip" in row and "@" not in name:
@@ -118,6 +118,7 @@ def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[s
 
 
 def _deviating(rows: list[Record], delta: float) -> Iterator[str]:
+    """Yields the sites that differ from the others."""
     if rows:
         whom = "the other sites' median" if "p_differs" in rows[0] else "the global value"
         yield f"sites that differ from {whom} by more than {delta:g} (standardised):"
@@ -130,6 +131,7 @@ def _deviating(rows: list[Record], delta: float) -> Iterator[str]:
 
 
 def _modes(modes: list[Record]) -> Iterator[str]:
+    """Yields the shares of the modes."""
     if len(modes) > 1:
         shares = ", ".join(f"{mode['share']:.2f}" for mode in modes)
         yield f"{len(modes)} modes by the signs of the strong coefficients, with shares {shares} of the draws: see summary.json"

@@ -1,4 +1,4 @@
-"""What may be exchanged in a sparse job, and what `fedkern check` prints: the model, and every message."""
+"""Lists the exchanges of a sparse job, and makes the text of `fedkern check`: the model, and every message."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ MAY_SEND = (
 
 
 def opening(config: Config) -> list[Stage]:
-    """What the parties exchange before the model is known: their columns."""
+    """Returns the exchange before the model is known, in which parties agree on columns."""
     return [Stage.of(agreement)]
 
 
 def stages(model: SparseModel) -> list[Stage]:
-    """What the parties exchange once the columns are agreed."""
+    """Returns the exchanges once the columns are agreed."""
     scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if model.output.site_fits else []
     counted = [Stage.of(counts)] if not model.pooled else []
@@ -66,17 +66,17 @@ def stages(model: SparseModel) -> list[Stage]:
 
 
 def valued(model: SparseModel) -> Stage:
-    """How many different values each client's columns have."""
+    """Returns the stage in which clients tell how many different values their columns have."""
     return Stage(column_values.protocol(tell=model.allgather), {"w": len(model.scaled), "m": len(model.names)})
 
 
 def shaped(model: SparseModel) -> Stage:
-    """How the residuals of structural equations are distributed."""
+    """Returns the stage in which clients tell the shape of the residuals of structural equations."""
     return Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
 
 
 def scaled(model: SparseModel) -> Stage:
-    """The scales of the columns over all clients, and what they have in common."""
+    """Returns the stage in which the scales of the columns over all clients are found, with their common moments."""
     known = model.scale != "pooled"
     protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
     again = _further_runs(model).get(LEFT_OUT, 0)
@@ -84,17 +84,17 @@ def scaled(model: SparseModel) -> Stage:
 
 
 def located(model: SparseModel) -> Stage:
-    """Where about each client's columns are."""
+    """Returns the stage in which clients tell the centres of their columns."""
     return Stage(column_means.PROTOCOL, {"u": len(model.measured)})
 
 
 def fitted(model: SparseModel) -> Stage:
-    """Each client's least-squares fit."""
+    """Returns the stage in which clients tell their least-squares fits."""
     return Stage(site_fits.PROTOCOL, {"w": model.coefficients.size})
 
 
 def sampled(model: SparseModel) -> Stage:
-    """The sampler: with a server, without one, or at the server alone."""
+    """Returns the stage of the sampler: with a server, without one, or at the server alone."""
     settings = model.settings
     runs = 1 + sum(_further_runs(model).values())
     if model.pooled:
@@ -113,7 +113,7 @@ def sampled(model: SparseModel) -> Stage:
 
 
 def check_job(at: Check[Config]) -> Said | None:
-    """What is said of the job, at the server's place; None elsewhere."""
+    """Returns the text of `check`, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes()
     if encoding is None:
@@ -125,17 +125,17 @@ def check_job(at: Check[Config]) -> Said | None:
 
 
 def look_through(file: OwnFile[Config]) -> None:
-    """What else would end a run with this file; JobError."""
+    """Raises JobError for anything else in this file that would end a run."""
     describe(file.table, file.spec)
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
-    """None: no job of this method has a budget."""
+    """Returns None: no job of this method has a budget."""
     return None
 
 
 def _lines(model: SparseModel) -> Iterator[str]:
-    """Job, model, sampler, and what is disclosed."""
+    """Yields job, model, sampler, and the numbers that are disclosed."""
     config, s = model.config, model.settings
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {model.rounds} ({a.burn_in} of them burn-in), seed {model.seed}"
@@ -165,17 +165,17 @@ def _lines(model: SparseModel) -> Iterator[str]:
 
 
 def _centre(model: ModelSection) -> str:
-    """What columns are about, where it is not their means."""
+    """Says where columns are centred, if it is not at their means."""
     return ", no intercept" if not model.intercept else ", locations drawn at clients" if model.centre == "sample" else ""
 
 
 def _starts(model: SparseModel) -> int:
-    """How often the sampler begins at most: anew after each loss that leaves somebody."""
+    """Returns how often the sampler begins at most: anew after each loss that leaves a client."""
     return len(model.names) if model.settings.on_loss == "drop" else 1
 
 
 def _further_runs(model: SparseModel) -> dict[str, int]:
-    """For what the sampler runs after the first time, and how often."""
+    """Returns reason -> number of the sampler's further runs."""
     output, n = model.output, len(model.names)
     runs = {"under other priors (output.sensitivity)": len(OTHER_PRIORS)} if output.sensitivity else {}
     if output.leave_one_out and n > 1:
@@ -184,12 +184,12 @@ def _further_runs(model: SparseModel) -> dict[str, int]:
 
 
 def _coefficients(model: SparseModel) -> int:
-    """Their number; a graph's names are not made for it, for there may be more of them than memory."""
+    """Returns the number of coefficients, without making a graph's names: these may be more than memory holds."""
     return len(model.nodes) * (len(model.nodes) - 1) if model.is_graph else len(model.effects)
 
 
 def disclosure(model: SparseModel) -> str:
-    """In words, what the others learn of a client (docs/methods/sparse.md, section 5)."""
+    """Says in words which numbers of a client the others learn (docs/methods/sparse.md, section 5)."""
     a = model.config.algorithm
     seen = "all clients" if model.allgather else "the server"
     if a.statistics == "pooled":
@@ -237,7 +237,7 @@ def disclosure(model: SparseModel) -> str:
 
 
 def _memory(model: SparseModel) -> tuple[float, float]:
-    """Bytes at the server and at a client: a graph's coefficients, second moments of a regression's columns, terms of moves."""
+    """Returns bytes at the server and at a client: a graph's coefficients, second moments of columns, terms of moves."""
     a, n = model.config.algorithm, len(model.names)
     p = len(model.nodes) if model.is_graph else model.coefficients.size
     server, client = 0.0, 6.0

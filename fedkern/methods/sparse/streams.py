@@ -1,4 +1,4 @@
-"""Streaming summaries in the place of kept draws, where there are too many coefficients (docs/methods/sparse.md, section 8)."""
+"""Summarises draws while they come, where they are too many coefficients to keep (docs/methods/sparse.md, section 8)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Derived = Mapping[str, Callable[[Mapping[str, Array]], Any]]
 
 
 class Streams:
-    """Has the methods of `algorithms.core.trace.Trace` as far as the machines need them; memory does not grow with the rounds.
+    """Has the methods of `algorithms.core.trace.Trace` as far as machines need them; memory does not grow with the rounds.
 
     Parameters
     ----------
-    derived : name -> what is computed of a round's draws (c, ...) and summarised beside them
+    derived : name -> function of a round's draws (c, ...), summarised beside them
     thinned : names of which thinned draws are kept
     unused : names of draws that only `derived` needs
     """
@@ -33,7 +33,7 @@ class Streams:
         self.streams: dict[str, Stream] = {}
 
     def add(self, draws: Draws, kept: Kept | None = None) -> None:
-        """The draws of one round, or what is `kept` of them."""
+        """Adds the draws of one round, or the part of them that is `kept`."""
         if kept is not None:
             several = kept({name: value[np.newaxis] for name, value in draws.items()})
             draws = {name: values[0] for name, values in several.items()}
@@ -52,14 +52,14 @@ class Streams:
         self.streams, self.count = {}, 0
 
     def save(self, prefix: str) -> Saved:
-        """All streams as named arrays and numbers."""
+        """Returns all streams as named arrays and numbers."""
         saved: Saved = {f"{prefix}count": self.count}
         for name, stream in self.streams.items():
             saved |= {f"{prefix}{name}.{key}": value for key, value in stream.save().items()}
         return saved
 
     def load(self, saved: Mapping[str, Any], prefix: str) -> Streams:
-        """A fresh one with what was saved."""
+        """Makes new streams of the saved ones."""
         fresh = Streams(self.derived, self.thinned, self.unused)
         own = {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
         fresh.count = own["count"]

@@ -1,1 +1,1 @@
-"""Vertically split data."""
+"""Runs jobs on vertically split data."""

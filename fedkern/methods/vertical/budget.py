@@ -1,6 +1,6 @@
-"""What each client of a private vertical job may spend, and how its noise is drawn.
+"""Computes the budget of each client of a private vertical job, and draws its noise.
 
-Why that suffices is in `algorithms.split.private`.
+`algorithms.split.private` explains why that suffices.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .model import VerticalModel
 
 
 def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
-    """What one client may spend, for its own columns.
+    """Returns the plan of one client, for its columns.
 
     Raises
     ------
     JobError
-        The cap does not pay for the rounds of the job, or the mechanism cannot be.
+        The cap does not pay for the rounds of the job, or no mechanism has these terms.
     """
     privacy, rounds = model.privacy, model.settings.rounds
     (epsilon, delta), steps = privacy.cap(client), private_split.releases(rounds)
@@ -45,13 +45,13 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
 
 
 def source(model: VerticalModel, client: int) -> Source:
-    """Where a client's noise comes from."""
+    """Returns the source of a client's noise."""
     if model.privacy.noise_source == "secure":
         return SecureSource()
     return KeyedSource(rng.key(model.seed, "noise"), client)
 
 
 def release(model: VerticalModel, client: int, plan: Plan) -> private_split.Release:
-    """How a client's noise is drawn."""
+    """Returns how a client's noise is drawn: mechanism, clips, and source."""
     privacy = model.privacy
     return private_split.Release(plan.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, client))

@@ -1,4 +1,4 @@
-"""The job file's sections where method = "vertical". Source: docs/methods/vertical.md, sections 2, 4, 6 to 11."""
+"""Defines the job file's sections where method = "vertical". Source: docs/methods/vertical.md, sections 2, 4, 6 to 11."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def _memory(value: object) -> Any:
 
 
 class PriorSection(Section):
-    """The prior of one client's coefficients; it does not have to tell anybody."""
+    """Holds the prior of one client's coefficients, which the client need not tell anybody."""
 
     mean: Finite = key(0.0, help="of every coefficient, on the standardised scale")
     sd: Positive = key(1.0, help="of every coefficient, on the standardised scale")
 
 
 class DataSection(FewSection):
-    """Columns are split over clients: every file has the same rows, named by an id, and columns of its own."""
+    """Describes columns that are split over clients: every file has the same rows, named by an id, and other columns."""
 
     clients: Paths = key([], path=True, help="csv, parquet, npz or npy files; wildcards allowed")
     names: list[str] = key([], path=True, help="of the clients, in the order of their files; by default the files' stems")
@@ -156,7 +156,7 @@ class AlgorithmSection(Section):
 
 
 class PrivacySection(Section):
-    """Noise on what a client sends: the values of one row of its columns are protected, and nothing of the response is."""
+    """Describes the noise on a client's messages: it protects the values of one row of its columns, not the response."""
 
     epsilon: float | None = key(
         None, gt=0, help="cap over all rounds, of every client for its own columns", remedy="inf is no cap"
@@ -172,12 +172,12 @@ class PrivacySection(Section):
     rows_per_person: Count = key(1, help="rows that one person may have")
 
     def promised(self, client: str) -> dict[str, Any]:
-        """What a certificate of this job says of its noise, as far as the job file does."""
+        """Returns the entries that a certificate must have about its noise, as far as the job file decides them."""
         said: dict[str, object] = {"unit": "example", "noise_source": self.noise_source, "sampling": "aligned"}
         return said if self.calibrate else said | {"noise_multiplier": self.noise_multiplier}
 
     def cap(self, client: str) -> tuple[float, float]:
-        """Epsilon and delta, which every valid job has, and all clients alike."""
+        """Returns epsilon and delta, which every valid job has, alike for all clients."""
         assert self.epsilon is not None
         assert self.delta is not None
         return self.epsilon, self.delta
@@ -200,7 +200,7 @@ class OutputSection(CommonOutputSection):
 
 
 class Config(JobConfig):
-    """A job of method "vertical"."""
+    """Holds a job of method "vertical"."""
 
     job: CountedJobSection
     data: DataSection
@@ -231,7 +231,7 @@ HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """What other methods have and this one has not."""
+    """Yields the keys of other methods that this one refuses, with the remedy."""
     if "trials" in table(raw, "data"):
         yield 'data.trials is for method = "pvi" and "sigma": give each trial a row of its own, with a response of 0 or 1'
     if table(raw, "job").get("rounds") == "budget":
@@ -244,7 +244,10 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def fill_defaults(raw: Raw) -> dict[str, Any]:
-    """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
+    """Fills in every key that the job file left out.
+
+    Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6).
+    """
     builtin = table(raw, "data").get("builtin") == "heart-failure"
     private = "privacy" in raw
     out = layered(raw, [BASE] + [FEW] * (not private) + [HEART_FAILURE] * builtin)
@@ -283,7 +286,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Every fault, each a sentence with its remedy."""
+    """Yields every contradiction between keys, each as a sentence with its remedy."""
     if config.job.device == "cuda":
         yield 'job.device = "cuda": none of the kernels of a vertical job runs on a device (a message every iteration); use "cpu"'
     yield from _data(config)
@@ -294,7 +297,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
-    """What has no private form; the reasons are in `algorithms.split.private`."""
+    """Yields the keys that have no private form; the reasons are in `algorithms.split.private`."""
     model, a, data = config.model, config.algorithm, config.data
     yield from counts_nobody(data)
     if model.kind != "linear" or model.augmentation != "augmented" or a.auxiliary != "mean-field" or a.inference != "sfvi":
@@ -339,6 +342,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data, model = config.data, config.model
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
@@ -377,6 +381,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _model(config: Config) -> Iterator[str]:
+    """Yields faults of [model]."""
     model, a = config.model, config.algorithm
     if FAMILIES[model.family].lacks_scale(model.scale, "vertical"):
         yield FAMILIES[model.family].scale_is_missing
@@ -399,6 +404,7 @@ def _model(config: Config) -> Iterator[str]:
 
 
 def _algorithm(config: Config) -> Iterator[str]:
+    """Yields faults of [algorithm]."""
     model, a, data = config.model, config.algorithm, config.data
     if a.until is not None and (a.inference == "soul" or model.kind == "network"):
         what = 'algorithm.inference = "soul"' if a.inference == "soul" else 'model.kind = "network"'

@@ -1,6 +1,6 @@
-"""A vertical job with inference = "soul": Langevin draws of coefficients given the mode of the auxiliary variables.
+"""Runs a vertical job with inference = "soul": Langevin draws of coefficients given the mode of the auxiliary variables.
 
-What comes of it is labelled "conditional" wherever it is shown: it is not the posterior (docs/methods/vertical.md, section 10).
+The result is labelled "conditional" wherever it is shown: it is not the posterior (docs/methods/vertical.md, section 10).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:
-    """The last states of this place's parties."""
+    """Runs the rounds and returns the last states of this place's parties."""
     settings, names, likelihood = model.soul, model.names, model.likelihood if model.shared else None
     clients = {}
     for k, column in rows.columns.items():
@@ -42,19 +42,19 @@ def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Se
 
 
 def measured(state: soul.Server) -> Mapping[str, float]:
-    """For a line of metrics."""
+    """Returns the numbers of a line of metrics."""
     metrics = {"intercept": round(state.b, 5)} if state.intercept else {}
     return metrics | ({"sigma": round(math.exp(state.log_scale), 5)} if state.settings.dispersed else {})
 
 
 def predicted(client: soul.Client, predictor: Predictor) -> tuple[Array, Array]:
-    """(n,) mean and variance of g_j at new rows, of the conditional draws."""
+    """Returns (n,) mean and variance of g_j at new rows, over the conditional draws."""
     theta = soul.conditional(client)
     return parts.of_draws(theta.mean, theta.covariance, predictor.design(np.empty(0)))
 
 
 def fitted(server: soul.Server) -> publish.Fitted:
-    """What the server has: modes of b and log sigma."""
+    """Returns the server's result: modes of b and log sigma."""
     z, b, log_scale = server.averaged
     mode = {"intercept": b} if server.intercept else {}
     mode |= {"sigma": math.exp(log_scale)} if server.settings.dispersed else {}

@@ -1,12 +1,11 @@
-"""Levels of a categorical column beside an intercept that another party has.
+"""Replaces the coefficients of a categorical column's levels by contrasts, beside an intercept that another party has.
 
 A coefficient for each level and an intercept are one too many: (1, -1, .., -1) changes no predictor, and only the priors hold it.
 Where all are one party's, a covariance says so; a product over parties cannot, and comes out many times too narrow along both. In
 open jobs with linear predictors and an intercept a client therefore computes with one coefficient fewer: orthonormal contrasts of
 its levels, of indicators less their shares of the training rows. Coefficients with the prior N(m, sd s) each have contrasts with
-the prior N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Published is
-each level against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section
-9.1.
+the prior N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Each level is
+published against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section 9.1.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ TIED = (
 )
 
 
-def there(encoding: Encoding) -> bool:
-    """Whether a column has levels."""
+def has_levels(encoding: Encoding) -> bool:
+    """Returns whether a column has levels."""
     return any(column.levels is not None for column in encoding.columns)
 
 
 @dataclass(frozen=True)
 class Levels:
-    """From the k coefficients that a client computes with to the d that are published: a level's is its part of the predictor.
+    """Converts the k coefficients of a client's computation to the d published ones: a level's is its part of the predictor.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class Levels:
 
     @classmethod
     def of(cls, encoding: Encoding, shares: Array) -> Self:
-        """With the shares of an encoding's levels."""
+        """Makes it from the shares of an encoding's levels."""
         contrasts, rows, at = list[Array](), list[Array](), 0
         for column in encoding.columns:
             n = len(column.levels or ("",))
@@ -64,21 +63,21 @@ class Levels:
 
     @classmethod
     def among(cls, encoding: Encoding, X: Array) -> Self:
-        """With the shares that the levels have in the rows of a design (n, d)."""
+        """Makes it from the shares that the levels have in the rows of a design (n, d)."""
         numeric = [c.levels is None for c in encoding.columns for _ in c.levels or ("",)]
         return cls.of(encoding, np.where(numeric, 0.0, X.mean(axis=0)))
 
     def design(self, X: Array) -> Array:
-        """(n, k) of a design (n, d)."""
+        """Returns the (n, k) design of contrasts from a design (n, d)."""
         return np.ascontiguousarray((X - self.shares) @ self.contrasts)
 
     def published(self, values: Array) -> Array:
-        """(d, ..) of means (k,), or of a root of their covariance (k, e)."""
+        """Converts means (k,), or a root of their covariance (k, e), to the published coefficients (d, ..)."""
         return np.asarray(self.rows @ values)
 
 
-def named(encoding: Encoding) -> Iterator[str]:
-    """Of what a client computes with."""
+def name_contrasts(encoding: Encoding) -> Iterator[str]:
+    """Yields the names of the coefficients with which a client computes."""
     for column in encoding.columns:
         if column.levels is None:
             yield column.name

@@ -1,4 +1,4 @@
-"""From a vertical job's configuration to the numbers and functions of its parties."""
+"""Turns a vertical job's configuration into the numbers and functions of its parties."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole rou
 
 @dataclass(frozen=True)
 class Asked:
-    """What a prediction of new rows takes from the job of a run.
+    """Holds the parts of a run's job that a prediction of new rows needs.
 
     Attributes
     ----------
-    config : for what reads rows as the run did
-    id, response, offset, group : columns: of the row's name, to be explained, that the server adds, whose levels have own slopes
+    config : for functions that read rows as the run did
+    id, response : columns: the row's name, and the one to be explained
+    offset, group : columns: the one that the server adds, and the one whose levels have slopes of their own
     server_texts, dialect : the server's columns that are read as text; how text files are written
     rule, likelihood : by which rows are predicted; of the response
-    langevin, network : whether theta was drawn given a mode of z; whether it is the plain split network
-    private : whether nothing is kept of which a prediction could be made
+    langevin : whether theta was drawn given a mode of z
+    network : whether it is the plain split network
+    private : whether no part of a client is kept from which a prediction could be made
     """
 
     config: Config
@@ -72,7 +74,7 @@ class Asked:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """Of a job."""
+        """Takes them from a job."""
         data, m = config.data, config.model
         return cls(
             config,
@@ -92,15 +94,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class VerticalModel(JobModel[OutputSection]):
-    """A vertical job whose rows are known.
+    """Holds a vertical job whose rows are known.
 
     Attributes
     ----------
     names : of the clients
     n_rows : N, training rows
     n_test : rows that are kept for testing
-    worked_out : rho, once the server has told it, where the job file does not
-    factor : what clients' parts are multiplied by where they are published, which the server tells beside that rho
+    worked_out : rho, once the server has told it, where the job file does not give it
+    factor : by which clients' parts are multiplied where they are published; the server tells it beside that rho
     """
 
     config: Config
@@ -111,17 +113,17 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def kind(self) -> Literal["linear", "multilevel", "network", "bayes-network"]:
-        """Of a client's part of the predictor."""
+        """The kind of a client's part of the predictor."""
         return self.config.model.kind
 
     @property
     def family(self) -> families.OfVertical:
-        """Of the response."""
+        """The likelihood family of the response."""
         return self.config.model.family
 
     @property
     def augmentation(self) -> Literal["augmented", "power"]:
-        """Which model the auxiliary variables are of."""
+        """The model of the auxiliary variables."""
         return self.config.model.augmentation
 
     @property
@@ -141,7 +143,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def features(self) -> int:
-        """Outputs of a client's network."""
+        """The number of outputs of a client's network."""
         return self.config.model.features
 
     @property
@@ -150,7 +152,7 @@ class VerticalModel(JobModel[OutputSection]):
         return self.config.model.weight_sd == math.inf
 
     def prior(self, client: int) -> PriorSection:
-        """Of a client's own coefficients."""
+        """Returns the prior of a client's coefficients."""
         m = self.config.model
         return m.priors.get(self.names[client], m.prior)
 
@@ -162,7 +164,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def open(self) -> bool:
-        """Whether the job is."""
+        """Whether the job is not private."""
         return not self.config.private
 
     @property
@@ -174,22 +176,22 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def inference(self) -> Literal["sfvi", "soul"]:
-        """How the posterior is found."""
+        """The way in which the posterior is found."""
         return self.config.algorithm.inference
 
     @property
     def family_of_z(self) -> Literal["mean-field", "amortised"]:
-        """Of the auxiliary variables."""
+        """The family of the auxiliary variables."""
         return self.config.algorithm.auxiliary
 
     @property
     def start_sd(self) -> float:
-        """Of the coefficients' posterior at the start."""
+        """The standard deviation of the coefficients' posterior at the start."""
         return self.config.algorithm.start_sd
 
     @property
     def learning_rate(self) -> float:
-        """Of all parties."""
+        """The learning rate of all parties."""
         return self.config.algorithm.learning_rate
 
     @property
@@ -199,7 +201,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def rounds(self) -> int:
-        """At most."""
+        """The largest number of rounds."""
         return self.config.job.rounds
 
     @property
@@ -229,7 +231,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def rho(self) -> float:
-        """Standard deviation of the auxiliary variables."""
+        """The standard deviation of the auxiliary variables."""
         rho = self.config.model.rho if self.worked_out is None else self.worked_out
         if rho is None:
             raise RuntimeError("rho is not known before the server has worked it out")
@@ -245,7 +247,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def corrected(self) -> bool:
-        """Whether what is published is the undivided model's, nearly: not with noise, and not of a mode of z."""
+        """Whether the published numbers are nearly those of the undivided model: not with noise, and not for a mode of z."""
         return self.watched
 
     @property
@@ -254,12 +256,18 @@ class VerticalModel(JobModel[OutputSection]):
         return self.works_out and self.likelihood.record.link == "logit" and self.config.data.offset is None
 
     def knowing(self, y: Array) -> VerticalModel:
-        """With the rho that follows from the responses of the training rows, and the factor that goes with it."""
-        told = replace(self, worked_out=undivided.worked_out(self.link(y), len(self.names)))
+        """Returns the model with the rho that follows from the training rows' responses, and its factor."""
+        told = replace(self, worked_out=undivided.work_out_rho(self.link(y), len(self.names)))
         return replace(told, factor=1 / undivided.enlarged(told.added, float(np.mean(y)))) if self.rescaled else told
 
     def undivided(self, y: Array, eta: Array | None = None) -> Undivided:
-        """From this posterior to that of the undivided model; `y`, and predictors where they are known, of the training rows."""
+        """Returns the conversion from this posterior to that of the undivided model.
+
+        Parameters
+        ----------
+        y : responses of the training rows
+        eta : their predictors, where they are known
+        """
         if not self.corrected:
             return Undivided()
         if eta is not None and self.family == "negative-binomial":
@@ -271,7 +279,7 @@ class VerticalModel(JobModel[OutputSection]):
         return Undivided(extra=self.added if self.works_out and self.likelihood.dispersed else 0.0)
 
     def about_rho(self) -> str:
-        """What is true of the means at this rho."""
+        """Says how this rho changes the means."""
         v, link, begin = self.added, self.likelihood.record.link, f"rho = {self.rho:.3g}"
         if link == "log":
             low = f"an intercept too low by up to {v / 2:.2g} (less where counts are large, or r is below 1)"
@@ -295,14 +303,14 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def unpredicted(self) -> str | None:
-        """Why a result has nothing on a missing party although the job asks for it."""
+        """Says why a result has nothing on a missing party although the job asks for it; None where it has."""
         if not self.output.missing_party or self.n_test:
             return None
         return "output.missing_party: no row is predicted, so it says nothing; give data.holdout, or rows without a response"
 
     @property
     def watched(self) -> bool:
-        """Whether clients say if their own unknowns have settled: in open variational jobs."""
+        """Whether clients say if their unknowns have settled: in open variational jobs."""
         return self.open and not self.network and self.inference == "sfvi"
 
     @property
@@ -312,13 +320,13 @@ class VerticalModel(JobModel[OutputSection]):
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """Of the response."""
+        """The likelihood of the response."""
         scale = self.config.model.scale
         return Likelihood(self.family, float(scale) if scale != "unknown" else None)
 
     @cached_property
     def settings(self) -> Settings:
-        """What all parties have in common."""
+        """The numbers that all parties have in common."""
         c, a = self.config, self.config.algorithm
         return settings_of(
             Settings,
@@ -340,7 +348,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @cached_property
     def soul(self) -> soul.Settings:
-        """What all parties have in common where theta is drawn by Langevin moves."""
+        """The numbers that all parties have in common where theta is drawn by Langevin moves."""
         c, a = self.config, self.config.algorithm
         return settings_of(
             soul.Settings,
@@ -367,7 +375,7 @@ class VerticalModel(JobModel[OutputSection]):
         return Auxiliary(kind, self.rho, tuple(a.network), inputs)
 
     def predictor(self, client: int, columns: Columns, rows: Index) -> Predictor:
-        """A client's part of the linear predictor at some of its rows."""
+        """Returns a client's part of the linear predictor at some of its rows."""
         m, X = self.config.model, np.ascontiguousarray(columns.X[rows])
         if self.networks:
             return Network(X, tuple(m.hidden), m.features, weight_sd=m.weight_sd)
@@ -378,7 +386,7 @@ class VerticalModel(JobModel[OutputSection]):
         return Linear(X, prior.mean, prior.sd)
 
     def site(self, client: int, columns: Columns, train: Index) -> Site:
-        """What a client computes."""
+        """Makes the client's part of the computation."""
         a = self.config.algorithm
         predictor = self.predictor(client, columns, train)
         full = a.covariance == "full" or (a.covariance == "auto" and predictor.n_theta <= FULL)
@@ -386,7 +394,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     @cached_property
     def server(self) -> Shared:
-        """What the server computes."""
+        """The server's part of the computation."""
         m = self.config.model
         power_rho = self.rho if self.power and self.likelihood.dispersed else None
         n, J, path = self.n_rows, len(self.names), self.config.algorithm.estimator == "stl"
@@ -395,11 +403,11 @@ class VerticalModel(JobModel[OutputSection]):
 
     @property
     def about_level(self) -> bool:
-        """Whether the intercept's prior is about the level of the response, as the job does not say about what."""
+        """Whether the intercept's prior is centred at the response's level, since the job gives no centre."""
         return self.intercept and self.config.model.intercept_centre is None
 
     def centred(self, y: Array, offset: Array | None) -> Shared:
-        """`server`, with the intercept's prior about the level of the training rows where the job does not say about what."""
+        """Returns `server` with the intercept's prior centred at the training rows' level, where the job gives no centre."""
         if not self.about_level:
             return self.server
         n = len(y)
@@ -408,20 +416,21 @@ class VerticalModel(JobModel[OutputSection]):
         return replace(self.server, prior_mean=level or 0.0)
 
     def link(self, y: Array) -> float:
-        """A row's variance on the link scale; where rho is worked out for an unknown scale, a part of the response's variance."""
+        """Returns a row's variance on the link scale; for an unknown scale whose rho is worked out, a part of the response's."""
         if self.works_out and self.likelihood.dispersed:
             return undivided.RESIDUAL * float(np.var(y))
         return self.likelihood.link_variance(y)
 
     def kept(self, y: Array) -> float:
-        """The share of a row's information about the predictor that the auxiliary variables leave (vertical.md, section 11)."""
+        """Returns the share of a row's information about the predictor that auxiliary variables leave (vertical.md, section
+        11)."""
         link = self.link(y)
         rho, J = self.rho, len(self.names)
         lost = rho**2 * ((J - 1) ** 2 / J if self.power else J)
         return 1.0 if self.network else link / (link + lost)
 
     def warnings(self, y: Array) -> list[str]:
-        """What a user of this rho should know (sections 3 and 11)."""
+        """Returns warnings for a user of this rho (sections 3 and 11)."""
         out: list[str] = []
         if self.network:
             return out

@@ -1,7 +1,7 @@
-"""Whether a party's own posterior is a normal one, as q is: of a logistic model, from the slopes that its clients are sent.
+"""Tests whether a party's posterior is normal, as q is: in logistic models, from the slopes that clients are sent.
 
 The mean of a row's slopes y - p over the last half of the rounds tells its label and its probability. The others' part of the
-predictor is then the offset under which the party's own q has that probability. With it a party knows its likelihood, given the
+predictor is then the offset under which the party's q has that probability. With it a party knows its likelihood, given the
 others, and the width of its posterior along the line of each coefficient (`results.lines`). Few rows or events in a column make
 it wider than q. Source: docs/methods/vertical.md, section 3.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.families import expit
-from ...results.lines import AT, Lines, lines
+from ...results.lines import AT, Lines, fit_lines
 from .model import VerticalModel
 
 Array = NDArray[np.float64]
@@ -24,23 +24,25 @@ FARTHEST = 40.0  # of an offset
 HALVINGS = 50
 
 
-def asked(model: VerticalModel) -> bool:
-    """Whether slopes tell labels, and q is as wide as a normal one can be: of open linear logistic jobs with amortised auxiliary
-    variables whose clients are sent slopes."""
+def is_asked(model: VerticalModel) -> bool:
+    """Returns whether slopes tell labels, and q is as wide as a normal posterior can be.
+
+    That holds in open linear logistic jobs with amortised auxiliary variables whose clients are sent slopes.
+    """
     linear = model.kind == "linear" and model.family_of_z == "amortised"
     return model.watched and linear and not model.shared and model.likelihood.record.binary
 
 
 @dataclass(frozen=True)
 class Own:
-    """A party's part of the model, and its q, as they are published.
+    """Holds a party's part of the model, and its q, as they are published.
 
     Attributes
     ----------
     H : (n, d) of the training rows
     mean, root : (d,), (d, e) of q; root root' is its covariance
     prior_mean, prior_sd : of each coefficient
-    lines : (m, e) rows of such a root for what is published, where that is not the coefficients
+    lines : (m, e) rows of such a root for the published numbers, where these are not the coefficients
     """
 
     H: Array
@@ -51,8 +53,13 @@ class Own:
     lines: Array | None = None
 
 
-def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
-    """How wide the posterior of each coefficient is; None where a row was never seen. `slopes` (n,): means of y - p."""
+def measure_lines(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
+    """Computes how wide the posterior of each coefficient is; None where a row was never seen.
+
+    Parameters
+    ----------
+    slopes : (n,) means of y - p
+    """
     if not len(slopes) or not slopes.all() or not own.mean.size:
         return None
     y = slopes > 0
@@ -65,16 +72,16 @@ def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
         prior = ((theta - own.prior_mean) ** 2).sum() / (2 * own.prior_sd**2)
         return float(-np.logaddexp(0.0, sign * eta).sum() - prior)
 
-    found = [log_density(own.mean, middle)]
+    densities = [log_density(own.mean, middle)]
     for row in own.root if own.lines is None else own.lines:
         sd = max(float(np.linalg.norm(row)), 1e-300)
         step, moved = own.root @ row / sd, along @ row / sd
-        found += [log_density(own.mean + t * step, middle + t * moved) for t in AT]
-    return lines(names, np.array(found))
+        densities += [log_density(own.mean + t * step, middle + t * moved) for t in AT]
+    return fit_lines(names, np.array(densities))
 
 
 def _offset(p: Array, mean: Array, sd: Array) -> Array:
-    """(n,) with which a normal predictor of this mean and sd has the probability p, by bisection."""
+    """Finds (n,) offsets by bisection, with which a normal predictor of this mean and sd has the probability p."""
     z, low, high = mean[:, None] + sd[:, None] * NODES, np.full(len(p), -FARTHEST), np.full(len(p), FARTHEST)
     weights = WEIGHTS / WEIGHTS.sum()
     low, high = low - mean, high - mean
@@ -85,12 +92,12 @@ def _offset(p: Array, mean: Array, sd: Array) -> Array:
     return np.asarray((low + high) / 2)
 
 
-def words(found: Lines | None, content: dict[str, dict[str, float]]) -> str:
-    """What is said first; "" where q is as wide as the posterior."""
-    if found is None or not len(found.off):
+def words(along: Lines | None, content: dict[str, dict[str, float]]) -> str:
+    """Returns the first statement of the result; "" where q is as wide as the posterior."""
+    if along is None or not len(along.off):
         return ""
-    name, by = found.names[found.worst], float(found.sd[found.worst])
-    others = f" and of {len(found.off) - 1} more" if len(found.off) > 1 else ""
+    name, by = along.names[along.worst], float(along.sd[along.worst])
+    others = f" and of {len(along.off) - 1} more" if len(along.off) > 1 else ""
     return (
         f"the posterior of {name} is about {by:.2f} times as wide as q, which is normal: few rows or events tell of it. Take the "
         f"90 % interval by its own log-density, {content[name]['q05']:.3g} to {content[name]['q95']:.3g} (`lines` has it{others})"

@@ -1,4 +1,4 @@
-"""What only the client may see: the posterior of its own coefficients, on the model's scale and on that of its data."""
+"""Writes the file that only the client may see: the posterior of its coefficients, on the model's scale and on its data's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRAWS = 4000
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, its columns, and what it knows of its widths."""
+    """Holds a client's machine at the end, its columns, and its knowledge of its widths."""
 
     client: vertical.Client | soul.Client
     columns: Columns
@@ -40,7 +40,8 @@ class Own:
 
     @property
     def widened(self) -> bool:
-        """Whether what q lacks along this client's part is added: of a linear predictor whose q has all covariances."""
+        """Whether the width that q lacks along this client's part is added: for a linear predictor whose q has all
+        covariances."""
         client = self.client
         if self.ratio is None or isinstance(client, soul.Client) or not isinstance(client.site.predictor, Linear):
             return False
@@ -48,7 +49,7 @@ class Own:
 
     @property
     def scale(self) -> Array:
-        """Of q(theta) in a variational fit: (d,) standard deviations or (d, d) a root of its covariance; widened (d, d + 1)."""
+        """The root of q(theta) in a variational fit: (d,) standard deviations or (d, d); widened (d, d + 1)."""
         assert isinstance(self.client, vertical.Client)
         site = self.client.site
         part = self.client.released[site.parts["theta"]]
@@ -61,8 +62,10 @@ class Own:
 
     @property
     def moments(self) -> tuple[Array, Array, Array]:
-        """Of a linear predictor's coefficients, as they are published but for the model's factor: means (d,) and standard
-        deviations of q (d,), and `scale`, of levels (d, e)."""
+        """The moments of a linear predictor's coefficients, as published apart from the model's factor.
+
+        They are means (d,), standard deviations of q (d,), and `scale`, which for levels is (d, e).
+        """
         assert isinstance(self.client, vertical.Client)
         site, contrasts, scale = self.client.site, self.columns.contrasts, self.scale
         part = self.client.released[site.parts["theta"]]
@@ -75,7 +78,8 @@ class Own:
 
 
 def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> None:
-    """posterior.json in the client's own folder, headed by the server's verdict; `own` is that of what only the client fits."""
+    """Writes posterior.json to the client's folder, headed by the server's verdict; `own` says whether the client's fit
+    settled."""
     client, columns = own.client, own.columns
     common = {"rows": model.n_rows, "rounds": client.round, "encoding": columns.encoding.to_dict()}
     if isinstance(client, soul.Client):
@@ -98,8 +102,8 @@ def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> Non
     run.hooks.write_own(client.index, "posterior.json", {**said, **common, **content})
 
 
-def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
-    """How wide the posterior of each coefficient of a linear predictor is."""
+def compute_lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
+    """Computes how wide the posterior of each coefficient of a linear predictor is; None for other predictors."""
     site, f = client.site, model.factor
     if site.point or not isinstance(site.predictor, Linear):
         return None
@@ -108,23 +112,23 @@ def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slope
     root = root if site.block.full else np.diag(root)
     along = root if columns.contrasts is None else columns.contrasts.published(root)
     moments = f * part[: site.block.size], f * root
-    found = normal.Own(predictor.H, *moments, predictor.prior_mean, predictor.prior_sd, f * along)
-    return normal.looked(found, [f"theta[{name}]" for name in columns.encoding.names], slopes)
+    linear = normal.Own(predictor.H, *moments, predictor.prior_mean, predictor.prior_sd, f * along)
+    return normal.measure_lines(linear, [f"theta[{name}]" for name in columns.encoding.names], slopes)
 
 
-def _intervals(model: VerticalModel, own: Own, found: Lines) -> dict[str, dict[str, float]]:
-    """On the data's scale, of coefficients whose posterior is not as wide as q."""
+def _intervals(model: VerticalModel, own: Own, along: Lines) -> dict[str, dict[str, float]]:
+    """Returns intervals on the data's scale, of coefficients whose posterior is not as wide as q."""
     assert isinstance(own.client, vertical.Client)
     factors = model.factor * _factors(own.columns)
     mean, sd, _ = own.moments
     moments = zip((factors * mean).tolist(), (factors * sd).tolist())
-    return found.content(dict(zip(found.names, moments)))
+    return along.content(dict(zip(along.names, moments)))
 
 
 def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:
-    """Names of theta, as the optimiser has it."""
+    """Returns the names of theta, as the optimiser has it."""
     names, predictor = columns.encoding.names, client.site.predictor
-    names = names if columns.contrasts is None else tuple(levels.named(columns.encoding))
+    names = names if columns.contrasts is None else tuple(levels.name_contrasts(columns.encoding))
     if isinstance(predictor, Multilevel):
         heads = [f"mu[{name}]" for name in names] + [f"sigma[{name}]" for name in names]
         return heads + [f"theta_std[{name},{level}]" for level in columns.levels for name in names]
@@ -134,7 +138,7 @@ def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -
 
 
 def _conditional(client: soul.Client, columns: Columns) -> Record:
-    """Of Langevin draws."""
+    """Returns the summary of Langevin draws."""
     theta = soul.conditional(client)
     mean, covariance, contrasts = theta.mean, theta.covariance, columns.contrasts
     if contrasts is not None:
@@ -143,7 +147,7 @@ def _conditional(client: soul.Client, columns: Columns) -> Record:
 
 
 def _posterior(model: VerticalModel, own: Own) -> Record:
-    """Name -> mean, sd and 5/95 %; of networks also their weights; q's own standard deviations where others are published."""
+    """Returns name -> mean, sd and 5/95 %; for networks also weights; where sds are widened, those of q too."""
     client, columns = own.client, own.columns
     assert isinstance(client, vertical.Client)
     site, parameters = client.site, client.released
@@ -165,7 +169,7 @@ def _posterior(model: VerticalModel, own: Own) -> Record:
 
 
 def _contrasts(model: VerticalModel, own: Own) -> Record:
-    """Of a linear predictor: levels of a categorical column against its reference level, jointly with all others."""
+    """Returns levels of categorical columns against their reference levels, jointly with all others, for a linear predictor."""
     client, columns = own.client, own.columns
     assert isinstance(client, vertical.Client)
     site, names = client.site, columns.encoding.names
@@ -187,7 +191,7 @@ def _contrasts(model: VerticalModel, own: Own) -> Record:
 
 
 def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, float]]:
-    """Of a linear predictor: on the data's scale, and on the standardised one where that differs."""
+    """Returns a linear predictor's coefficients on the data's scale, and on the standardised one where that differs."""
     factors, names = _factors(columns), columns.encoding.names
     on_data = _normal(tuple(f"theta[{name}]" for name in names), mean * factors, sd * factors)
     standard = _normal(tuple(f"theta_std[{name}]" for name in names), mean, sd)
@@ -195,7 +199,7 @@ def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, floa
 
 
 def _factors(columns: Columns) -> Array:
-    """What turns a standardised slope into one on the data's scale."""
+    """Returns the factors that turn standardised slopes into ones on the data's scale."""
     factors: list[float] = []
     for column in columns.encoding.columns:
         factors += [1 / column.constants[1]] if column.levels is None else [1.0] * len(column.levels)
@@ -203,13 +207,14 @@ def _factors(columns: Columns) -> Array:
 
 
 def _normal(labels: tuple[str, ...], mean: Array, sd: Array) -> dict[str, dict[str, float]]:
+    """Returns mean, sd and 5/95 % of normal distributions by label."""
     z = float(ndtri(0.95))
     rows = zip(labels, mean.tolist(), sd.tolist())
     return {label: {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for label, m, s in rows}
 
 
 def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, dict[str, float]]:
-    """mu, sigma and the slopes of each level, by draws; on the data's scale."""
+    """Returns mu, sigma and the slopes of each level, by draws, on the data's scale."""
     site, factors = client.site, model.factor * _factors(columns)
     predictor, contrasts = site.predictor, columns.contrasts
     assert isinstance(predictor, Multilevel)

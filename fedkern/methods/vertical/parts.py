@@ -1,6 +1,6 @@
-"""A client's part of new rows' predictors, by what its own folder has of its posterior (`part` in posterior.json).
+"""Computes a client's part of new rows' predictors, from the posterior in its folder (`part` in posterior.json).
 
-It is what the run itself sends of rows that are predicted (`Prediction`): mean and variance of g_j under q(theta_j), exact where
+It equals the run's message about predicted rows (`Prediction`): mean and variance of g_j under q(theta_j), exact where
 g is linear in theta, over draws where it is not. Parts are independent under the fitted posterior, which is a product over
 clients, so their means and variances add. Source: docs/methods/vertical.md, section 11.
 """
@@ -30,24 +30,24 @@ DRAWS = 400  # of coefficients, for predictions whose moments are not known exac
 
 
 def normals(seed: int, client: int, n_theta: int) -> Array:
-    """(DRAWS, n_theta) of the draws that every prediction of a client's part is made with."""
+    """Returns the (DRAWS, n_theta) normals with which every prediction of a client's part is made."""
     return rng.normal(DRAWS * n_theta, key=rng.key(seed, "posterior"), client=client).reshape(DRAWS, n_theta)
 
 
 def moments(model: VerticalModel, number: int, client: vertical.Client, predictor: Predictor) -> tuple[Array, Array]:
-    """Mean and variance of the client's part at the rows of a predictor, as they are published."""
+    """Returns mean and variance of the client's part at the rows of a predictor, as they are published."""
     drawn = normals(model.seed, number, predictor.n_theta)
     mean, variance = client.site.predicted(client.released, predictor, drawn)
     return model.factor * mean, model.factor**2 * variance
 
 
 def of_draws(mean: Array, covariance: Array, H: Array) -> tuple[Array, Array]:
-    """The same of Langevin draws of a linear predictor's coefficients."""
+    """Returns the same for Langevin draws of a linear predictor's coefficients."""
     return H @ mean, np.einsum("ij,jk,ik->i", H, covariance, H)
 
 
 def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: Columns) -> Record:
-    """What has to be known for that, but for the encoding of the columns."""
+    """Returns the numbers that such a prediction needs, apart from the encoding of the columns."""
     shares = {} if columns.contrasts is None else {"shares": columns.contrasts.shares.tolist()}
     if isinstance(client, soul.Client):
         theta = soul.conditional(client)
@@ -66,7 +66,13 @@ def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: C
 
 @dataclass(frozen=True)
 class Part:
-    """A client's part, from its folder. `said`: what `kept` has written; `group`: the column of its levels, where it has some."""
+    """Holds a client's part, from its folder.
+
+    Attributes
+    ----------
+    said : the result of `kept`
+    group : the column of its levels, where it has some
+    """
 
     client: str
     encoding: Encoding
@@ -74,7 +80,7 @@ class Part:
     group: str | None = None
 
     def of(self, table: Table) -> tuple[Array, Array]:
-        """(n,) mean and variance at the rows of a table.
+        """Returns (n,) mean and variance at the rows of a table.
 
         Raises
         ------
@@ -94,6 +100,7 @@ class Part:
         return said["factor"] * mean, said["factor"] ** 2 * variance
 
     def _predictor(self, X: Array, table: Table) -> Predictor:
+        """Returns the predictor at these rows."""
         if "hidden" in self.said:
             return Network(X, tuple(self.said["hidden"]), self.said["features"])
         if "levels" not in self.said:

@@ -1,7 +1,7 @@
-"""What a finished run says of new rows: each party's part, from its own folder, and their sum with the server's intercept.
+"""Predicts new rows from a finished run: each party's part, from its folder, and their sum with the server's intercept.
 
 All parts may be computed in one place, by somebody who holds all parties' columns and folders; or each party makes a file of its
-part at home (`part`), and the server adds the files. A part tells what a run's `Prediction` tells of rows that are predicted.
+part at home (`part`), and the server adds the files. A part tells the same about its rows as a run's `Prediction`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOT_AUGMENTED = (
 
 @dataclass(frozen=True)
 class Given:
-    """One party's rows: mean and variance of its part, and their ids; ids are () where rows have none."""
+    """Holds one party's part of the rows: mean and variance, and their ids; ids are () where rows have none."""
 
     mean: Array
     variance: Array
@@ -60,8 +60,11 @@ class Given:
 
 
 def predicted(result: Result, rows: object) -> Prediction:
-    """Of one table with the columns of all parties (a path, a data frame), or of a mapping: client, or "server", -> its table, or
-    the path of a file with its part.
+    """Predicts the rows of one table with the columns of all parties, or of a mapping from parties to their rows.
+
+    Parameters
+    ----------
+    rows : a path or a data frame; or client, or "server", -> its table, or the path of a file with its part
 
     Raises
     ------
@@ -87,7 +90,7 @@ def predicted(result: Result, rows: object) -> Prediction:
 
 
 def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Head and lines of a file with one client's part of its rows, for whoever adds the parts.
+    """Returns head and lines of a file with one client's part of its rows, for whoever adds the parts.
 
     Raises
     ------
@@ -97,15 +100,16 @@ def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[
     asked = _asked(run)
     if client not in run.names:
         raise JobError(f"the run has no client {client!r}; its clients are {', '.join(run.names)}")
-    found = _of_rows(_part(run, asked, client), asked, _table(rows, asked, client, _texts(asked, run, client)))
-    if not found.ids:
-        raise JobError(f"{found.source}: column {asked.id!r} (data.id) is missing; parts are added by it")
-    said = [(client, run.files.run.hex())] * len(found.ids)
-    lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(found.ids, said, found.mean.tolist(), found.variance.tolist())]
+    given = _of_rows(_part(run, asked, client), asked, _table(rows, asked, client, _texts(asked, run, client)))
+    if not given.ids:
+        raise JobError(f"{given.source}: column {asked.id!r} (data.id) is missing; parts are added by it")
+    said = [(client, run.files.run.hex())] * len(given.ids)
+    lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(given.ids, said, given.mean.tolist(), given.variance.tolist())]
     return (asked.id, *HEAD), lines
 
 
 def _asked(run: Opened) -> Asked:
+    """Returns the run's job for predictions; JobError if it can have none."""
     if not isinstance(run.config, Config):
         raise JobError(f'{run.path}: a part of each party is asked of runs with method = "vertical", not "{run.method}"')
     asked = Asked.of(run.config)
@@ -118,7 +122,7 @@ def _asked(run: Opened) -> Asked:
 
 
 def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, Given], Table | None]:
-    """Every party's rows by themselves, in the order of the server's where it has some, else of the first client's."""
+    """Returns every party's rows, in the order of the server's where it has some, else of the first client's."""
     lacking = [name for name in run.names if name not in rows]
     unknown = [name for name in rows if name not in (*run.names, SERVER)]
     if lacking or unknown:
@@ -142,10 +146,10 @@ def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, G
 
 
 def _together(run: Opened, asked: Asked, rows: object) -> tuple[dict[str, Given], Table]:
-    """One table with the columns of all."""
-    found = {name: _part(run, asked, name) for name in run.names}
+    """Returns every party's part of one table with the columns of all."""
+    by_client = {name: _part(run, asked, name) for name in run.names}
     owners: dict[str, str] = {}
-    for name, one in found.items():
+    for name, one in by_client.items():
         for column in one.encoding.columns:
             if owners.setdefault(column.name, name) != name:
                 raise JobError(
@@ -154,11 +158,11 @@ def _together(run: Opened, asked: Asked, rows: object) -> tuple[dict[str, Given]
                 )
     texts = frozenset().union(asked.server_texts, *(_texts(asked, run, name) for name in run.names))
     whole = _table(rows, asked, "rows", texts)
-    return {name: _of_rows(one, asked, whole) for name, one in found.items()}, whole
+    return {name: _of_rows(one, asked, whole) for name, one in by_client.items()}, whole
 
 
 def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...], asked: Asked) -> list[int]:
-    """Where the wanted rows stand among a party's."""
+    """Returns the places of the wanted rows among a party's."""
     if not ids:
         raise JobError(f"{name}: column {asked.id!r} (data.id) is missing, and rows of several parties are joined by it")
     place = {one: k for k, one in enumerate(ids)}
@@ -177,7 +181,7 @@ def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...],
 
 
 def _part(run: Opened, asked: Asked, client: str) -> Part:
-    """What is needed for a client's part, from its own folder."""
+    """Reads a client's part from its folder."""
     home = run.files.home(run.names.index(client))
     content = read(home / "posterior.json")
     if content is None or "part" not in content:
@@ -190,6 +194,7 @@ def _part(run: Opened, asked: Asked, client: str) -> Part:
 
 
 def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
+    """Computes a client's part of its rows."""
     try:
         mean, variance = one.of(incomplete.fill_cells(rows, missing.centers(asked.config)))
     except OwnFault as fault:  # whoever predicts holds the rows
@@ -198,7 +203,7 @@ def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
 
 
 def _given(run: Opened, asked: Asked, client: str, rows: Table) -> Given:
-    """A file with a client's part."""
+    """Reads a file with a client's part."""
     whose, runs = set(rows.cells("client")), set(rows.cells("run"))
     if whose != {client}:
         raise JobError(f"{rows.source}: is the part of {_some(sorted(whose))}, not of {client!r}")
@@ -211,6 +216,7 @@ def _given(run: Opened, asked: Asked, client: str, rows: Table) -> Given:
 
 
 def _number(rows: Table, column: str, row: int) -> float:
+    """Reads a finite number of such a file."""
     try:
         value = float(rows.text(column, row))
     except ValueError:
@@ -221,27 +227,31 @@ def _number(rows: Table, column: str, row: int) -> float:
 
 
 def _is_part(rows: Table, asked: Asked) -> bool:
+    """Returns whether a table is a file with a part."""
     return set(rows.names) == {asked.id, *HEAD}
 
 
 def _texts(asked: Asked, run: Opened, client: str) -> frozenset[str]:
-    """Columns of a client's that are read as text."""
+    """Returns a client's columns that are read as text."""
     content = read(run.files.home(run.names.index(client)) / "posterior.json") or {}
     own = Encoding.from_dict(content["encoding"]).texts if "encoding" in content else frozenset()
     return own | {asked.id, "client", "run"} | ({asked.group} if asked.group else set())
 
 
 def _table(rows: object, asked: Asked, name: str, texts: frozenset[str]) -> Table:
+    """Reads a path, or takes a data frame."""
     if isinstance(rows, str | Path):
         return table.load(rows, text=texts, response=asked.response, dialect=asked.dialect)
     return memory.table(rows, name, text=texts, response=asked.response)
 
 
 def _ids(rows: Table, asked: Asked) -> tuple[str, ...]:
+    """Returns the rows' ids; () where they have none."""
     return tuple(rows.cells(asked.id)) if asked.id in rows.names else ()
 
 
 def _some(texts: Sequence[str]) -> str:
+    """Lists the first few texts, and how many they are."""
     return ", ".join(map(repr, texts[:SHOWN])) + (f", .. ({len(texts)} in all)" if len(texts) > SHOWN else "")
 
 
@@ -249,7 +259,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def _added(result: Result, asked: Asked, ids: tuple[str, ...], own: Table | None, mean: Array, variance: Array) -> Prediction:
-    """With what the server has: the intercept, an offset, a dispersion; scores where rows have the response."""
+    """Adds the server's numbers: the intercept, an offset, a dispersion; and scores, where rows have the response."""
     b, spread, log_scale = _shared(result, asked)
     offset, y = _server(own, asked, len(mean))
     mean, variance = mean + (b + offset), variance + spread
@@ -265,7 +275,7 @@ def _added(result: Result, asked: Asked, ids: tuple[str, ...], own: Table | None
 
 
 def _shared(result: Result, asked: Asked) -> tuple[float, float, float]:
-    """Mean and variance of the intercept, and the logarithm of the dispersion, as the run published them."""
+    """Returns mean and variance of the intercept, and the logarithm of the dispersion, as the run published them."""
     if asked.langevin:
         mode = result.summary["mode"]
         return real(mode.get(INTERCEPT, 0.0)), 0.0, math.log(real(mode.get("sigma", 1.0)))
@@ -276,7 +286,7 @@ def _shared(result: Result, asked: Asked) -> tuple[float, float, float]:
 
 
 def _server(own: Table | None, asked: Asked, n_rows: int) -> tuple[Array | float, Array]:
-    """The rows' offset, and their response where they have it, nan where not."""
+    """Returns the rows' offset, and their response where they have it, else nan."""
     names = () if own is None else own.names
     if asked.offset is not None and asked.offset not in names:
         raise JobError(f"column {asked.offset!r} (data.offset) is missing; give the server's rows, too (--party server=FILE)")

@@ -1,4 +1,4 @@
-"""Everything that the server of a vertical job publishes: its own parameters, and how well new rows are predicted."""
+"""Makes the result that the server of a vertical job publishes: its parameters, and how well new rows are predicted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from . import normal
 from .model import PRODUCT, VerticalModel
 from .rows import Rows
 from .undivided import Undivided
-from .widths import Widths, looked, parts_of
+from .widths import Widths, measure_widths, parts_of
 
 Array = NDArray[np.float64]
 AS_IT_IS = Undivided()
@@ -34,24 +34,24 @@ AS_IT_IS = Undivided()
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the server has at the end, whatever the inference.
+    """Holds the server's knowledge at the end, whatever the inference.
 
     Attributes
     ----------
     posterior : of the intercept and log sigma, as far as they have one
     intercept : mean and variance
-    undivided : from them to those of the undivided model; of what is published, not of `arrays`
-    widths : what the rows say of standard deviations, in open variational jobs
+    undivided : conversion to the undivided model's numbers, which are published; `arrays` are not converted
+    widths : the rows' information about standard deviations, in open variational jobs
     lines : how wide the intercept's posterior is, in open logistic ones
     of_q : name -> mean and standard deviation of q, those of the undivided model
     log_scale : of a gaussian response
-    arrays : what the digest is of
+    arrays : from which the digest is made
     more : for summary.json
     predicted : the clients' parts at the rows that are predicted; None without such rows
-    filled : what their columns say of each other's parts there, where the job asks for it
+    filled : each party's part at these rows by the others' columns, where the job asks for it
     movement : of the intercept and log sigma, where the fit is variational
-    doubts : why no result of these files can stand
-    settled : whether each client's own unknowns have settled; empty where they do not say it
+    doubts : reasons why no result of these files can stand
+    settled : whether each client's unknowns have settled; empty where clients do not say it
     """
 
     posterior: Posterior
@@ -73,7 +73,7 @@ class Fitted:
 
 
 def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
-    """Of a variational fit."""
+    """Takes the result from a variational fit's last state."""
     shared = server.shared
     names = (*(("intercept",) if shared.intercept else ()), *(("log_sigma",) if shared.likelihood.dispersed else ()))
     mean, sd = shared.block.moments(server.released)
@@ -84,8 +84,8 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
     movement, to = server.windows.movement, _undivided(server, model, b)
     mean, sd = _published(names, to, mean, sd)
-    lines = _lines(server, model, to) if normal.asked(model) and shared.intercept else None
-    widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
+    lines = _lines(server, model, to) if normal.is_asked(model) and shared.intercept else None
+    widths = measure_widths(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
     of_q = dict(zip(names, zip(mean.tolist(), sd.tolist())))
     if widths is not None and shared.intercept:
         more["sd_of_q"] = dict(zip(names, sd.tolist()))
@@ -96,7 +96,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
 
 
 def _undivided(server: vertical.Server, model: VerticalModel, b: float) -> Undivided:
-    """From q to what is published; `b` of q."""
+    """Returns the conversion from q to the published numbers; `b` is the intercept of q."""
     if server.y is None:
         return AS_IT_IS
     parts = parts_of(server, model) if model.corrected else None
@@ -105,16 +105,16 @@ def _undivided(server: vertical.Server, model: VerticalModel, b: float) -> Undiv
 
 
 def _lines(server: vertical.Server, model: VerticalModel, to: Undivided) -> Lines | None:
-    """How wide the posterior of the intercept is."""
+    """Computes how wide the posterior of the intercept is."""
     shared = server.shared
     mean, sd = _published(("intercept",), to, *(x[:1] for x in shared.block.moments(server.released)))
     ones = np.ones((model.n_rows, 1))
-    found = normal.Own(ones, mean, sd[:, None], shared.prior_mean, shared.prior_sd)
-    return normal.looked(found, ["intercept"], server.seen.mean_slopes)
+    of_intercept = normal.Own(ones, mean, sd[:, None], shared.prior_mean, shared.prior_sd)
+    return normal.measure_lines(of_intercept, ["intercept"], server.seen.mean_slopes)
 
 
 def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
-    """Means and sds of intercept and log sigma as they are published."""
+    """Converts means and sds of intercept and log sigma to the published ones."""
     mean, sd = mean.copy(), sd.copy()
     for k, name in enumerate(names):
         if name == "intercept":
@@ -126,7 +126,7 @@ def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> t
 
 
 def measured(server: vertical.Server) -> Mapping[str, float]:
-    """For a line of metrics."""
+    """Returns the numbers of a line of metrics."""
     shared = server.shared
     b, log_scale = shared.split(server.parameters[: shared.block.size]) if shared.block.size else (0.0, 0.0)
     metrics = {"intercept": round(b, 5)} if shared.intercept else {}
@@ -134,9 +134,10 @@ def measured(server: vertical.Server) -> Mapping[str, float]:
 
 
 def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
-    """What the server has at the end, but for the certificates."""
+    """Makes the published result, apart from the certificates."""
     assert rows.server is not None
     output, predicted = model.output, fitted.predicted
+    # Predictions need the parts of all clients, which come after the fit.
     scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
     moments = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
     return Fit(
@@ -170,8 +171,10 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
 
 
 def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
-    """Of the server's own unknowns, and of what the clients say of theirs. In a private job they say nothing: its verdict may be
-    that the server's still move, and never that all have settled."""
+    """Judges the server's unknowns, and adds the clients' statements about theirs.
+
+    In a private job clients make none: its verdict may be that the server's unknowns still move, and never that all have settled.
+    """
     if fitted.doubts:
         return Verdict(False, "; ".join(fitted.doubts))
     if model.network:
@@ -189,24 +192,28 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
 
 
 def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
+    """Adds the clients' statements to a verdict."""
     words = "have not settled"
-    words += ", or have no normal posterior" if normal.asked(model) else ""
+    words += ", or have no normal posterior" if normal.is_asked(model) else ""
     words += ", or are of a text column's levels, which go with the intercept" if model.ties else ""
     return with_clients(own, fitted.settled, words)
 
 
 def _intercept(fitted: Fitted) -> dict[str, dict[str, float]]:
-    """Its quantiles where it has no normal posterior."""
-    found = fitted.lines
-    return {} if found is None else found.content(fitted.of_q)
+    """Returns the intercept's quantiles where it has no normal posterior."""
+    along = fitted.lines
+    return {} if along is None else along.content(fitted.of_q)
 
 
 FINE = 10.0  # times a standard deviation that a step of the optimiser may be
 
 
 def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
-    """What a first line that is `false` does not mean where an unknown is known far better than the optimiser's steps are small,
-    as with counts near 1e5. (No rate made such a job settle. With a narrow q at the start its numbers were right: section 11.)"""
+    """Notes unknowns that are known far better than the optimiser's steps are small, as with counts near 1e5.
+
+    A first line that is `false` then does not say that numbers are wrong. (No rate made such a job settle. With a narrow q at the
+    start its numbers were right: section 11.)
+    """
     if movement is None:
         return
     for name, sd, noise in zip(names, sds.tolist(), movement.noise.tolist()):
@@ -220,7 +227,7 @@ def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: 
 
 
 def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:
-    """What the first line has no place for, where it speaks of something else."""
+    """Returns notes about widths, where the first line speaks of something else."""
     if fitted.widths is None:
         return []
     return list(fitted.widths.notes(_of_clients(model, of_movement(fitted.movement, fitted.posterior.names), fitted)))
@@ -231,6 +238,7 @@ NARROW = "standard deviations are too small where columns of different clients a
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:
+    """Returns the entry of summary.json about the fit."""
     about: dict[str, object] = {"kind": model.kind, "family": model.family, "rows": model.n_rows}
     if model.network:
         return about
@@ -240,7 +248,7 @@ def _inference(model: VerticalModel) -> dict[str, Any]:
 
 
 def _content(widths: Widths | None) -> dict[str, Any]:
-    """What summary.json has of the widths."""
+    """Returns the entries of summary.json about the widths."""
     if widths is None:
         return {}
     ratios = {"intercept": widths.intercept, **{f"client {name}": ratio for name, ratio in widths.clients.items()}}
@@ -248,7 +256,7 @@ def _content(widths: Widths | None) -> dict[str, Any]:
 
 
 def _about(model: VerticalModel) -> list[str]:
-    """What the numbers are not."""
+    """Returns notes on the limits of the numbers."""
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
     notes = ["each client's coefficients are in its own folder: they have no message"]
@@ -270,8 +278,9 @@ def _about(model: VerticalModel) -> list[str]:
 
 
 def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
-    """Scores of the test rows under every rule, their reliability, and scores as if a party were missing; and the predictions of
-    all rows that have some, column by column.
+    """Scores the test rows, and returns the predictions of all predicted rows, column by column.
+
+    Scores are given under every rule, with their reliability, and as if a party were missing.
     """
     predicted = fitted.predicted
     assert rows.server is not None

@@ -1,4 +1,4 @@
-"""The report's sections on vertically split data: how well rows are predicted, with all parties and without one, and the ELBO."""
+"""Makes the report's sections on vertically split data: predictions with all parties and without one, and the ELBO."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FILLED = {"conditional": "given the others", "mean": "its mean", "columns": "wha
 
 
 def sections(run: RunFiles) -> list[str]:
-    """Sections of a finished run."""
+    """Returns the sections of a finished run."""
     prediction = run.summary.get("prediction", {})
     scores = [_predictions(prediction), _reliability(prediction), _without(prediction)]
     return [_parameters(run.summary), *scores, _bound(run.lines)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
-    """What stands at the top of the page."""
+    """Returns the tiles at the top of the page."""
     scores = run.summary.get("metrics", {})
     shown = [
         (SCORES[name].capitalize(), number(scores[name])) for name in ("log_likelihood", "accuracy", "rmse") if name in scores
@@ -38,12 +38,14 @@ def tiles(run: RunFiles) -> list[Tile]:
 
 
 def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
+    """Returns head and rows of a table of scores."""
     keys = [key for key in SCORES if any(key in row for row in scores.values())]
     rows = [[label, *(number(row[key]) if key in row else "" for key in keys)] for label, row in scores.items()]
     return ["", *(SCORES[key] for key in keys)], rows
 
 
 def _predictions(prediction: Record) -> str:
+    """Makes a table of the scores under every rule."""
     if not prediction:
         return ""
     text = (
@@ -57,12 +59,14 @@ def _predictions(prediction: Record) -> str:
 
 
 def _reliability(prediction: Record) -> str:
+    """Draws observed frequencies against predicted probabilities."""
     bins = prediction.get("reliability", [])
     text = "Observed frequency against predicted probability, in tenths, with the number of rows. On the line they agree."
     return figure("Reliability", reliability(bins), text)
 
 
 def _without(prediction: Record) -> str:
+    """Makes a table of the scores without each party."""
     head: list[str] = []
     rows: list[list[str]] = []
     for party, ways in prediction.get("without", {}).items():
@@ -74,6 +78,7 @@ def _without(prediction: Record) -> str:
 
 
 def _bound(lines: Sequence[Record]) -> str:
+    """Draws the ELBO over the rounds."""
     points = [(line["round"], line["metrics"]["elbo"]) for line in lines if "elbo" in line.get("metrics", {})]
     if len(points) < 2:
         return ""
@@ -88,6 +93,7 @@ def _bound(lines: Sequence[Record]) -> str:
 
 
 def _parameters(summary: Record) -> str:
+    """Makes a table of the server's parameters."""
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]
     rows += [[name, number(value), "", "", ""] for name, value in summary.get("mode", {}).items()]
     text = paragraph("Each client's coefficients are in its own folder: no message carries them.")

@@ -1,4 +1,4 @@
-"""Who takes part in a vertical job, and what is read of their files: rows in the order agreed on, which train, arrays of them."""
+"""Finds the parties of a vertical job and reads their files: rows in the agreed order, which of them train, and their arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TINY = 1e-14
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """The parties of a job whose paths are relative to `folder`.
+    """Returns the parties of a job whose paths are relative to `folder`.
 
     Raises
     ------
@@ -43,19 +43,19 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, two clients have one name, or the job file names clients that do not exist.
     """
     spec = spec_of(config, response=False)
-    found = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
-    found = replace(found, specs=partial(spec_of_file, config))
-    return there(found, model__priors=config.model.priors)
+    taking_part = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
+    taking_part = replace(taking_part, specs=partial(spec_of_file, config))
+    return there(taking_part, model__priors=config.model.priors)
 
 
 def spec_of_file(config: Config, names: tuple[str, ...]) -> Spec:
-    """What is known of a file's columns: a client's, or the server's, which has no covariate."""
+    """Returns the public knowledge of a file's columns: a client's, or the server's, which has no covariate."""
     client = spec_of(config, response=config.shared and config.data.response in names, names=names)
     return client if client.covariates(names) else server_spec(config)
 
 
 def _builtin(config: Config, spec: Spec) -> Parties:
-    """Built-in data whose columns are split."""
+    """Returns the parties of built-in data whose columns are split."""
     from ...data.sets import heart_failure
 
     clients = tuple(heart_failure.CLIENTS)
@@ -72,7 +72,13 @@ def _builtin(config: Config, spec: Spec) -> Parties:
 
 
 def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> Spec:
-    """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
+    """Returns the public knowledge of a client's columns.
+
+    Parameters
+    ----------
+    response : whether the response is used there
+    names : of the columns that it has
+    """
     data = config.data
     said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
     columns = {name: Column.declared(name, given) for name, given in said.items() if given or not config.private}
@@ -92,7 +98,7 @@ def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> S
 
 
 def server_spec(config: Config) -> Spec:
-    """The server's own file: id, response and offset; other columns are not read."""
+    """Describes the server's file: id, response and offset; other columns are not read."""
     data = config.data
     return Spec(
         response=data.response,
@@ -106,21 +112,21 @@ def server_spec(config: Config) -> Spec:
 
 
 def texts_of(config: Config) -> frozenset[str]:
-    """Columns of files that are read as text."""
+    """Returns the columns of files that are read as text."""
     data = config.data
     texts = {data.id, *([data.group] if data.group else []), *([data.response] if data.positive is not None else [])}
     return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
 
 
 class Alignment(NamedTuple):
-    """What the job file says of how rows are brought together.
+    """Holds the job file's keys about how rows are brought together.
 
     Attributes
     ----------
     seed : of the keyed digests
     response : its column
     shared : whether every client uses it
-    counted : whether it is said how many rows somebody lacks
+    counted : whether others are told how many rows a party lacks
     common : whether a row that lacks a cell at some party is left out at all
     from_client : whether the response is told by a client
     """
@@ -134,7 +140,7 @@ class Alignment(NamedTuple):
 
 
 def alignment_of(config: Config) -> Alignment:
-    """Of a job."""
+    """Takes them from a job."""
     data, shared = config.data, config.shared
     from_client = data.server is None and not data.builtin
     common = config.model.missing == "drop"
@@ -142,7 +148,7 @@ def alignment_of(config: Config) -> Alignment:
 
 
 def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, ...]]:
-    """A party's rows in the agreed order, and their ids."""
+    """Returns a party's rows in the agreed order, and their ids."""
     name, by = config.data.id, alignment_of(config)
     if name not in table.names:
         raise OwnFault(*(f"{who}{text}" for text in _missing(f"column {name!r} (data.id) is missing", table, config)))
@@ -153,7 +159,7 @@ def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, .
 
 
 def _missing(what: str, table: Table, config: Config) -> tuple[str, str]:
-    """What is said of a column that the job file names and a file lacks: to others, and to the holder."""
+    """Returns two texts about a column that the job file names and a file lacks: for others, and for the holder."""
     text = f"{what}; the header names {len(table.names)} others; {HINT}"
     if config.private:
         text = unfit(spec_of(config, response=False))
@@ -161,7 +167,9 @@ def _missing(what: str, table: Table, config: Config) -> tuple[str, str]:
 
 
 def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
-    """Rows that train and rows that are kept for testing, the same at every party; `new` rows, without a response, are neither.
+    """Splits rows into those that train and those kept for testing, alike at every party; `new` rows are in neither.
+
+    New rows have no response.
 
     Raises
     ------
@@ -184,7 +192,7 @@ def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Inde
 
 
 def check_counts(config: Config, n_train: int, n_new: int) -> None:
-    """Whether there can be a job with so many rows that train, and so many without a response; JobError."""
+    """Raises JobError if a job cannot have this many training rows, or this many rows without a response."""
     if config.private and n_new:
         raise JobError(
             f"data.server: {n_new} rows have no response, and predictions would leave a client without noise; remove "
@@ -196,8 +204,14 @@ def check_counts(config: Config, n_train: int, n_new: int) -> None:
 
 
 def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Policy]]) -> None:
-    """Whether enough rows are left where those that lack a cell at some party are left out; `policies` of the clients that live
-    here; JobError. How many there are is not said."""
+    """Raises JobError if too few rows are left where rows that lack a cell at some party are left out.
+
+    It does not say how many are left.
+
+    Parameters
+    ----------
+    policies : of the clients that live here
+    """
     if config.model.missing != "drop":
         return
     least = max([config.data.least_rows or 1, *(holders.least(config, own) or 1 for own in policies.values())])
@@ -209,7 +223,7 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
 
 
 def no_response(config: Config) -> JobError:
-    """What to say if neither the server nor a client has the response."""
+    """Returns the error if neither the server nor a client has the response."""
     data = config.data
     return JobError(
         f"data.server is missing, and no client has a column {data.response!r}: give the server a file with "
@@ -218,12 +232,12 @@ def no_response(config: Config) -> JobError:
 
 
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
-    """Whether a client's header has a column of its own, and the group.
+    """Refuses a client's header without a column of its own, or without the group.
 
     Raises
     ------
     JobError
-        It has not.
+        One of these is missing.
     """
     spec = spec_of(config, response=config.shared, names=names)
     if not spec.covariates(names):
@@ -236,8 +250,10 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
 
 
 def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> None:
-    """JobError which names these clients, if a private job lacks constants of the columns of several: of a single one `check`
-    and `run` say it themselves. Nothing else is said of the headers."""
+    """Raises JobError, naming the clients, if a private job lacks constants of several clients' columns.
+
+    `check` and `run` themselves refuse a single such client. The error says nothing else of the headers.
+    """
     if not config.private:
         return
     lacking = []
@@ -254,11 +270,14 @@ def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> Non
 
 @dataclass(frozen=True)
 class Columns:
-    """One client's covariates in the agreed order of rows: encoded by its own constants, which nobody else learns.
+    """Holds one client's covariates in the agreed order of rows, encoded by its constants, which nobody else learns.
 
-    `y` is the response where it is used here. `group`, `levels`: the level of each row, where slopes vary by group. `contrasts`:
-    what X is of where it has contrasts of the columns' levels, and no coefficient for each. `tied`: whether levels have one each
-    beside an intercept of the server's.
+    Attributes
+    ----------
+    y : the response, where it is used here
+    group, levels : the level of each row, where slopes vary by group
+    contrasts : of the columns' levels, where X has these and no coefficient for each level
+    tied : whether levels have a coefficient each, beside an intercept of the server's
     """
 
     encoding: Encoding
@@ -275,7 +294,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Reading:
-    """A client's table, rows in the agreed order, as the job file wants it to be read; `name` of the client."""
+    """Holds a client's table, rows in the agreed order, the job by which it is read, and the client's `name`."""
 
     table: Table
     config: Config
@@ -283,7 +302,7 @@ class Reading:
 
     @property
     def who(self) -> str:
-        """How a sentence about it begins."""
+        """The beginning of a sentence about it."""
         return who(self.name, self.table.source)
 
     @property
@@ -294,16 +313,16 @@ class Reading:
 
     @property
     def spec(self) -> Spec:
-        """What is known of its columns."""
+        """The public knowledge of its columns."""
         return spec_of(self.config, response=self.response, names=self.table.names)
 
     def called(self, column: str) -> str:
-        """What others may read of a column."""
+        """Returns a column's name as others may read it."""
         return name_column(column, self.table.names, self.spec.known)
 
 
 def columns(read: Reading, train: Index) -> Columns:
-    """A client's arrays.
+    """Encodes a client's table.
 
     Raises
     ------
@@ -342,9 +361,14 @@ def columns(read: Reading, train: Index) -> Columns:
 
 
 def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tuple[Levels | None, bool]:
-    """What takes the levels' own coefficients from the intercept, and whether nothing does; X (n, d) of the training rows."""
+    """Returns contrasts that separate the levels' coefficients from the intercept, and whether nothing separates them.
+
+    Parameters
+    ----------
+    X : (n, d) of the training rows
+    """
     m = config.model
-    if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.there(encoding):
+    if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.has_levels(encoding):
         return None, False
     if m.kind == "linear" and m.priors.get(client, m.prior).mean != 0:
         return None, True  # kernels have one prior mean for all of a client's coefficients, and contrasts' is 0
@@ -352,8 +376,11 @@ def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tup
 
 
 def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
-    """A column with one value says what the intercept says. (A level that no training row has, and a mark of cells that no such
-    row lacks, are left to the prior.)"""
+    # Only training rows count for the constants of columns.
+    """Refuses a column with one value, which tells the same as the intercept.
+
+    A level that no training row has, and a mark of cells that no such row lacks, are left to the prior.
+    """
     at, marks = 0, incomplete.marks(read.config)
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
@@ -365,6 +392,7 @@ def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
 
 
 def _standardised(read: Reading, declared: Column, values: Array) -> Column:
+    """Returns a numeric column with the constants by which it is encoded."""
     config, begin = read.config, read.who
     if config.data.standardise == "none":
         return Column(declared.name, "numeric", None, 0.0, 1.0)
@@ -381,6 +409,7 @@ def _standardised(read: Reading, declared: Column, values: Array) -> Column:
 
 
 def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...]]:
+    """Returns the level of each row, and the levels."""
     name = config.data.group
     if name is None:
         return None, ()
@@ -390,20 +419,27 @@ def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...
 
 @dataclass(frozen=True)
 class ServerRows:
-    """The server's response and offset, in the agreed order."""
+    """Holds the server's response and offset, in the agreed order."""
 
     y: Array
     offset: Array | None
 
     def of(self, index: Index) -> tuple[Array, Array | None]:
-        """Response and offset of some rows."""
+        """Returns response and offset of some rows."""
         return self.y[index], None if self.offset is None else self.offset[index]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one place: `columns` of its clients, `server` where it lives; which rows train, and which test; `new` ones have
-    no response and are predicted; `ids` of all rows, where the server has a file."""
+    """Holds the rows of one place.
+
+    Attributes
+    ----------
+    columns : of its clients
+    server : the server's rows, where it lives
+    train, test, new : which rows train, and which test; `new` ones have no response and are predicted
+    ids : of all rows, where the server has a file
+    """
 
     columns: Mapping[int, Columns]
     server: ServerRows | None
@@ -414,12 +450,12 @@ class Rows:
 
     @property
     def predicted(self) -> Index:
-        """Rows that are predicted: those kept for testing, then new ones."""
+        """The rows that are predicted: those kept for testing, then new ones."""
         return np.concatenate([self.test, self.new])
 
 
 def unknown(table: Table, config: Config) -> tuple[int, ...]:
-    """Rows of the server's file whose response is empty: they are predicted."""
+    """Returns the rows of the server's file whose response is empty: they are predicted."""
     name = config.data.response
     if name not in table.names:
         return ()
@@ -427,7 +463,7 @@ def unknown(table: Table, config: Config) -> tuple[int, ...]:
 
 
 def server_rows(table: Table, config: Config) -> ServerRows:
-    """From the server's own file."""
+    """Reads response and offset from the server's file."""
     data = config.data
     kept = tuple(name for name in (data.id, data.response, data.offset) if name is not None)
     missing = [name for name in kept if name not in table.names]
@@ -447,11 +483,12 @@ def server_rows(table: Table, config: Config) -> ServerRows:
 
 
 def _only(table: Table, names: tuple[str, ...]) -> Table:
-    """Some of the columns."""
+    """Returns a table with some of the columns."""
     return replace(table, names=names, columns={name: table.columns[name] for name in names}, matrix=None, matrix_names=())
 
 
 def _offset(table: Table, name: str, link: str) -> Array:
+    """Reads the offset; a cell that is no finite number, or too far from 0, is refused."""
     column = table.columns[name]
     values = floats(column)
     finite = np.isfinite(values)
@@ -467,7 +504,7 @@ def _offset(table: Table, name: str, link: str) -> Array:
 
 
 def response_of(table: Table, config: Config, client: str) -> Array:
-    """The response of a client that tells it to the server."""
+    """Reads the response of a client that tells it to the server."""
     data = config.data
     narrow = _only(table, (data.id, data.response))
     spec = replace(server_spec(config), offset=None)

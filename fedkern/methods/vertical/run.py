@@ -1,4 +1,4 @@
-"""A vertical job from its files to its result. The same code for one process and for every rank of an MPI job."""
+"""Runs a vertical job from its files to its result, by the same code in one process and on every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ Client = vertical.Client | soul.Client
 
 @dataclass(frozen=True)
 class Aligned:
-    """What this place has once all know which rows there are.
+    """Holds the data of this place once all parties know which rows the job has.
 
     Attributes
     ----------
     tables : of its clients, rows in the agreed order
-    server : the server's own rows, where it has a file; `ids` of them
+    server : the server's rows, where it has a file; `ids` of them
     holder : the client that tells the server the response, if one has to
     complete : rows of its clients' files that lack no cell
     n_rows : of all
@@ -73,11 +73,17 @@ class Aligned:
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """The part of one place; what comes of it at the server's, None elsewhere."""
+    """Runs the part of one place.
+
+    Returns
+    -------
+    the result at the server's place, None elsewhere
+    """
     at = _aligned(run)
     model = VerticalModel(run.config, run.names, len(at.train), len(at.test) + len(at.new))
     run = run.knowing(model)
     check_counts(run.config, len(at.train), len(at.new))
+    # Other parties learn how many rows lack a cell, and no more.
     counted = incomplete.exchanged(run, at.tables, at.complete)
     run.hooks.notes += incomplete.notes(run.config, counted)
     if model.drops and counted and any(one["rows"] > at.n_rows for one in counted.values()):
@@ -96,11 +102,12 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = None if server is None else publish.fitted(server, model)
         if model.watched:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
-            ratios, lines = _told(run, model, None if fitted is None else fitted.widths, server, rows, clients)
+            ratios, lines = _tell_widths(run, model, None if fitted is None else fitted.widths, server, rows, clients)
             doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
             settled = convergence.exchanged(run, movements, doubted)
         fitted = None if fitted is None else replace(fitted, settled=settled)
     predicted, filled = None, None
+    # Parts at predicted rows are sent once the fit is known.
     if model.n_test:
         start = partial(predictions.start, len(run.names), bool(model.output.missing_party))
         predicted, _ = run.exchange(stages.predicted(model), start, _prepared(model, rows, clients))
@@ -111,6 +118,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if fitted is not None:
         fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
         fit = publish.fit(model, fitted, rows)
+    # The verdict is told before clients write their files, which it heads.
     said = convergence.told(run, None if fit is None else fit.verdict)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
@@ -120,12 +128,13 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _aligned(run: Run[Config]) -> Aligned:
-    """Aligns the parties' rows."""
+    """Brings the parties' rows into one order, and splits them into those that train and that test."""
     config, names, by = run.config, run.names, alignment_of(run.config)
     seed, counted, common, shared = by.seed, by.counted, by.common, by.shared
     tables: dict[int, Table] = {}
     ids: dict[int, tuple[str, ...]] = {}
     check_declared(config, run.parties, run.mine)
+    # Ids are compared by digests: no party sees another's.
     for k in run.mine:
         with owned(k):
             tables[k], ids[k] = aligned(run.parties.rows(k), config, f"client {names[k]!r}")
@@ -155,6 +164,7 @@ def _aligned(run: Run[Config]) -> Aligned:
     n_rows = server.n_rows if server is not None else len(next(iter(clients.values())).kept)
     check_common(config, n_rows, {k: run.hooks.bindings[k].policies for k in clients})
     complete = {k: one.n_rows for k, one in tables.items()}
+    # Rows that lack a cell at some party are dropped at all of them.
     if common:
         for k, one in clients.items():
             tables[k] = replace(tables[k].select(np.array(one.kept, np.int64)), incomplete=tables[k].incomplete)
@@ -168,7 +178,7 @@ def _aligned(run: Run[Config]) -> Aligned:
 
 
 def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
-    """Gives each party its arrays."""
+    """Makes each party's arrays."""
     config, server = run.config, at.server
     if model.told_by_client:
         server = _responded(run, model, at)
@@ -189,7 +199,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
 
 
 def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRows | None:
-    """The response from the first client that has it, where the server has no file."""
+    """Asks the first client that has the response for it, where the server has no file."""
     config, names, holder = run.config, run.names, at.holder
     if holder is None:
         raise no_response(config)
@@ -207,7 +217,7 @@ def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRow
 
 
 def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalModel:
-    """The model with rho, which the server works out from the response where the job file does not give it."""
+    """Returns the model with rho, which the server works out from the response where the job file does not give it."""
     if not model.works_out:
         return model
 
@@ -222,7 +232,7 @@ def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalM
 
 
 def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
-    """The last states of this place's parties."""
+    """Runs the rounds and returns the last states of this place's parties."""
     settings, names = model.settings, model.names
     sd, likelihood = model.start_sd, model.likelihood if model.shared else None
     clients: dict[int, vertical.Client] = {}
@@ -230,6 +240,7 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
         y = column.y[rows.train] if column.y is not None else None
         site = model.site(k, column, rows.train)
         if settings.private:
+            # The account must be open before the client's first message spends of it.
             plan = budget.plan(model, names[k], site.predictor.n_theta)
             run.hooks.open_budget(k, plan)
             release = budget.release(model, k, plan)
@@ -245,7 +256,7 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
     return run.saying(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
 
 
-def _told(
+def _tell_widths(
     run: Run[Config],
     model: VerticalModel,
     widths: Widths | None,
@@ -253,21 +264,24 @@ def _told(
     rows: Rows,
     clients: Mapping[int, Client],
 ) -> tuple[dict[int, float], dict[int, Lines]]:
-    """Of clients that live here: the ratio, 1 where rows were not all seen, and how wide the posterior is, where it is known."""
+    """Tells clients how narrow q is, and returns, of those that live here, the ratio and the widths that follow from slopes.
+
+    The ratio is 1 where rows were not all seen.
+    """
     ratios = [1.0] * len(run.names) if widths is None else list(widths.clients.values())
-    slopes = server.seen.mean_slopes if server is not None and normal.asked(model) else np.zeros(0)
-    _, told = run.exchange(stages.told(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
+    slopes = server.seen.mean_slopes if server is not None and normal.is_asked(model) else np.zeros(0)
+    _, told = run.exchange(stages.tell_widths(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
     lines = dict[int, Lines]()
     for k, one in told.items():
         client = clients[k]
         if one.slopes is not None and isinstance(client, vertical.Client):
-            found = own.lines(model, client, rows.columns[k], one.slopes)
-            lines |= {} if found is None else {k: found}
+            of_client = own.compute_lines(model, client, rows.columns[k], one.slopes)
+            lines |= {} if of_client is None else {k: of_client}
     return {k: one.ratio for k, one in told.items() if one.ratio is not None}, lines
 
 
 def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, predictions.Client]:
-    """The clients' parts at the rows that are predicted."""
+    """Returns the clients' parts at the rows that are predicted."""
     prepared = {}
     for k, client in clients.items():
         predictor = model.predictor(k, rows.columns[k], rows.predicted)
@@ -280,7 +294,7 @@ def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -
 
 
 def _columns(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, missing.Client]:
-    """The clients' columns and their fitted parts, for rows that lack a party."""
+    """Returns the clients' columns and their fitted parts, for rows that lack a party."""
     out = {}
     for k, client in clients.items():
         assert not isinstance(client, soul.Client)

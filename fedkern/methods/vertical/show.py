@@ -1,4 +1,4 @@
-"""What a finished vertical job prints: its predictive scores, what the server knows, and what was sent."""
+"""Prints a finished vertical job: its predictive scores, the server's parameters, and how much was sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "
 
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
-    """Stop reason, scores under every rule, rows without a party, parameters, bytes."""
+    """Yields the stop reason, scores under every rule, rows without a party, parameters, and bytes."""
     n_clients = len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {content['inference']['rows']} rows"
     prediction = content.get("prediction")
@@ -41,6 +41,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
 
 
 def _scores(prediction: Record) -> Iterator[str]:
+    """Yields a table of the scores."""
     rules = prediction["rules"]
     names = list(dict.fromkeys(name for row in rules.values() for name in row))
     yield f"{prediction['rows']} test rows; the rule of this job is {prediction['rule']!r}"
@@ -59,4 +60,5 @@ def _scores(prediction: Record) -> Iterator[str]:
 
 
 def _cells(names: list[str], row: Mapping[str, float]) -> str:
+    """Formats one row of scores."""
     return "".join(f"{row[name]:>22.4f}" if name in row else f"{'':>22}" for name in names)

@@ -1,4 +1,4 @@
-"""What may be exchanged in a vertical job, and what `fedkern check` prints: the model, what is disclosed, every message."""
+"""Lists the exchanges of a vertical job, and makes the text of `fedkern check`: model, disclosure, and every message."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MAY_SEND = (
 )
 
 
-# What of the response can be computed from a rho that was worked out.
+# The facts about the response that can be computed from a rho that was worked out.
 RHO_TELLS = {
     "log": "tells the mean of the response",
     "identity": "tells the variance of the response where model.scale is not given",
@@ -84,33 +84,33 @@ RHO_TELLS = {
 
 
 def opening(config: Config) -> list[Stage]:
-    """What the parties exchange before the model is known: the digests of their rows' ids."""
+    """Returns the exchange before the model is known: digests of the rows' ids."""
     return [Stage.of(alignment)]
 
 
 def stages(model: VerticalModel) -> list[Stage]:
-    """What the parties exchange once it is known which rows there are."""
+    """Returns the exchanges once all know which rows the job has."""
     responses = [responded(model)] if model.told_by_client else []
     notes = [Stage.of(column_notes)] if model.open else []
     spent = [] if model.open else [Stage.of(certificates)]
-    bits = [told(model), Stage.of(settled)] if model.watched else []
+    bits = [tell_widths(model), Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
     return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled, Stage.of(verdicts)]
 
 
-def told(model: VerticalModel) -> Stage:
-    """By how much standard deviations are too small, and what else tells clients whether their posterior is q."""
-    return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.asked(model) else 0})
+def tell_widths(model: VerticalModel) -> Stage:
+    """Returns the stage that tells clients by how much sds are too small, and numbers that show whether their posterior is q."""
+    return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.is_asked(model) else 0})
 
 
 def responded(model: VerticalModel) -> Stage:
-    """The response of all rows, from the first client that has it."""
+    """Returns the stage in which the first client that has the response tells it, for all rows."""
     return Stage(response.PROTOCOL, {"n": model.n_rows + model.n_test})
 
 
 def trained(model: VerticalModel) -> Stage:
-    """The rounds."""
+    """Returns the stage of the rounds."""
     if model.inference == "soul":
         return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
     s, rounds = model.settings, model.rounds
@@ -120,26 +120,29 @@ def trained(model: VerticalModel) -> Stage:
 
 
 def predicted(model: VerticalModel) -> Stage:
-    """The clients' parts at rows that are predicted."""
+    """Returns the stage of the clients' parts at rows that are predicted."""
     with_z = bool(model.output.missing_party)
     return Stage(predictions.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
 
 
 def by_columns(model: VerticalModel) -> bool:
-    """Whether the parts of a missing party are regressed on the others' columns."""
+    """Returns whether the parts of a missing party are regressed on the others' columns."""
     return model.n_test > 0 and model.output.missing_party == "columns"
 
 
 def filled_in(model: VerticalModel) -> Stage:
-    """What the columns of each party say of the others' parts."""
+    """Returns the stage in which each party's columns predict the others' parts."""
     sizes, passes = {"n": model.n_rows, "t": model.n_test, "others": len(model.names) - 1}, missing.most_passes(len(model.names))
     times = {missing.AskPart: 2, missing.Unexplained: passes, missing.Explained: passes}
     return Stage(missing.PROTOCOL, sizes, times=times)
 
 
 def check_job(at: Check[Config]) -> Said | None:
-    """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell of a client's is
-    used; the server's own file is read as the run will read it."""
+    """Returns the text of `check`, at the server's place; None elsewhere.
+
+    Headers are read at every party, then digests of ids are compared, so that the number of rows is known. No other cell of a
+    client is used; the server's file is read as the run will read it.
+    """
     rows = _counted(at)
     notes = at.notes(split=True)
     if rows is None:
@@ -152,7 +155,7 @@ def check_job(at: Check[Config]) -> Said | None:
 
 
 def look_through(file: OwnFile[Config]) -> None:
-    """What else would end a run with this file; JobError."""
+    """Raises JobError for anything else in this file that would end a run."""
     table, config = file.table, file.config
     rows, _ = aligned(table, config, "the file")
     if file.spec.covariates(table.names):
@@ -160,7 +163,7 @@ def look_through(file: OwnFile[Config]) -> None:
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
-    """What the job may spend of one client's budget."""
+    """Returns the plan of one client's budget; None where the job takes nothing of it."""
     if not file.config.private:
         return None
     train, test = held_out(file.config, file.table.n_rows)
@@ -169,8 +172,9 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 
 
 def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
-    """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
+    """Returns, at the server, the number of rows and those without a response, once headers are right and ids agree."""
     config, names, by = at.config, at.names, alignment_of(at.config)
+    # Refuse wrong headers before ids are compared, as the run does.
     clients, seed, counted, common = {}, by.seed, by.counted, by.common
     check_declared(config, at.parties, at.mine)
     for k in at.mine:
@@ -197,7 +201,7 @@ def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
 
 
 def _lines(model: VerticalModel) -> Iterator[str]:
-    """Job, model, inference, and what is disclosed."""
+    """Yields job, model, inference, and the numbers that are disclosed."""
     m, a = model.config.model, model.config.algorithm
     rounds = until.words(model.rounds) if model.until_settled else f"rounds = {model.rounds}"
     yield f"job      vertical, {m.kind}, {rounds}, seed {model.seed}"
@@ -236,6 +240,7 @@ def _lines(model: VerticalModel) -> Iterator[str]:
 
 
 def _privacy(model: VerticalModel) -> Iterator[str]:
+    """Yields the plan of each client's noise, or that none is claimed."""
     if model.open:
         yield "privacy  none is claimed: the job is federated, and rho is no protection (z is drawn anew in every round, so its"
         yield "         average shows the client's part of the predictor)"
@@ -251,7 +256,7 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
 
 
 def disclosure(model: VerticalModel) -> str:
-    """In words, what the parties learn of each other (docs/methods/vertical.md, section 11)."""
+    """Says in words which numbers the parties learn of each other (docs/methods/vertical.md, section 11)."""
     texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
     if model.network:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
@@ -261,7 +266,7 @@ def disclosure(model: VerticalModel) -> str:
         often = "a round" if model.bound_every == 1 else f"in {model.bound_every} rounds"
         texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
-        normal_too = ", or have no normal posterior" if normal.asked(model) else ""
+        normal_too = ", or have no normal posterior" if normal.is_asked(model) else ""
         normal_too += ", or are a text column's levels beside the intercept" if model.ties else ""
         texts.append(f"at the end one bit of each client, whether its own coefficients still move{normal_too}")
     if model.until_settled and (looks := until.looks(model.rounds)):
@@ -275,7 +280,7 @@ def disclosure(model: VerticalModel) -> str:
         down += "; each client can compute the sum of the others' parts of every row, of two clients the other's part"
     if model.watched:
         down += "; at the end each client is told, in one number, by how much its standard deviations are too small"
-        down += ", and once more the means of all slopes" if normal.asked(model) else ""
+        down += ", and once more the means of all slopes" if normal.is_asked(model) else ""
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
     if model.drops:
@@ -289,7 +294,7 @@ def disclosure(model: VerticalModel) -> str:
 
 
 def _memory(covariance: str) -> Iterator[str]:
-    """Of full covariances: only a client knows how many columns it has."""
+    """Yields the memory of full covariances by their size: only a client knows how many columns it has."""
     if covariance == "full":
         about = memory.size(memory.NUMBER * 8 * 1000**2)
         yield f"memory   each client: about {about} for every (1,000 coefficients)^2, for their covariances"

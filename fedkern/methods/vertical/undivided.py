@@ -1,9 +1,9 @@
-"""What auxiliary variables do to a posterior, how much of it is taken back where it is published, and rho where a job gives none.
+"""Converts the augmented model's posterior to that of the undivided model, and works out rho where a job gives none.
 
-With v the variance of their sum and I the information of a row about its predictor, the augmented model of counts ends with an
-intercept that is too low by (v / 2) (1 + 2 I v) / (1 + I v)^2, which is v / 2 where I v is small; a logistic one with a
-predictor that is farther from 0 by (v / 2) |1 - 2 p|, to first order: its slopes are about 1 + v E p (1 - p) times too large; a
-Gaussian one with sigma^2 lower by v where it is unknown. Source: docs/methods/vertical.md, section 11.
+With v the variance of the auxiliary variables' sum and I the information of a row about its predictor, the augmented model of
+counts ends with an intercept that is too low by (v / 2) (1 + 2 I v) / (1 + I v)^2, which is v / 2 where I v is small; a logistic
+one with a predictor that is farther from 0 by (v / 2) |1 - 2 p|, to first order: its slopes are about 1 + v E p (1 - p) times too
+large; a Gaussian one with sigma^2 lower by v where it is unknown. Source: docs/methods/vertical.md, section 11.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ MARGINAL = 0.346  # P(y = 1) = expit(m / sqrt(1 + MARGINAL)) of such a predictor
 RESIDUAL = 0.1  # of the response's variance, which stands for an unknown sigma^2 before anything is known
 
 
-def worked_out(link_variance: float, n_clients: int) -> float:
-    """The rho that keeps `KEPT` of a row's information in the augmented model."""
+def work_out_rho(link_variance: float, n_clients: int) -> float:
+    """Returns the rho that keeps `KEPT` of a row's information in the augmented model."""
     return min(max(math.sqrt(link_variance * (1 / KEPT - 1) / n_clients), LEAST), MOST)
 
 
 @dataclass(frozen=True)
 class Undivided:
-    """From the augmented model's unknowns to those of the undivided one.
+    """Converts the augmented model's unknowns to those of the undivided one.
 
     Attributes
     ----------
     low : by how much the intercept of counts is too low
-    spread : v of a logistic model, where the intercept is moved by it
+    spread : v of a logistic model, whose intercept is moved by it
     factor : multiplies the clients' parts
     extra : is added to an unknown sigma^2
     """
@@ -49,24 +49,26 @@ class Undivided:
     extra: float = 0.0
 
     def intercept(self, b: float) -> tuple[float, float]:
-        """The intercept, and its derivative in b."""
+        """Returns the intercept, and its derivative in b."""
         p = float(expit(b)) if self.spread else 0.5
         return b + self.low + self.spread / 2 * (1 - 2 * p), 1 - self.spread * p * (1 - p)
 
     def log_scale(self, w: float) -> tuple[float, float]:
-        """log sigma, and its derivative in w."""
+        """Returns log sigma, and its derivative in w."""
         within = math.exp(2 * w)
         return 0.5 * math.log(within + self.extra), within / (within + self.extra)
 
 
 def lowered(v: float, information: float) -> float:
-    """By how much the intercept of counts is too low."""
+    """Returns by how much the intercept of counts is too low."""
     return v / 2 * (1 + 2 * information * v) / (1 + information * v) ** 2
 
 
 def lowered_at(likelihood: Likelihood, y: Array, eta: Array, v: float) -> float:
-    """The same of these rows, by the best intercepts with and without N(0, v) in their predictors. (Of negative binomials with a
-    small r the formula, which is of first order in v, is up to twice as much.)"""
+    """Returns the same for these rows, by the best intercepts with and without N(0, v) in their predictors.
+
+    (For negative binomials with a small r the formula, which is of first order in v, is up to twice as much.)
+    """
     e, w = math.sqrt(v) * NODES, WEIGHTS
 
     def without(d: float) -> float:
@@ -87,9 +89,9 @@ def lowered_at(likelihood: Likelihood, y: Array, eta: Array, v: float) -> float:
 
 
 def enlarged(v: float, level: float) -> float:
-    """By which factor logistic slopes are too large, where a share `level` of the responses is 1.
+    """Returns the factor by which logistic slopes are too large, where a share `level` of the responses is 1.
 
-    The mean of p (1 - p) with weights p (1 - p), for predictors of variance 1 about the mean that goes with `level`.
+    The mean of p (1 - p) is taken with weights p (1 - p), for predictors of variance 1 about the mean that goes with `level`.
     """
     level = min(max(level, 1e-6), 1 - 1e-6)
     p = expit(math.sqrt(1 + MARGINAL) * math.log(level / (1 - level)) + NODES)

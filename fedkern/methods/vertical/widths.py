@@ -1,8 +1,8 @@
-"""By how much standard deviations are too small because q is a product over parties, and whether counts vary as the model says.
+"""Computes how far standard deviations are too small because q is a product over parties, and whether counts vary too much.
 
 The server knows the response and, of each row, every client's part of the predictor, hence the rows' weights w = E(-l''). With
 D = (1, g_1 / sd, .., g_J / sd) the precision of the intercept and of moves along the parts is P = D'WD + prior; a product has
-1 / P_kk for the variance of each, the joint posterior (P^-1)_kk. What else a client's columns could tell is not known: an
+1 / P_kk for the variance of each, the joint posterior (P^-1)_kk. Nothing else of a client's columns is known: an
 intercept is too narrow by at least this, a client's coefficients along its part by about this. Source: docs/methods/vertical.md,
 section 3.
 """
@@ -31,13 +31,13 @@ SURE = 10.0  # times the noise of a part's mean that it has to vary to be a dire
 
 @dataclass(frozen=True)
 class Widths:
-    """What the server finds out of the rows.
+    """Holds the ratios that the server computes from the rows.
 
     Attributes
     ----------
-    intercept : ratio of its standard deviation to that of the joint posterior; 1 where there is none
-    clients : the same of each client, along its part
-    counts : how counts vary; None of other responses
+    intercept : ratio of its standard deviation to that of the joint posterior; 1 without an intercept
+    clients : the same for each client, along its part
+    counts : how counts vary; None for other responses
     """
 
     intercept: float
@@ -50,7 +50,7 @@ class Widths:
         return {name: ratio for name, ratio in sorted(named.items(), key=lambda one: one[1]) if ratio < ENOUGH}
 
     def judged(self, own: Verdict) -> Verdict:
-        """The verdict with what is known of widths; `false` where they are too small."""
+        """Returns the verdict after this test; `false` where widths are too small."""
         if own.converged is False:
             return own
         if narrow := self._narrow:
@@ -58,7 +58,7 @@ class Widths:
             return Verdict(False, f"settled, but {self.words}", "intercept" if first == "the intercept" else first)
         if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
             # below 1 a ratio may only say how many coefficients the clients have
-            own = dispersion.judged(own, self.counts)
+            own = dispersion.judge(own, self.counts)
         if own.converged != "settled":
             return own
         least = min([self.intercept, *self.clients.values()])
@@ -67,7 +67,7 @@ class Widths:
 
     @property
     def words(self) -> str:
-        """Whose standard deviations q has too small, and by how much; "" where it has none."""
+        """The unknowns whose standard deviations q has too small, and by how much; "" where it has none."""
         said = ", ".join(f"{name} {1 / ratio:.2f}" for name, ratio in self._narrow.items())
         return said and (
             f"q, a product over parties, has standard deviations that are too small by these factors: {said}. Under the rows' "
@@ -76,7 +76,7 @@ class Widths:
         )
 
     def notes(self, own: Verdict) -> Iterator[str]:
-        """What the first line does not say."""
+        """Yields notes that the first line does not have."""
         if self._narrow and own.converged is False:
             yield self.words
         if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
@@ -85,7 +85,7 @@ class Widths:
 
 
 def own_words(ratio: float | None, *, widened: bool) -> str:
-    """What a client reads of its own ratio; "" where q's standard deviations are wide enough."""
+    """Returns the text for a client about its ratio; "" where q's standard deviations are wide enough."""
     if ratio is None or ratio >= ENOUGH:
         return ""
     said = (
@@ -98,13 +98,18 @@ def own_words(ratio: float | None, *, widened: bool) -> str:
 
 
 def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
-    """(J, N) clients' parts as the augmented model has them; None where rows were not all seen."""
+    """Returns (J, N) clients' parts as the augmented model has them; None where rows were not all seen."""
     J = len(model.names)
     return server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
 
 
-def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
-    """What the last half of the rounds tells; `b` and `log_scale` as they are published. None where rows were not all seen."""
+def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
+    """Computes widths from the last half of the rounds; None where rows were not all seen.
+
+    Parameters
+    ----------
+    b, log_scale : as they are published
+    """
     assert server.y is not None
     J, y = len(model.names), server.y
     seen = parts_of(server, model)
@@ -120,12 +125,12 @@ def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: floa
     if likelihood.record.counted and likelihood.record.noise is not None:
         n, _, events, misfit, noisy, slope = pearson_sums(Rows(eta[:, None], y), np.ones(1), likelihood.family, scale)
         told = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
-        counts = dispersion.pooled(likelihood.family, scale, [told], J + server.shared.intercept)
+        counts = dispersion.pool(likelihood.family, scale, [told], J + server.shared.intercept)
     return Widths(intercept, dict(zip(model.names, ratios)), counts)
 
 
 def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
-    """(N,) E(-l'') of each row."""
+    """Returns (N,) E(-l'') of each row."""
     record = model.likelihood.record
     mean = record.mean(eta)
     if record.binary:
@@ -135,7 +140,7 @@ def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
 
 
 def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple[float, list[float]]:
-    """Of the intercept, and of each client. A part that is no more than noise is no direction: 1."""
+    """Returns the ratio of the intercept, and of each client. A part that is no more than noise is no direction: 1."""
     sds = parts.std(axis=1)
     there = np.flatnonzero(sds**2 > SURE * noise)
     D, prior = [parts[k] / sds[k] for k in there], [model.prior(int(k)).sd ** -2 for k in there]
@@ -145,7 +150,7 @@ def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple
         return 1.0, [1.0] * len(parts)
     X = np.array(D)
     P = (X * w) @ X.T + np.diag(prior)
-    found = np.minimum(1 / np.sqrt(np.diag(P) * np.diag(np.linalg.inv(P))), 1.0).tolist()
-    first = found.pop(0) if model.intercept else 1.0
-    named = dict(zip(there.tolist(), found))
+    by_unknown = np.minimum(1 / np.sqrt(np.diag(P) * np.diag(np.linalg.inv(P))), 1.0).tolist()
+    first = by_unknown.pop(0) if model.intercept else 1.0
+    named = dict(zip(there.tolist(), by_unknown))
     return first, [named.get(k, 1.0) for k in range(len(parts))]

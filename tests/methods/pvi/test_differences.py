@@ -115,7 +115,7 @@ def test_q_is_that_of_nested_least_squares(lacking: bool, levels: bool) -> None:
     """With known variance Q is a difference of residual sums of squares: with and without coefficients of the sites' own."""
     h, P, rows = sites(3, lacking=lacking, levels=levels)
     names = ["intercept", "x", "z", "u", *(f"g={j}" for j in range(3) if levels)]
-    found = heterogeneity.compared(names, True, h, P)
+    found = heterogeneity.compare_sites(names, True, h, P)
     assert found is not None
     assert found.intercept is not None
     y, X = np.concatenate([y for _, y in rows]), np.concatenate([X for X, _ in rows])
@@ -134,7 +134,7 @@ def test_q_is_that_of_nested_least_squares(lacking: bool, levels: bool) -> None:
 
 def test_a_single_coefficient_is_cochrans() -> None:
     h, P, rows = sites(4)
-    found = heterogeneity.compared(["intercept", "x", "z", "u"], True, h, P)
+    found = heterogeneity.compare_sites(["intercept", "x", "z", "u"], True, h, P)
     b = np.array([np.linalg.lstsq(X, y, rcond=None)[0][2] for X, y in rows])
     w = np.array([1 / np.linalg.inv(X.T @ X)[2, 2] for X, y in rows])
     Q = (w * (b - (w * b).sum() / w.sum()) ** 2).sum()
@@ -147,7 +147,7 @@ def test_chance_is_rarely_named() -> None:
     """Of 300 federations; at .01 twice and with Holm's rule about 3 % name something."""
     joint, any_of_them = 0, 0
     for seed in range(300):
-        found = heterogeneity.compared(["intercept", "x", "z", "u"], True, *sites(seed)[:2])
+        found = heterogeneity.compare_sites(["intercept", "x", "z", "u"], True, *sites(seed)[:2])
         assert found is not None
         joint += found.slopes.p < 0.1
         any_of_them += bool(list(found.notes("", "")))
@@ -158,5 +158,5 @@ def test_chance_is_rarely_named() -> None:
 def test_what_is_no_likelihood_is_not_compared() -> None:
     h, P, _ = sites(1)
     P[1] *= -1
-    assert heterogeneity.compared(["intercept", "x", "z", "u"], True, h, P) is None
-    assert heterogeneity.compared(["intercept", "x", "z", "u"], True, h[:1], P[:1]) is None
+    assert heterogeneity.compare_sites(["intercept", "x", "z", "u"], True, h, P) is None
+    assert heterogeneity.compare_sites(["intercept", "x", "z", "u"], True, h[:1], P[:1]) is None

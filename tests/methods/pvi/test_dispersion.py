@@ -150,7 +150,7 @@ def test_limits_let_true_poisson_jobs_pass() -> None:
         mean = np.exp(random.normal(size=n) * 0.7)
         mean *= random.uniform(50, 200) / mean.sum()
         rows = Rows(np.log(mean)[:, None], random.poisson(mean).astype(np.float64))
-        found = dispersion.pooled("poisson", 1.0, [pearson.PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
+        found = dispersion.pool("poisson", 1.0, [pearson.PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
         assert found is not None
         off += found.off
         outside += not 0.7 < found.ratio < 1.3
@@ -169,7 +169,7 @@ def test_sums_of_clients_are_those_of_all_rows() -> None:
     for part in (slice(0, 20), slice(20, 90)):
         sums = pearson_sums(Rows(X[part], y[part], offset[part], weights[part]), theta, "negative-binomial", r)
         told.append(pearson.make_reply(pearson.PearsonSums(0, *sums)))
-    found = dispersion.pooled("negative-binomial", r, told, used)
+    found = dispersion.pool("negative-binomial", r, told, used)
     V = mu + mu**2 / r
     left = weights.sum() * (1 - used / (weights > 0).sum())
     assert found is not None
@@ -187,7 +187,7 @@ def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
         mean = np.exp(random.normal(size=200) * 0.5)
         y = random.poisson(mean * random.gamma(r, 1 / r, 200)).astype(np.float64)
         sums = pearson_sums(Rows(np.log(mean)[:, None], y), np.ones(1), family, r)
-        found = dispersion.pooled(family, r, [pearson.PearsonSums(0, *sums)], 0.0)
+        found = dispersion.pool(family, r, [pearson.PearsonSums(0, *sums)], 0.0)
         assert found is not None
         ratios.append(found.ratio)
         errors.append(found.error)
@@ -274,7 +274,7 @@ def test_a_client_with_few_rows_answers_with_zeros() -> None:
             1234.57,
             0.0,
         )
-    assert dispersion.pooled("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
+    assert dispersion.pool("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
 
 
 def test_sums_that_cannot_be_are_left_out() -> None:
@@ -290,7 +290,7 @@ def test_sums_that_cannot_be_are_left_out() -> None:
                 pearson.QUESTION.server_receive(server, 0, HONEST)
     large = replace(HONEST, rows=10**15, weight=1e100, events=1e100, misfit=1e100, noise=1e100, slope=1e100)
     for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
-        found = dispersion.pooled("poisson", 1.0, told, 3.0)
+        found = dispersion.pool("poisson", 1.0, told, 3.0)
         assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong())
 
 

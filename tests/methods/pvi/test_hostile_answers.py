@@ -25,7 +25,7 @@ from fedkern.methods.pvi import publish
 from fedkern.methods.pvi import run as pvi_run
 from fedkern.methods.pvi.publish import Ended
 from fedkern.results import loo
-from fedkern.results.reweighed import reweighed
+from fedkern.results.reweighed import reweigh
 from support.interrupted import job, run
 
 SETS = 'algorithm.posterior="noise-aware"', 'privacy.noise_source="keyed"'
@@ -172,7 +172,7 @@ def test_log_likelihoods_that_cannot_be_are_left_out(question: Any, asked: Any) 
             if server.complete:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
-                    found = reweighed(("a", "b"), theta, server.replies[0].values + server.replies[1].values)
+                    found = reweigh(("a", "b"), theta, server.replies[0].values + server.replies[1].values)
                 assert not np.isnan(found.excess).any()
                 assert json.dumps(found.content)
 

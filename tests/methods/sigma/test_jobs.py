@@ -23,7 +23,7 @@ from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
 from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
 from fedkern.methods.sigma.model import decoder_of
-from fedkern.methods.sigma.points import extended
+from fedkern.methods.sigma.points import extend_file
 from fedkern.methods.sigma.rows import Reading
 from fedkern.models.spatial.condition import Condition
 from fedkern.transports.inprocess import InProcess
@@ -335,7 +335,7 @@ def test_between_grid_points_thetahat_is_linear(tmp_path: Path, variant: str) ->
         "model": {"prior": "prior", "family": "gaussian"},
     })  # fmt: skip
     file = read_client(tmp_path / "prior", "east")
-    wide = extended(file, Reading(load_table(tmp_path / "rows" / "east.csv"), config, "east"), "east")
+    wide = extend_file(file, Reading(load_table(tmp_path / "rows" / "east.csv"), config, "east"), "east")
     assert wide.locations is not None
     rng = np.random.default_rng(1)
     latents = (rng.normal(size=(2, cases.P_G)), rng.normal(size=(2, cases.P_L)), np.full((2, 1), 0.3))

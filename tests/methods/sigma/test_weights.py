@@ -76,7 +76,7 @@ class Ran:
         """What the weights say of another q."""
         server = evolve(self.server, parameters=parameters)
         clients = {k: evolve(one, fitted=parameters) for k, one in self.clients.items()}
-        return weights.exchanged(self.run, self.model, server, clients, self.settled)
+        return weights.exchange_terms(self.run, self.model, server, clients, self.settled)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
     draws = Samples(names, theta, one * np.ones(p), q, theta, one, one / 99, scale, sites, kind, nodes)
     parameters = draws.parameters()
     pips = dict(zip(names, draws.pip.tolist()))
-    level = {"fdr": 0.1, "delta": 0.2, "members": [], "text": selection.explained(names, draws.pip, np.ones(p))}
+    level = {"fdr": 0.1, "delta": 0.2, "members": [], "text": selection.explain(names, draws.pip, np.ones(p))}
     mixed = {"chains": 2, "kept": 40, "burn_in": 10, "rhat": 1.2, "ess": 55.0, "slowest": "theta[age]", "scales_clipped": 3}
     content: dict[str, Any] = {"stop": "converged", "rounds": 50, "parameters": parameters, "sampler": mixed, "selection": level}
     content["verdict"] = "not converged: R-hat at most 1.2000 (wanted 1.01)"

@@ -43,7 +43,7 @@ def model_of(n_clients=2, **sections):
 )
 def test_rho_keeps_95_percent_of_a_row(family, mean, n_clients, rho):
     model = model_of(n_clients, model={"family": family})
-    found = undivided.worked_out(model.link(np.full(100, float(mean))), n_clients)
+    found = undivided.work_out_rho(model.link(np.full(100, float(mean))), n_clients)
     np.testing.assert_allclose(found, rho, atol=5e-5)
 
 

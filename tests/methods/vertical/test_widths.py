@@ -237,13 +237,13 @@ def test_the_width_along_a_line_is_that_of_the_density(there):
     sd = np.sqrt(p @ (grid - mean) ** 2 / p.sum())
     narrower = 0.75 if there == 3 else 1.0
     eta = offset + x * (mean + narrower * sd * np.random.default_rng(2).standard_normal((20_000, 1)))
-    found = normal.looked(
+    found = normal.measure_lines(
         normal.Own(x[:, None], np.array([mean]), np.array([[narrower * sd]]), 0.0, 1.0), ["x"], y - expit(eta).mean(axis=0)
     )
     assert found is not None
     assert found.sd[0] * narrower == pytest.approx(1.0, rel=0.04)
     assert bool(len(found.off)) is (there == 3)
-    assert normal.looked(normal.Own(x[:, None], np.zeros(1), np.eye(1), 0.0, 1.0), ["x"], np.zeros(len(y))) is None
+    assert normal.measure_lines(normal.Own(x[:, None], np.zeros(1), np.eye(1), 0.0, 1.0), ["x"], np.zeros(len(y))) is None
 
 
 def test_an_intercept_that_is_known_better_than_the_steps_are_small_is_named():

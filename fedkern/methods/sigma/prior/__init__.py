@@ -1,1 +1,1 @@
-"""Training of such priors: `fedkern sigma train`."""
+"""Builds and trains priors of maps: `fedkern sigma build` and `fedkern sigma train`."""

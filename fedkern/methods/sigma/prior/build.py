@@ -1,6 +1,6 @@
-"""`fedkern sigma build PRIOR.toml`: from a prior file to an artifact whose prior is exact inside each client.
+"""Runs `fedkern sigma build PRIOR.toml`: from a prior file to an artifact whose prior is exact inside each client.
 
-Nothing is trained: what ties the clients together is found in closed form (`models.spatial.factors`).
+Nothing is trained: the factors that tie the clients together are found in closed form (`models.spatial.factors`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .keys import PriorConfig, load
 from .source import Source, read
 from .train import shape_of
 
-TIMED = 700  # rows and columns of a matrix whose square says how fast a machine is
+TIMED = 700  # rows and columns of a matrix whose square shows how fast a machine is
 EFFICIENCY = 0.45  # of what is not all matrix products, measured on the large map of benchmarks/sigma_within.py
 LEAST_OTHERS = 3  # unknowns of a job beside those that tie clients: intercept, sigma_theta, phi
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """What was built, and from what."""
+    """Holds a built prior and its source."""
 
     config: PriorConfig
     source: Source
@@ -51,12 +51,12 @@ class Built:
 
     @property
     def latents(self) -> int:
-        """Numbers that all clients share."""
+        """The number of values that all clients share."""
         return self.tied.clients[0].n_latents
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know."""
+        """The notes for a user."""
         asked, most = self.config.within, float(self.tied.errors.max())
         if asked.latents != "auto" or most <= asked.error:
             return self.source.notes
@@ -64,7 +64,7 @@ class Built:
         return (*self.source.notes, note)
 
     def as_dict(self) -> Record:
-        """What fit.json holds."""
+        """Returns the content of fit.json."""
         source, tied = self.source, self.tied
         return {
             "kind": source.prior.kind,
@@ -76,8 +76,8 @@ class Built:
             "notes": list(self.notes),
         }
 
-    def lines(self) -> Iterator[str]:
-        """For the terminal."""
+    def describe(self) -> Iterator[str]:
+        """Yields lines for the terminal."""
         source, tied, name = self.source, self.tied, self.source.prior.condition.name
         yield (
             f"{source.prior.n:,} areas of {len(source.clients)} clients, {tied.n_borders:,} of them on borders: exact inside "
@@ -94,7 +94,7 @@ def command(options: argparse.Namespace) -> int:
     out = Path(options.out or Path("runs") / Path(options.prior).stem)
     built = perform(config, folder, Output(out, quiet=options.quiet))
     if not options.quiet:
-        print(printable_lines("\n".join(built.lines())))
+        print(printable_lines("\n".join(built.describe())))
         print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
     return 0
 
@@ -109,7 +109,7 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
 
     Returns
     -------
-    what was built
+    the built prior
 
     Raises
     ------
@@ -140,7 +140,7 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
 
 
 def ahead(n_borders: int, latents: int, values: int) -> Iterator[str]:
-    """What a build takes and what a job will send, before either; JobError where a machine has not the memory."""
+    """Yields what a build takes and a job will send, before either; JobError where a machine has too little memory."""
     cost = Cost.of(n_borders, latents, values)
     if cost.memory > memory.available():
         raise JobError(
@@ -157,7 +157,7 @@ def ahead(n_borders: int, latents: int, values: int) -> Iterator[str]:
 
 
 def _rate() -> float:
-    """Operations of a matrix product in a second."""
+    """Measures operations of a matrix product in a second."""
     A = np.ones((TIMED, TIMED))
     began = time.process_time()
     for _ in range(2):
@@ -166,7 +166,7 @@ def _rate() -> float:
 
 
 def whole(source: Source) -> Source:
-    """The same, BYM2 with its unstructured part; JobError where a machine cannot hold the covariance of all its areas."""
+    """Returns the source, BYM2 with its unstructured part; JobError where a machine cannot hold the covariance of all areas."""
     prior = source.prior
     if not isinstance(prior, AreaPrior) or prior.form != "bym2":
         return source
@@ -179,10 +179,10 @@ def whole(source: Source) -> Source:
 
 
 def _write(built: Built, out: Path) -> None:
-    """The artifact's files."""
+    """Writes the artifact's files."""
     config, source, tied = built.config, built.source, built.tied
-    found = {f"{what}{j}": getattr(own, what) for j, own in enumerate(tied.clients) for what in ("U", "K", "W")}
-    name = digest_of({"identity": config.identity, "map": shape_of(source), **found})
+    factors = {f"{what}{j}": getattr(own, what) for j, own in enumerate(tied.clients) for what in ("U", "K", "W")}
+    name = digest_of({"identity": config.identity, "map": shape_of(source), **factors})
     common = artifact.Common(name, config.prior.kind, source.prior.condition, "within", built.latents)
     variances = np.split(tied.variance, np.cumsum(source.sizes)[:-1])
     clients = [

@@ -1,4 +1,4 @@
-"""The fit of a trained prior: measured, as text, and as a page."""
+"""Measures the fit of a trained prior, and writes it as text and as a page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOPS = 8  # largest distance in steps from neighbour to neighbour
 
 @dataclass(frozen=True)
 class Trained:
-    """Trained networks, tau^2, the last state of the training, and a table of what they were trained on, as they see it."""
+    """Holds trained networks, tau^2, the last state of the training, and a table of its draws, as the networks see them."""
 
     federation: Federation
     tau: Tau
@@ -37,7 +37,7 @@ class Trained:
 
 
 def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
-    """How well the networks stand in for the prior."""
+    """Measures how well the networks stand in for the prior."""
     federation, tau, state = trained.federation, trained.tau, trained.state
     prior, seed = source.prior, config.training.seed
     draws = config.fit.draws or (20_000 if prior.n <= LARGE else 4_000)
@@ -68,7 +68,7 @@ def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
 
 
 def distances_of(prior: Prior) -> tuple[Array, Array]:
-    """(n, n) distances, and the edges of their classes: steps on a map, lengths between points."""
+    """Returns (n, n) distances, and the edges of their classes: steps on a map, lengths between points."""
     if isinstance(prior, AreaPrior):
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import shortest_path
@@ -81,7 +81,7 @@ def distances_of(prior: Prior) -> tuple[Array, Array]:
 
 
 def text(fit: Fit) -> str:
-    """A few lines for the terminal."""
+    """Returns a few lines for the terminal."""
     lines = []
     for one, correlation in zip(fit.comparisons, fit.correlations):
         at = "" if fit.condition == "none" else f" at {fit.condition} {one.phi:g}"
@@ -99,7 +99,7 @@ def text(fit: Fit) -> str:
 
 
 def page(fit: Fit, config: PriorConfig) -> str | None:
-    """The report; None without matplotlib."""
+    """Returns the report; None without matplotlib."""
     if importlib.util.find_spec("matplotlib") is None:
         return None
     return report_sigma_prior.page(fit, config.model_dump())

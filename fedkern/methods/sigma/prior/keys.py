@@ -1,4 +1,4 @@
-"""The prior file of `fedkern sigma build` and `train`: what each key is and what it may be.
+"""Defines the prior file of `fedkern sigma build` and `train`: each key, and the values that it may have.
 
 Source: docs/methods/sigma.md, sections 1 to 5 and 8 to 10.
 """
@@ -38,7 +38,7 @@ def _gamma(value: Any) -> Any:
 
 
 class HyperpriorSection(Section):
-    """The prior of phi in inference."""
+    """Holds the prior of phi in inference."""
 
     kind: Literal["uniform", "logit-normal"] = key("uniform", help="of phi in inference, truncated to its range")
     mean: Finite = key(0.0, help="of logit phi")
@@ -46,7 +46,7 @@ class HyperpriorSection(Section):
 
 
 class GridSection(Section):
-    """Points on a line, without a file."""
+    """Describes points on a line, without a file."""
 
     points: int = key(100, ge=2, help="equidistant, both ends included")
     lo: Finite = key(0.0, help="first point")
@@ -138,7 +138,7 @@ class FitSection(Section):
 
 
 class PriorConfig(Section):
-    """A prior file with all defaults filled in."""
+    """Holds a prior file with all defaults filled in."""
 
     prior: PriorSection
     data: DataSection = DataSection()
@@ -150,13 +150,13 @@ class PriorConfig(Section):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Of phi or the lengthscale."""
+        """The range of phi or the lengthscale."""
         given = self.prior.lengthscale if self.prior.kind == "gp" else self.prior.phi
         return (0.0, 0.0) if given is None else (given[0], given[-1])
 
     @property
     def identity(self) -> str:
-        """A digest of all that a checkpoint depends on: how fast and how long is trained may change when one goes on."""
+        """The digest of all keys that a checkpoint depends on: speed and length of training may change on resuming."""
         free = {"steps", "learning_rate", "decay", "warmup", "clip", "threads", "device"}
         kept = self.model_dump(include={"prior": True, "data": True, "network": True, "training": True})
         kept["training"] = {name: value for name, value in kept["training"].items() if name not in free}
@@ -198,7 +198,7 @@ PAPER_MAP: Tables = {
 
 
 def fill_defaults(raw: Raw) -> dict[str, Any]:
-    """The tables with the defaults of their kind, variant and preset under them."""
+    """Lays the tables over the defaults of their kind, variant and preset."""
     kind, preset = table(raw, "prior").get("kind"), table(raw, "prior").get("preset")
     layers = [BASE, LINE if kind == "gp" else MAP]
     layers += [AREAL] if kind in ("car", "leroux") else [BYM2] if kind == "bym2" else []
@@ -246,7 +246,7 @@ def parse(raw: Raw, *, name: str = "prior", sets: Sequence[str] = ()) -> PriorCo
 
 
 def conflicts(config: PriorConfig) -> Iterator[str]:
-    """Every contradiction, as a sentence with its remedy."""
+    """Yields every contradiction between keys, each as a sentence with its remedy."""
     prior, data, kind = config.prior, config.data, config.prior.kind
     wanted = {"car": "phi", "leroux": "phi", "gp": "lengthscale", "bym2": None}[kind]
     for name in ("phi", "lengthscale"):
@@ -285,6 +285,7 @@ def conflicts(config: PriorConfig) -> Iterator[str]:
 
 
 def _sources(prior: PriorSection, data: DataSection) -> Iterator[str]:
+    """Yields faults of the files from which a prior is made."""
     if prior.kind == "gp":
         if (prior.grid is None) == (data.areas is None):
             yield "prior: a Gaussian process needs points: either prior.grid or data.areas (a table with columns x and client)"

@@ -1,4 +1,4 @@
-"""The neighbours that were found on a map, for people to look at: counts across clients, a table of all pairs, and a figure."""
+"""Shows the neighbours that were found on a map to people: counts across clients, a table of all pairs, and a figure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Index = NDArray[np.int64]
 
 
 def across(made: Map) -> str:
-    """A sentence on the pairs of two clients.
+    """Returns a sentence on the pairs of two clients.
 
     Raises
     ------
     JobError
-        There is none, of several clients: nothing would tie them together.
+        Several clients have no such pair: nothing would tie them together.
     """
     i, j = _once(made)
     names, of = made.clients, made.client
@@ -42,7 +42,7 @@ def across(made: Map) -> str:
 
 
 def files(made: Map | None) -> dict[str, bytes]:
-    """Beside the prior of a map: neighbours.csv, and neighbours.png where it can be drawn."""
+    """Returns the files beside the prior of a map: neighbours.csv, and neighbours.png where it can be drawn."""
     if made is None:
         return {}
     picture = figure(made)
@@ -50,7 +50,7 @@ def files(made: Map | None) -> dict[str, bytes]:
 
 
 def table(made: Map) -> bytes:
-    """neighbours.csv: each pair once, with its clients and its connected component."""
+    """Returns neighbours.csv: each pair once, with its clients and its connected component."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("area", "client", "neighbour", "neighbour_client", "component"))
@@ -62,8 +62,10 @@ def table(made: Map) -> bytes:
 
 
 def figure(made: Map) -> bytes | None:
-    """neighbours.png: pairs as lines between the areas' centres, those of two clients in another colour; None without centres, or
-    without matplotlib."""
+    """Draws neighbours.png: pairs as lines between the areas' centres, those of two clients in another colour.
+
+    It is None without centres, or without matplotlib.
+    """
     if made.centroids is None or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib.collections import LineCollection
@@ -92,6 +94,6 @@ def figure(made: Map) -> bytes | None:
 
 
 def _once(made: Map) -> tuple[Index, Index]:
-    """Numbers of both areas of each pair."""
+    """Returns the numbers of both areas of each pair."""
     once = made.graph.rows < made.graph.indices
     return made.graph.rows[once], made.graph.indices[once]

@@ -1,4 +1,4 @@
-"""Every key of a prior file with its type, default and meaning, as a commented TOML file.
+"""Writes every key of a prior file with its type, default and meaning, as a commented TOML file.
 
 `python -m fedkern.methods.sigma.prior.reference > docs/reference/prior.toml` writes it.
 """
@@ -19,12 +19,12 @@ HEAD = """\
 
 
 def text() -> str:
-    """The whole file."""
+    """Returns the whole file."""
     return reference.text(HEAD, PriorConfig, _default)
 
 
 def _default(field: FieldInfo, path: str, key: str) -> tuple[str, str]:
-    """For a map, and what a process has otherwise."""
+    """Returns the default for a map, and a note where a process has another."""
     if (path, key) == ("prior", "kind"):
         return "...", ""
     of_map, of_process = (_of(kind, field, path, key) for kind in ("car", "gp"))
@@ -32,6 +32,7 @@ def _default(field: FieldInfo, path: str, key: str) -> tuple[str, str]:
 
 
 def _of(kind: str, field: FieldInfo, path: str, key: str) -> str:
+    """Returns the default of a kind of prior."""
     tables: Raw = fill_defaults({"prior": {"kind": kind}})
     for part in path.split("."):
         tables = table(tables, part)

@@ -1,4 +1,4 @@
-"""The page on a trained prior: how its covariances and marginals compare with those of the prior it stands for."""
+"""Makes the page on a trained prior: how its covariances and marginals compare with those of the prior it stands for."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MOST_DRAWN = 500  # points that are shapes; more of them are a picture
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What is known of a trained prior.
+    """Holds the measures of a trained prior.
 
     Attributes
     ----------
-    kind, condition : of the prior, and what its hyperparameter is called
+    kind, condition : of the prior, and the name of its hyperparameter
     clients, sizes : names, and numbers of areas or points
     comparisons, variograms : one for each phi
     correlations : for each phi, the largest error of a correlation between clients with tau^2
@@ -56,7 +56,7 @@ class Fit:
     notes: tuple[str, ...]
 
     def as_dict(self) -> Record:
-        """What fit.json holds."""
+        """Returns the content of fit.json."""
         tau = self.tau
         return {
             "kind": self.kind,
@@ -84,17 +84,18 @@ class Fit:
 
     @property
     def client(self) -> Index:
-        """(n,) number of the client of each area."""
+        """The (n,) number of the client of each area."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
 
 def page(fit: Fit, config: Record) -> str:
-    """The whole page as text."""
+    """Returns the whole page as text."""
     body = [_covariances(fit), _borders(fit), _marginals(fit), _tau(fit), _training(fit), _record(fit, config)]
     return document("Trained prior", body, **_head(fit, config))
 
 
 def _head(fit: Fit, config: Record) -> Record:
+    """Returns the head of the page."""
     worst = max(one.error for one in fit.comparisons)
     tiles = [("Largest covariance error", number(worst)), ("tau² unclipped", f"{fit.tau.unclipped:.1%}")]
     tiles += [("Marginals inside 90 %", f"{fit.coverage['auxiliary']['0.9']:.1%}"), ("Clients", str(len(fit.clients)))]
@@ -106,6 +107,7 @@ def _head(fit: Fit, config: Record) -> Record:
 
 
 def _covariances(fit: Fit) -> str:
+    """Makes the section on covariances."""
     heads = [
         fit.condition,
         "error",
@@ -129,7 +131,7 @@ def _covariances(fit: Fit) -> str:
 
 
 def matrices(fit: Fit) -> Figure:
-    """Covariances of the prior, of SIGMA and their difference, one row for each phi; lines are the borders of the clients."""
+    """Draws covariances of the prior, of SIGMA and their difference, a row for each phi; lines are the clients' borders."""
     rows = len(fit.comparisons)
     drawn = canvas(7.4, 0.35 + 2.25 * rows)
     all_axes = drawn.subplots(rows, 3, squeeze=False)
@@ -154,7 +156,7 @@ def matrices(fit: Fit) -> Figure:
 
 
 def neighbour_scatter(fit: Fit) -> Figure:
-    """Covariances of neighbouring areas under SIGMA against those under the prior, one panel for each phi."""
+    """Draws covariances of neighbouring areas under SIGMA against those under the prior, one panel for each phi."""
     panels = len(fit.comparisons)
     drawn = canvas(max(2.6 * panels, 3.4), 3.0)
     drawn.dpi = 160
@@ -180,6 +182,7 @@ def neighbour_scatter(fit: Fit) -> Figure:
 
 
 def _borders(fit: Fit) -> str:
+    """Makes the section on variograms inside clients and across borders."""
     unit = "steps from neighbour to neighbour" if fit.neighbours is not None else "distance"
     text = (
         "Half the variance of differences between two places, by distance. Across a border the two belong to different clients: "
@@ -189,7 +192,7 @@ def _borders(fit: Fit) -> str:
 
 
 def variograms(fit: Fit, unit: str) -> Figure:
-    """Of pairs inside clients and across their borders, a column for each phi."""
+    """Draws variograms of pairs inside clients and across their borders, a column for each phi."""
     panels = len(fit.comparisons)
     drawn = canvas(max(2.6 * panels, 3.4), 4.7)
     all_axes = drawn.subplots(2, panels, squeeze=False, sharex=True, sharey="col")
@@ -210,6 +213,7 @@ def variograms(fit: Fit, unit: str) -> Figure:
 
 
 def _marginals(fit: Fit) -> str:
+    """Makes the table of the marginals' coverage."""
     levels = list(fit.coverage["auxiliary"])
     rows = [[kind, *(f"{values[level]:.1%}" for level in levels)] for kind, values in fit.coverage.items()]
     text = "Share of SIGMA's prior inside the central intervals of the prior it stands for, at the same phi."
@@ -217,6 +221,7 @@ def _marginals(fit: Fit) -> str:
 
 
 def _tau(fit: Fit) -> str:
+    """Makes the section on tau^2."""
     tau = fit.tau
     clipped = f"{tau.low:,} of {tau.tau2.size:,} are at the floor, {tau.high:,} at the ceiling. " if tau.low + tau.high else ""
     text = (
@@ -227,7 +232,7 @@ def _tau(fit: Fit) -> str:
 
 
 def tau_figure(fit: Fit) -> Figure:
-    """tau^2 over the prior's variance: of each client; or over phi, where it depends on phi."""
+    """Draws tau^2 over the prior's variance: of each client; or over phi, where it depends on phi."""
     tau = fit.tau
     share = tau.tau2 / tau.prior
     if len(tau.grid) > 1:
@@ -259,19 +264,20 @@ def tau_figure(fit: Fit) -> Figure:
 
 
 def _training(fit: Fit) -> str:
+    """Makes the section on the training."""
     if not len(fit.state.curve):
         return ""
-    found = fit.objective
-    kl = f"the KL of the global latents {number(found['kl_global'])} and of the local ones {number(found['kl_local'])} nats"
+    terms = fit.objective
+    kl = f"the KL of the global latents {number(terms['kl_global'])} and of the local ones {number(terms['kl_local'])} nats"
     text = (
         f"Means over every {int(fit.state.curve[0, 0]):,} steps. On draws that no step has seen the ELBO is "
-        f"{number(found['elbo'])}, {kl}; gamma is {number(fit.state.gamma)}."
+        f"{number(terms['elbo'])}, {kl}; gamma is {number(fit.state.gamma)}."
     )
     return figure("Training", training_figure(fit.state), text)
 
 
 def training_figure(state: State) -> Figure:
-    """The ELBO, and the KLs, over the steps."""
+    """Draws the ELBO, and the KLs, over the steps."""
     drawn = canvas(7.2, 2.7)
     left, right = drawn.subplots(1, 2)
     x = state.curve[:, 0]
@@ -293,6 +299,7 @@ def training_figure(state: State) -> Figure:
 
 
 def _record(fit: Fit, config: Record) -> str:
+    """Makes the section with the clients and the prior file."""
     rows = [[client, f"{size:,}"] for client, size in zip(fit.clients, fit.sizes)]
     places = table(["client", "areas" if fit.neighbours is not None else "points"], rows)
     prior = piece("source", json.dumps(plain(config), indent=2))
@@ -300,6 +307,6 @@ def _record(fit: Fit, config: Record) -> str:
 
 
 def _both(axes: Axes) -> None:
-    """A light grid in both directions, no frame."""
+    """Draws a light grid in both directions, and no frame."""
     tidy(axes, "y")
     axes.grid(axis="x", color=GRID, linewidth=0.8)

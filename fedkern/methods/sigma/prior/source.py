@@ -1,4 +1,4 @@
-"""From a prior file to the prior itself: the map or the points, and who holds which of them."""
+"""Reads the prior of a prior file: the map or the points, and who holds which of them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ LARGE = 1e9  # bytes that are worth a note
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is trained on.
+    """Holds the subject of a training.
 
     Attributes
     ----------
     prior : of all areas or points, each client's together
     clients : their names
-    sizes : of each client, how many areas or points
+    sizes : of each client, its number of areas or points
     areas : of each client, their names; empty for points without names
     locations : of each client, the points of a Gaussian process, or the areas' centres where they are known
     map : of areas
-    notes : what a user should know
+    notes : for a user
     """
 
     prior: Prior
@@ -53,17 +53,17 @@ class Source:
 
     @property
     def graph(self) -> Graph | None:
-        """Of a map."""
+        """The graph of a map; None for points."""
         return None if self.map is None else self.map.graph
 
     def architecture(self, config: PriorConfig) -> Architecture:
-        """The networks; a client has no more local latents than areas."""
+        """Returns the networks; a client has no more local latents than areas."""
         n = config.network
         local = tuple(min(n.local_latents, d) for d in self.sizes)
         return Architecture(n.variant, self.sizes, 1, n.global_latents, local, n.hidden, n.local_hidden, n.width, n.rank)
 
     def pairs(self, client: int) -> Index | None:
-        """(k, 2) a client's own neighbours, by their numbers at it, each pair once."""
+        """Returns (k, 2) a client's neighbours, by their numbers at it, each pair once."""
         if self.graph is None:
             return None
         first = sum(self.sizes[:client])
@@ -72,16 +72,16 @@ class Source:
         return np.column_stack([own.rows[once], own.indices[once]])
 
     def islands(self, client: int) -> tuple[str, ...]:
-        """Names of a client's areas that are dropped, as they have no neighbours."""
+        """Returns the names of a client's areas that are dropped, as they have no neighbours."""
         return () if self.map is None else tuple(name for name, owner in self.map.dropped if owner == self.clients[client])
 
     def sd(self, config: PriorConfig) -> Array:
-        """(n,) what theta is divided by for the networks."""
+        """Returns (n,) divisors of theta for the networks."""
         return self.prior.training_sd() if config.network.standardise else np.ones(self.prior.n)
 
 
 def condition(config: PriorConfig) -> Condition:
-    """Of the networks."""
+    """Returns the condition of the networks."""
     h = config.prior.hyperprior
     name: Any = {"gp": "lengthscale", "bym2": "none"}.get(config.prior.kind, "phi")
     try:
@@ -91,7 +91,7 @@ def condition(config: PriorConfig) -> Condition:
 
 
 def read(config: PriorConfig, folder: Path) -> Source:
-    """The prior of a prior file, whose paths are relative to `folder`.
+    """Reads the prior of a prior file, whose paths are relative to `folder`.
 
     Raises
     ------
@@ -99,6 +99,7 @@ def read(config: PriorConfig, folder: Path) -> Source:
         A file that cannot be read, a map against the rules, or points that cannot be told apart.
     """
     data, kind = config.data, config.prior.kind
+    # A process has points, given by the file or as a grid; all other kinds have a map.
     if kind == "gp":
         grid = config.prior.grid
         if grid is not None:
@@ -129,7 +130,7 @@ def read(config: PriorConfig, folder: Path) -> Source:
 
 
 def of_map(made: Map, config: PriorConfig) -> Source:
-    """The prior of a map."""
+    """Makes the prior of a map."""
     graph, form = made.graph, config.prior.kind
     assert form != "gp"
     prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
@@ -140,7 +141,7 @@ def of_map(made: Map, config: PriorConfig) -> Source:
 
 
 def with_memory(source: Source) -> Source:
-    """The same with a note on what the eigenvectors of a large map take; JobError where this machine has less."""
+    """Adds a note on the memory of a large map's eigenvectors; JobError where this machine has less."""
     if source.graph is None or (taken := memory.eigenvectors(source.graph.n)) < LARGE:
         return source
     note = f"the eigenvectors of {source.graph.n:,} areas take about {memory.size(taken)} of memory"
@@ -151,6 +152,7 @@ def with_memory(source: Source) -> Source:
 
 
 def _of_points(points: Points, config: PriorConfig) -> Source:
+    """Makes the prior of points."""
     try:
         prior = GpPrior(points.x, condition(config), config.prior.kernel)
     except ValueError as error:
@@ -161,5 +163,6 @@ def _of_points(points: Points, config: PriorConfig) -> Source:
 
 
 def _split(names: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    """Splits names by client."""
     ends = np.cumsum([0, *sizes]).tolist()
     return tuple(tuple(names[a:b]) for a, b in itertools.pairwise(ends))

@@ -1,4 +1,4 @@
-"""`fedkern sigma train PRIOR.toml`: from a prior file to a prior artifact, its fit report and what `--resume` needs."""
+"""Runs `fedkern sigma train PRIOR.toml`: from a prior file to a prior artifact, its fit report and files for `--resume`."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def command(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Training:
-    """A training that nobody else does at the same time.
+    """Holds a training whose folder is locked.
 
     Attributes
     ----------
     out : the artifact's folder
-    workshop : what `--resume` needs, in it
-    quiet : no progress, no notes
+    workshop : the folder in it with the files for `--resume`
+    quiet : whether it shows no progress and no notes
     used : where its steps run
     """
 
@@ -90,7 +90,7 @@ class Training:
 
     @property
     def architecture(self) -> Architecture:
-        """Of all networks."""
+        """The architecture of all networks."""
         return self.source.architecture(self.config)
 
 
@@ -128,7 +128,7 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
 
 
 def _perform(job: Training, *, resume: bool) -> Fit:
-    """As `perform`, when nobody else trains there."""
+    """Does the work of `perform`, once the folder is locked."""
     state = _claim(job, resume=resume)
     for note in () if job.quiet else job.source.notes:
         print(f"fedkern: {printable(note)}", file=sys.stderr)
@@ -143,7 +143,7 @@ def _perform(job: Training, *, resume: bool) -> Fit:
 
 
 def gamma_of(config: PriorConfig, source: Source) -> float:
-    """The networks' standard deviation before the first step.
+    """Returns the networks' standard deviation before the first step.
 
     With "auto" gamma^2 is the mean of the eigenvalues of the standardised covariance beyond as many as there are latents, over
     the range of phi, and from 0.04 to 0.64: the best linear factors of fewer directions leave that much of each area.
@@ -162,8 +162,11 @@ def gamma_of(config: PriorConfig, source: Source) -> float:
 
 
 def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -> training.Settings:
-    """Of the training loop. Large networks take few steps a call of a processor, so that a signal is soon seen; on a card a
-    hundred take half a second, and a call begins with its arrays copied and its launches put together."""
+    """Returns the settings of the training loop.
+
+    Large networks take few steps a call of a processor, so that a signal is soon seen; on a card a hundred take half a second,
+    and a call begins with its arrays copied and its launches put together.
+    """
     slow = architecture.n_parameters >= LARGE and config.training.device == "cpu"
     t, learn = config.training, config.network.gamma == "learn"
     return training.Settings(
@@ -184,7 +187,7 @@ def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -
 
 
 def start(config: PriorConfig, source: Source, settings: training.Settings) -> training.State:
-    """The state before the first step: random weights, or the best linear factors."""
+    """Returns the state before the first step: random weights, or the best linear factors."""
     architecture = source.architecture(config)
     state = training.start(architecture, settings)
     if config.network.start == "random":
@@ -200,7 +203,7 @@ def start(config: PriorConfig, source: Source, settings: training.Settings) -> t
 
 
 def tables(source: Source, config: PriorConfig) -> Callable[[int], DrawTable]:
-    """Number -> a table of draws as the networks see them: standardised, phi as their condition."""
+    """Returns a function of numbers that makes tables of draws as the networks see them: standardised, phi as their condition."""
     t, sd = config.training, source.sd(config)
 
     def numbered(number: int) -> DrawTable:
@@ -213,10 +216,11 @@ def tables(source: Source, config: PriorConfig) -> Callable[[int], DrawTable]:
 
 
 def finish(job: Training, state: training.State) -> Fit:
-    """tau^2, the fit, the artifact's files and the report, from trained networks."""
+    """Computes tau^2, the fit, the artifact's files and the report, from trained networks."""
     config, source, out = job.config, job.source, job.out
     architecture = job.architecture
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
+    # Measure the networks in float64, as jobs compute with them.
     a, seed = config.auxiliary, config.training.seed
     tau = match_variances(source.prior, federation, by=a.by, floor=a.floor, ceiling=a.ceiling, draws=a.draws, seed=seed)
     report = fit.measure(config, source, fit.Trained(federation, tau, state, tables(source, config)(0)))
@@ -268,7 +272,7 @@ def finish(job: Training, state: training.State) -> Fit:
 
 
 def shape_of(source: Source) -> str:
-    """A digest of the map or the points: a checkpoint of others is refused."""
+    """Returns a digest of the map or the points, by which a checkpoint of others is refused."""
     parts: dict[str, Any] = {"clients": source.clients, "sizes": source.sizes, "areas": source.areas}
     if source.graph is not None:
         parts |= {"indptr": source.graph.indptr, "indices": source.graph.indices}
@@ -278,7 +282,7 @@ def shape_of(source: Source) -> str:
 
 
 def _claim(job: Training, *, resume: bool) -> training.State | None:
-    """What to go on from; JobError where a folder's content would be overwritten, or there is nothing to resume."""
+    """Returns the state to go on from; JobError where a folder's content would be overwritten, or none can be resumed."""
     config, out, workshop = job.config, job.out, job.workshop
     numbers, finished = workshop.numbers(SERVER, "sigma"), (out / "manifest.json").exists()
     if not resume:
@@ -306,7 +310,7 @@ def _claim(job: Training, *, resume: bool) -> training.State | None:
 
 
 def _with_eigen(prior: Prior, workshop: RunFolder) -> Prior:
-    """A map's prior with its eigenvectors, from the file of an earlier run or into it."""
+    """Returns a map's prior with its eigenvectors, read from the file of an earlier run or written to it."""
     if not isinstance(prior, AreaPrior):
         return prior
     path, state = workshop.path / "eigen.npz", blake2b(prior.form.encode(), digest_size=32)
@@ -326,7 +330,7 @@ def _with_eigen(prior: Prior, workshop: RunFolder) -> Prior:
 
 
 def _train(job: Training, settings: training.Settings, state: training.State) -> training.State:
-    """The loop, with progress, checkpoints and signals."""
+    """Runs the loop, with progress, checkpoints and signals."""
     workshop, draws = job.workshop, tables(job.source, job.config)
     saved, last = time.monotonic(), state.step
 
