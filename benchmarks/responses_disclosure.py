@@ -67,7 +67,7 @@ def told(rng: np.random.Generator, family: str, p: int, n: int, slope: float) ->
     layout = Layout(("intercept", *(f"x{k}" for k in range(p))), family)
     clients = [client(rng, family, layout, n, slope) for _ in range(3)]
     start = layout.start
-    found = mode.found(Pooled(clients), Prior.usual(layout), start, 1)
+    found = mode.find_mode(Pooled(clients), Prior.usual(layout), start, 1)
     if found is None:
         return float("nan")
     xi, covariance = found

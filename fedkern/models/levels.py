@@ -1,4 +1,4 @@
-"""A response that is one of several levels: one client of a multinomial model, and the priors of both families.
+"""Models a response that is one of several levels: one client of a multinomial model, and the priors of both families.
 
 Ordered levels have thresholds, the numbers of `Layout.own` behind the coefficients: the first, and logarithms of the gaps to the
 others. Levels without an order have a block of coefficients each but the first, called "mild:age": of mild against the first.
@@ -26,19 +26,19 @@ from .mixed.shapes import Normal, Shape
 Vector = NDArray[np.float64]
 
 GAP_SD = 1.5  # of the logarithm of a gap between thresholds
-HALF = 0.5  # of a row, that stands for a level of which nobody has any
+HALF = 0.5  # of a row, which stands for a level that nobody has
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What a client of a multinomial model holds; it is the field of no message.
+    """Holds the rows of a client of a multinomial model; it is the field of no message.
 
     Attributes
     ----------
     layout : of the points: blocks of coefficients alone
     X : (n, p) columns of the coefficients
     y : (n,) numbers of the rows' levels
-    levels : how many there are
+    levels : K, the number of levels
     n_threads : of the kernels
     """
 
@@ -57,31 +57,31 @@ class Rows:
         return self.layout.size
 
     def values(self, points: Vector, nodes: int) -> Vector:
-        """(S,) log-likelihoods of the points (S, P); nothing is integrated out, so that `nodes` say nothing."""
+        """Returns (S,) log-likelihoods of the points (S, P); nothing is integrated out, so that `nodes` are not looked at."""
         return kernels.values(points, self.X, self.y, levels=self.levels, n_threads=self.n_threads)
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
-        """(c,) the same, gradients (c, P) and minus Hessians (c, P, P)."""
+        """Returns (c,) log-likelihoods at points (c, P), gradients (c, P) and minus Hessians (c, P, P)."""
         value, gradient, lower = kernels.curvature(points, self.X, self.y, levels=self.levels, n_threads=self.n_threads)
         return value, gradient, unpacked(lower, self.size)
 
     def rule(self, points: Vector, nodes: int) -> Vector:
-        """(S,) zeros: there is no quadrature."""
+        """Returns (S,) zeros: there is no quadrature."""
         return np.zeros(len(points))
 
     def log_chances(self, points: Vector, part: slice = slice(None)) -> Vector:
-        """(S, K, n) of each level, of some rows."""
+        """Returns (S, K, n) logarithms of the chances of all levels, of some rows."""
         return log_chances(points, self.X[part], self.levels)
 
     def density(self, points: Vector, part: slice) -> Vector:
-        """(S, n) log p(y), of some rows."""
-        found = self.log_chances(points, part)
+        """Returns (S, n) log p(y), of some rows."""
+        log = self.log_chances(points, part)
         at = self.y[part].astype(np.int64)[np.newaxis, np.newaxis]
-        return np.take_along_axis(found, np.broadcast_to(at, (len(points), 1, at.shape[2])), axis=1)[:, 0]
+        return np.take_along_axis(log, np.broadcast_to(at, (len(points), 1, at.shape[2])), axis=1)[:, 0]
 
 
 def log_chances(points: Vector, X: Vector, levels: int) -> Vector:
-    """(S, K, n) logarithms of the chances of all levels, at points (S, (K - 1) p)."""
+    """Returns (S, K, n) logarithms of the chances of all levels, at points (S, (K - 1) p)."""
     blocks = points.reshape(len(points), levels - 1, X.shape[1])
     eta = np.concatenate([np.zeros((len(points), 1, len(X))), blocks @ X.T], axis=1)
     eta -= eta.max(axis=1, keepdims=True)
@@ -89,34 +89,37 @@ def log_chances(points: Vector, X: Vector, levels: int) -> Vector:
 
 
 def block_names(levels: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Of the coefficients of all levels but the first."""
+    """Returns the names of the coefficients of all levels but the first."""
     return tuple(f"{level}:{name}" for level in levels[1:] for name in names)
 
 
 def blockwise(A: Vector, levels: int) -> Vector:
-    """A map of one level's coefficients, of those of all levels but the first."""
+    """Returns a linear map of one level's coefficients as one of those of all levels but the first."""
     return np.asarray(np.kron(np.eye(levels - 1), A), np.float64)
 
 
 def shares_of(counts: Vector) -> Vector:
-    """(K,) of all rows; half a row stands for a level that nobody has."""
+    """Returns (K,) shares of all rows; half a row stands for a level that nobody has."""
     there = np.maximum(counts, HALF)
     return np.asarray(there / there.sum(), np.float64)
 
 
 def _distance(share: Vector, link: str) -> Vector:
-    """F^-1."""
+    """F^-1, of the link's distribution function F."""
     at: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
     return at
 
 
 def level_of(shares: Vector, link: str) -> float:
-    """The pooled level of the first threshold."""
+    """Returns the pooled level of the first threshold."""
     return float(_distance(shares[:1], link)[0])
 
 
 def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre: float, sd: float) -> tuple[Shape, ...]:
-    """c_1 ~ N(centre, sd^2), logarithms of gaps ~ N(0, 1.5^2); the way to the mode begins at the pooled shares."""
+    """Returns the thresholds with their priors: c_1 ~ N(centre, sd^2), logarithms of gaps ~ N(0, 1.5^2).
+
+    The way to the mode begins at the pooled shares.
+    """
     named = threshold_names(levels)
     at = _distance(np.cumsum(shares)[:-1], link)
     first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]))
@@ -131,35 +134,40 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
 
 
 def threshold_names(levels: Sequence[str]) -> tuple[str, ...]:
-    """Of each, between which levels it stands."""
+    """Returns the names of the thresholds, which say between which levels each stands."""
     return tuple(f"threshold[{low}|{high}]" for low, high in pairwise(levels))
 
 
 def thresholds(points: Vector, levels: int) -> Vector:
-    """(S, K - 1) of points that end with the first threshold and logarithms of gaps."""
+    """Returns (S, K - 1) thresholds of points that end with the first one and logarithms of gaps."""
     own = points[:, points.shape[1] - (levels - 1) :].copy()
     own[:, 1:] = np.exp(own[:, 1:])
     return np.asarray(np.cumsum(own, axis=1))
 
 
 def centres(encoding: Encoding) -> Vector:
-    """(p,) centre / scale of each coefficient's column: a threshold of standardised columns is below that of the data's by
-    b'these, for c - x'b is one number."""
-    found = np.zeros(encoding.size)
+    """Returns (p,) centre / scale of each coefficient's column.
+
+    A threshold of standardised columns is below that of the data's by b'(centre / scale), for c - x'b is one number.
+    """
+    ratios = np.zeros(encoding.size)
     at = int(encoding.intercept)
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
-            found[at] = center / scale
+            ratios[at] = center / scale
         at += 1 if column.levels is None else len(column.levels)
-    return found
+    return ratios
 
 
 def prior_of_blocks(
     layout: Layout, names: Sequence[str], shares: Vector, centre: float | None, prior_sd: float, intercept_sd: float
 ) -> Prior:
-    """Of a multinomial model: coefficients ~ N(0, prior_sd^2), intercepts ~ N(the logarithm of the level's pooled share over
-    that of the first, intercept_sd^2), or about `centre`."""
+    """Returns the prior of a multinomial model.
+
+    Coefficients ~ N(0, prior_sd^2), intercepts ~ N(the logarithm of the level's pooled share over that of the first,
+    intercept_sd^2), or about `centre`.
+    """
     own = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
     at = np.repeat(np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre), len(names))
     return Prior(layout, np.where(own, at, 0.0), np.where(own, intercept_sd, prior_sd))

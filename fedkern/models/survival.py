@@ -1,4 +1,4 @@
-"""One client of a Cox model: its partial log-likelihood, and what only it may know, its own baseline hazards.
+"""Models one client of a Cox model: its partial log-likelihood, and its own baseline hazards, which only it may know.
 
 Strata of clients are never at risk together, so that the partial likelihood of all is the product of the clients'. With a normal
 prior of the coefficients it makes a posterior: the limit of that of a gamma process of the baseline hazard whose prior loses all
@@ -31,7 +31,7 @@ BLOCK = 4_000_000  # numbers of rows and draws at once
 
 @dataclass(frozen=True)
 class Rows:
-    """What a client holds, in the order of `kernels.arranged`; it is the field of no message.
+    """Holds a client's rows in the order of `kernels.arranged`; it is the field of no message.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Rows:
     X : (n, p) columns of the coefficients, less their means
     time, event : (n,) when each row ends, and whether that is by its event
     strata : (n,) numbers of the client's own strata
-    sets : what kernels take beside the rows
+    sets : the times of events, and who is at risk at each, as kernels take them
     weights, offset : (n,) or None
     n_threads : of the kernels
     centre : (p,) these means
@@ -69,7 +69,7 @@ class Rows:
         offset: Vector | None = None,
         n_threads: int = 1,
     ) -> Rows:
-        """Rows in any order; one that weighs nothing is left out."""
+        """Makes rows of any order; one that weighs nothing is left out."""
         if weights is not None and (weights == 0).any():
             there = weights != 0
             entry, strata, weights, offset = (None if one is None else one[there] for one in (entry, strata, weights, offset))
@@ -80,7 +80,7 @@ class Rows:
         if weights is not None and (weights == 1).all():
             weights = None
         weights, offset = (None if one is None else np.ascontiguousarray(one[order]) for one in (weights, offset))
-        # What all rows have in common changes nothing, and takes digits from the curvature where it is large.
+        # A constant that all rows share changes nothing; a large one takes digits from the curvature.
         centre = X.mean(axis=0) if len(X) else np.zeros(X.shape[1])
         X = np.ascontiguousarray(X[order] - centre, np.float64)
         return cls(layout, X, time[order], event[order], strata[order], sets, weights, offset, n_threads, centre)
@@ -95,20 +95,20 @@ class Rows:
 
     @property
     def events(self) -> int:
-        """How many rows have their event."""
+        """The number of rows that have their event."""
         return int(self.sets.deaths.sum())
 
     def values(self, points: Vector, nodes: int) -> Vector:
-        """(S,) partial log-likelihoods of the points (S, P); nothing is integrated out, so that `nodes` say nothing."""
+        """Returns (S,) partial log-likelihoods of the points (S, P); nothing is integrated out: `nodes` are not looked at."""
         return kernels.cox_values(points, *self._rows, n_threads=self.n_threads)
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
-        """(c,) the same, gradients (c, P) and minus Hessians (c, P, P)."""
+        """Returns (c,) partial log-likelihoods at points (c, P), gradients (c, P) and minus Hessians (c, P, P)."""
         value, gradient, lower = kernels.cox_curvature(points, *self._rows, n_threads=self.n_threads)
         return value, gradient, unpacked(lower, self.size)
 
     def rule(self, points: Vector, nodes: int) -> Vector:
-        """(S,) zeros: there is no quadrature."""
+        """Returns (S,) zeros: there is no quadrature."""
         return np.zeros(len(points))
 
     @property
@@ -117,7 +117,7 @@ class Rows:
         return self.X, self.weights, self.offset, sets.first, sets.ends, sets.deaths, sets.until
 
     def predictor(self, points: Vector) -> Vector:
-        """(S, n) at points (S, P)."""
+        """Returns (S, n) predictors at points (S, P)."""
         eta: Vector = points @ self.X.T
         return eta if self.offset is None else eta + self.offset
 
@@ -130,7 +130,7 @@ class Rows:
 
 
 def of_deaths(rows: Rows, values: Vector) -> Vector:
-    """(.., k) sums of values (.., n) over who has the event, at each set."""
+    """Returns (.., k) sums of values (.., n) over the rows that have the event, at each set."""
     ends, deaths = rows.sets.ends, rows.sets.deaths
     places = np.stack([ends - deaths, ends], axis=1).ravel()  # sums from each place to the next, of which every other counts
     padded = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
@@ -138,31 +138,30 @@ def of_deaths(rows: Rows, values: Vector) -> Vector:
 
 
 def at_risk(rows: Rows, values: Vector) -> Vector:
-    """(.., k) sums of values (.., n), above 0, over who is at risk, at each set."""
+    """Returns (.., k) sums of values (.., n), which are above 0, over the rows at risk, at each set."""
     first, ends, until = rows.sets.first, rows.sets.ends, rows.sets.until
-    found = np.empty((*values.shape[:-1], len(ends)))
+    sums = np.empty((*values.shape[:-1], len(ends)))
     for begin in np.unique(first):
         sets = np.flatnonzero(first == begin)
         part = slice(int(begin), int(ends[sets[-1]]))
         joined = np.cumsum(values[..., part], axis=-1)
-        found[..., sets] = joined[..., ends[sets] - 1 - part.start]
+        sums[..., sets] = joined[..., ends[sets] - 1 - part.start]
         if until is not None:
             order = np.argsort(until[part], kind="stable")
             left = np.concatenate([np.zeros_like(joined[..., :1]), np.cumsum(values[..., part][..., order], axis=-1)], axis=-1)
-            found[..., sets] -= left[..., np.searchsorted(until[part][order], sets, side="right")]
-    return found
+            sums[..., sets] -= left[..., np.searchsorted(until[part][order], sets, side="right")]
+    return sums
 
 
 class Baseline(NamedTuple):
-    """Of each time of an event: its stratum, how many events and rows at risk there are, and of the cumulative hazard of a row
-    with the client's average covariates, and of the probability to be without event for longer, mean and 95 % interval over the
-    posterior.
+    """Holds the baseline hazards at each time of an event, of a row with the client's average covariates.
 
     Attributes
     ----------
-    stratum, events, at_risk : (k,)
+    stratum, events, at_risk : (k,) the time's stratum, and its numbers of events and of rows at risk
     time : (k,) rising within a stratum
-    hazard, survival : (3, k) mean, 2.5 % and 97.5 %
+    hazard, survival : (3, k) of the cumulative hazard, and of the probability to be without event for longer: mean, 2.5 % and
+        97.5 % over the posterior
     """
 
     stratum: Indices
@@ -174,7 +173,7 @@ class Baseline(NamedTuple):
 
 
 def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
-    """The client's own baseline hazards, given draws (S, P) of the posterior.
+    """Returns the client's own baseline hazards, given draws (S, P) of the posterior.
 
     At each draw the increments of all events of a time are Gamma(mean weight, the sum over who is at risk) variables, ties by
     Efron's rule, whose means are Breslow's. `uniform` (S, k): what they are drawn by.
@@ -186,8 +185,10 @@ def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
 
 
 def cumulative(rows: Rows, draws: Vector, uniform: Vector, at: Vector) -> Vector:
-    """(S, T) cumulative hazards at times (T,), of a row whose columns are 0, and whose offset is the mean; of several strata
-    their mean, each by its rows. Parameters as of `baseline`."""
+    """Returns (S, T) cumulative hazards at times (T,), of a row whose columns are 0 and whose offset is the mean.
+
+    With several strata it is their mean, each by the number of its rows. Parameters are those of `baseline`.
+    """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
     found, (mean, _) = np.zeros((len(draws), len(at))), rows.mean_row
     for one in np.unique(rows.strata):
@@ -215,7 +216,7 @@ def restricted_means(rows: Rows, draws: Vector, uniform: Vector, tau: float) -> 
 
 
 def _hazards(rows: Rows, draws: Vector, uniform: Vector) -> tuple[Indices, Indices, Vector, Vector]:
-    """In which order sets are by stratum and time; their strata and times (k,), and cumulative hazards (S, k)."""
+    """The order of sets by stratum and time; their strata and times (k,), and cumulative hazards (S, k)."""
     sets, (mean, offset) = rows.sets, rows.mean_row
     k = len(sets.ends)
     weight = np.ones(len(rows)) if rows.weights is None else rows.weights
@@ -237,9 +238,9 @@ def _hazards(rows: Rows, draws: Vector, uniform: Vector) -> tuple[Indices, Indic
 
 
 def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
-    """(p,) of each coefficient the efficient score of a slope in time, and its information: the first over the root of the
-    second, each added up over clients, is a standard normal number where hazards are proportional.
+    """Returns (p,) efficient scores of each coefficient's slope in time, and (p,) their information.
 
+    The scores' sum over clients, over the root of the information's, is a standard normal number where hazards are proportional.
     Time is the rank of the event's time among the client's, in -1/2 .. 1/2. All coefficients of the client are free: a client
     whose coefficients are others, alike at all times, is no evidence.
     """
@@ -254,7 +255,7 @@ def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
     e = weight * np.exp(eta - top[of_row])
     distinct, place = np.unique(rows.time[sets.ends - 1], return_inverse=True)
     g = place / max(len(distinct) - 1, 1) - 0.5
-    # Terms, one for each event: Efron's rule takes a share of the dying from the sums over who is at risk.
+    # One term for each event: Efron's rule takes a share of the dying from the sums over the rows at risk.
     k = np.repeat(np.arange(len(sets.ends)), sets.deaths)
     share = (np.arange(len(k)) - np.repeat(np.cumsum(sets.deaths) - sets.deaths, sets.deaths)) / sets.deaths[k]
     each = (of_deaths(rows, weight) / sets.deaths)[k]
@@ -268,7 +269,7 @@ def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
     dies[np.repeat(sets.ends, sets.deaths) - 1 - (share * sets.deaths[k]).round().astype(np.int64)] = True
 
     def moment(c: Vector) -> Vector:
-        """(p, p) sum of c times the covariances of who is at risk, over the events."""
+        """Returns (p, p) the sum over events of c times the covariance of the columns of the rows at risk."""
         hazard, of_dying = (np.bincount(k, c * each * part / total, len(sets.ends)) for part in (np.ones(len(k)), share))
         joined = np.concatenate([[0.0], np.cumsum(hazard)])
         a = joined[end] - joined[begin]
@@ -283,8 +284,11 @@ def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
 
 
 def concordance(rows: Rows, beta: Vector) -> tuple[float, float]:
-    """How many pairs there are of a row that has its event and one that is still at risk after it, and in how many of them the
-    first has the higher risk (equal ones by half); each row counts once."""
+    """Returns the number of pairs of a row that has its event and one that is still at risk after it, and the number of those in
+    which the first has the higher risk.
+
+    Equal risks count by half; each row counts once, whatever its weight.
+    """
     sets = rows.sets
     eta = rows.predictor(beta[np.newaxis])[0].tolist()
     until = None if sets.until is None else sets.until.tolist()

@@ -27,7 +27,7 @@ def test_effects_are_those_of_grids_averaged_over_draws(family):
     mine = rows(family, ("intercept",), ("intercept",), sizes=(4, 1, 6))
     some = np.stack([point(mine.layout, seed) for seed in (1, 2)])
     some[:, 3:5] = np.log([[0.9, 0.7], [0.6, 1.1]])
-    inner, client = effects.completed(mine, np.tile(some, (200, 1)), 15, KEY)
+    inner, client = effects.complete_draws(mine, np.tile(some, (200, 1)), 15, KEY)
     groups = effects.of_groups(mine, inner, KEY)
 
     grid = U[::4]
@@ -54,7 +54,7 @@ def test_effects_of_groups_alone_are_exact_to_a_hundredth_of_their_sd_and_ranked
     mine = rows("bernoulli", ("intercept",), sizes=(5, 2, 1, 7, 3))
     xi = point(mine.layout)
     xi[3] = np.log(1.5)
-    inner, client = effects.completed(mine, np.tile(xi, (300, 1)), 15, KEY)
+    inner, client = effects.complete_draws(mine, np.tile(xi, (300, 1)), 15, KEY)
     found = effects.of_groups(mine, inner, KEY)
     assert client is None
     eta = (mine.X @ xi[:3] + mine.offset) + 1.5 * U[:, np.newaxis]
@@ -76,7 +76,7 @@ def test_effects_of_groups_alone_are_exact_to_a_hundredth_of_their_sd_and_ranked
 def test_effects_that_are_kept_are_draws_of_these_and_no_more_than_may_be(most, kept, each, monkeypatch):
     monkeypatch.setattr(effects, "MOST_DRAWN", most)
     mine = rows("poisson", ("intercept",), sizes=(4, 1, 6, 2, 3))
-    inner, _ = effects.completed(mine, np.tile(point(mine.layout), (400, 1)), 15, KEY)
+    inner, _ = effects.complete_draws(mine, np.tile(point(mine.layout), (400, 1)), 15, KEY)
     found = effects.of_groups(mine, inner, KEY)
     assert found.drawn.shape == (kept, each, 5, 1)
     assert found.step == 400 // kept
@@ -90,7 +90,7 @@ def test_effects_that_are_kept_are_draws_of_these_and_no_more_than_may_be(most, 
 def test_slopes_effects_are_those_of_a_closed_form():
     mine = rows("gaussian", ("intercept", "a"), sizes=(6, 3, 9))
     xi = point(mine.layout)
-    found = effects.of_groups(mine, effects.completed(mine, np.tile(xi, (200, 1)), 5, KEY)[0], KEY)
+    found = effects.of_groups(mine, effects.complete_draws(mine, np.tile(xi, (200, 1)), 5, KEY)[0], KEY)
     T = mine.layout.factor(xi[np.newaxis], "group")[0]
     residual = mine.y - mine.X @ xi[:3] - mine.offset
     for g in range(3):
@@ -121,7 +121,7 @@ def test_a_row_left_out_is_the_quotient_of_two_likelihoods(family, group, tau):
     draws = np.stack([point(mine.layout, seed) for seed in (1, 2, 3)])
     draws[:, mine.layout.diagonal] = np.log(tau or 1.0)
     nodes = 24 if len(group) > 1 else 40
-    found = np.hstack(list(left_out.row_densities(mine, effects.completed(mine, draws, nodes, KEY)[0], nodes)))
+    found = np.hstack(list(left_out.row_densities(mine, effects.complete_draws(mine, draws, nodes, KEY)[0], nodes)))
     assert found.shape == (3, 8)
     sizes = np.repeat([0, 1, 2], [4, 1, 3])
     for i in range(8):
@@ -243,7 +243,7 @@ def test_a_tenth_of_few_rows_is_counted_with_the_next_and_not_left_out():
     ],
 )
 def test_tenths_that_are_joined(rows, wanted):
-    found = predictive.joined(np.tile(np.array(rows, float)[:, np.newaxis], 3), np.array(rows, float))
+    found = predictive.join_tenths(np.tile(np.array(rows, float)[:, np.newaxis], 3), np.array(rows, float))
     assert found[:, 1].tolist() == wanted
 
 

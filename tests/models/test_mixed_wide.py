@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from fedkern.kernels import rng
 from fedkern.models.mixed import Layout, Rows, effects, left_out
-from fedkern.models.mixed.conditional import Located, Spread, located
+from fedkern.models.mixed.conditional import Located, Spread, locate
 from support.mixed_rows import log_density, point, rows
 
 FAMILIES = ("student", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial")
@@ -89,7 +89,7 @@ def test_one_effect_of_each_draw_has_the_distribution_of_a_grid(family):
     xi = point(mine.layout)
     xi[3] = 0.0
     uniform = np.stack([rng.uniform(4, key=KEY, step=s) for s in range(2000)])
-    found = effects.drawn(mine, np.tile(xi, (2000, 1)), uniform)[:, :, 0]
+    found = effects.draw_effects(mine, np.tile(xi, (2000, 1)), uniform)[:, :, 0]
     joint, _ = on_grid(mine, xi)
     for g in range(4):
         weight = np.exp(joint[g] - logsumexp(joint[g]))
@@ -103,7 +103,7 @@ def test_one_mode_would_be_wrong_of_two():
     mine, xi = two_modes()
     exact = integral(on_grid(mine, xi)[0])
     around = Located.of(mine, xi[np.newaxis]).integrals(60)[0]
-    assert isinstance(located(mine, xi[np.newaxis]), Spread)
+    assert isinstance(locate(mine, xi[np.newaxis]), Spread)
     assert abs(around - exact).max() > 0.5
 
 
@@ -112,7 +112,7 @@ def test_an_effect_of_the_client_is_that_of_one_group(family):
     mine = rows(family, (), ("intercept",), sizes=(30,))
     one = replace(mine, layout=replace(mine.layout, group=("intercept",), client=()), starts=np.array([0, 30]))
     xi = point(mine.layout)
-    inner, found = effects.completed(mine, np.tile(xi, (400, 1)), 15, KEY)
+    inner, found = effects.complete_draws(mine, np.tile(xi, (400, 1)), 15, KEY)
     wanted = effects.of_groups(one, np.tile(xi, (400, 1)), KEY)
     assert found.mean == pytest.approx(wanted.mean)
     assert found.sd == pytest.approx(wanted.sd)

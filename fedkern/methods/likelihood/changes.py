@@ -1,4 +1,7 @@
-"""What changes in a job's marginal effects, and the message that they cost (docs/methods/likelihood.md, section 5)."""
+"""Lists the changes whose marginal effects a job asks for, and the message that they cost.
+
+Source: docs/methods/likelihood.md, section 5.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ SHOWN = ("mean", "sd", "q025", "q975")
 
 @dataclass(frozen=True)
 class Change:
-    """What changes.
+    """Describes one change of a covariate, whose effect on the mean of the response is asked for.
 
     Attributes
     ----------
-    name, words : of the coefficient, and of the change
-    effect : what the model calls it
-    numeric : the number of the numeric column whose change this is where its values are not all 0 or 1; else None
-    binary : the same where they are
+    name, words : the effect's name in the result, and the change in words
+    effect : the change, as the model computes it
+    numeric : number of the numeric column, where the change holds for columns with other values than 0 and 1; else None
+    binary : number of the numeric column, where the change holds for columns of 0 and 1 alone; else None
     """
 
     name: str
@@ -36,18 +39,21 @@ class Change:
 
 
 def changes(model: Model) -> list[Change]:
-    """Of each covariate: of a numeric one by a unit, and from 0 to 1; of a level against the reference, by default the first."""
+    """Lists the changes of each covariate.
+
+    A numeric one changes by a unit, and from 0 to 1; a level changes against the reference, which by default is the first.
+    """
     if model.encoding.formula is not None:
         return of_formula(model.encoding.formula)
-    found: list[Change] = []
+    listed: list[Change] = []
     at, numeric = int(model.encoding.intercept), 0
     declared = model.declared
     for column in model.encoding.columns:
         if column.levels is None:
             center, scale = column.constants
             ends = tuple(((value - center) / scale,) for value in (0.0, 1.0))
-            found.append(Change(column.name, "a unit", Slope(at, 1 / scale), numeric=numeric))
-            found.append(Change(column.name, "1 against 0", Contrast((at,), *ends), binary=numeric))
+            listed.append(Change(column.name, "a unit", Slope(at, 1 / scale), numeric=numeric))
+            listed.append(Change(column.name, "1 against 0", Contrast((at,), *ends), binary=numeric))
             at, numeric = at + 1, numeric + 1
             continue
         base = (declared[column.name].reference if column.name in declared else None) or column.levels[0]
@@ -55,30 +61,30 @@ def changes(model: Model) -> list[Change]:
         low = tuple(one[column.levels.index(base)].tolist())
         for level, row in zip(column.levels, one.tolist()):
             if level != base:
-                found.append(Change(f"{column.name}={level}", f"{level} against {base}", Contrast(columns, low, tuple(row))))
+                listed.append(Change(f"{column.name}={level}", f"{level} against {base}", Contrast(columns, low, tuple(row))))
         at += len(column.levels)
-    return found
+    return listed
 
 
 def of_formula(formula: Formula) -> list[Change]:
-    """Of each column that a formula reads, in all of its terms: of numbers and of labels as above."""
-    found: list[Change] = []
+    """Lists the changes of each column that a formula reads, in all of its terms: of numbers and labels as in `changes`."""
+    listed: list[Change] = []
     numeric = 0
     for name in formula.variables:
         levels = formula.known[name].levels
         if levels is None:
-            found.append(Change(name, "a unit", Of(name), numeric=numeric))
-            found.append(Change(name, "1 against 0", Of(name, (0.0, 1.0)), binary=numeric))
+            listed.append(Change(name, "a unit", Of(name), numeric=numeric))
+            listed.append(Change(name, "1 against 0", Of(name, (0.0, 1.0)), binary=numeric))
             numeric += 1
             continue
         base = min(formula.compared(name), default=levels[0])
         others = (level for level in levels if level != base)
-        found += [Change(f"{name}={level}", f"{level} against {base}", Of(name, (base, level))) for level in others]
-    return found
+        listed += [Change(f"{name}={level}", f"{level} against {base}", Of(name, (base, level))) for level in others]
+    return listed
 
 
 def stages(model: Model) -> list[Stage]:
-    """The exchange, where the job asks for it and there is a covariate."""
+    """Returns the exchange of marginal effects; nothing where the job asks for none, or has no covariate."""
     of = changes(model) if model.output.marginal else []
     numeric = sum(one.numeric is not None for one in of)
     dims = {**marginal_sums.dims(TOLD, numeric, len(of)), "d": model.layout.p}  # coefficients, by which `check` counts rows

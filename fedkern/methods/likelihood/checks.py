@@ -1,4 +1,4 @@
-"""Whether the model makes responses like those that were seen, and how well rows are foreseen without themselves.
+"""Checks whether the model makes responses like those that were seen, and how well it foresees rows without themselves.
 
 Clients draw responses anew at the draws that the server has told, and send sums over their rows (docs/methods/likelihood.md,
 section 5): posterior predictive p of the responses' mean, variance and zeros, and a calibration in tenths.
@@ -106,7 +106,7 @@ def _alone(rows: Rows | levels.Rows) -> Rows | levels.Rows:
 
 
 def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
-    """Of all clients: p-values, of which that of a mean or variance in a job of 0 and 1 is one, and tenths."""
+    """`predictive` of summary.json, over all clients: p-values and tenths. Responses of 0 and 1 have one p, their mean's."""
     p = dict(zip(STATISTICS, whole.p_values.tolist()))
     if FAMILIES[model.family].binary:  # 0 and 1: all else follows from the mean
         p = {"mean": p["mean"]}
@@ -127,8 +127,8 @@ def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
 
 
 def _response(whole: predictive.Sums, model: Model) -> Record:
-    """Mean and standard deviation of all clients' responses (of a gaussian one less its offset), and how many counts are 0: by
-    these `compare` sees that two jobs have other ones."""
+    """Mean and standard deviation of all clients' responses (less its offset where the response is measured), and how many counts
+    are 0. By these `compare` sees that two jobs have other responses."""
     n, total, squares, zeros = whole.observed.tolist()
     mean, sd = total / n, max(squares / n - (total / n) ** 2, 0.0) ** 0.5
     if model.measured:
@@ -136,9 +136,9 @@ def _response(whole: predictive.Sums, model: Model) -> Record:
     return {"response": {"mean": mean, "sd": sd, "zeros": int(zeros)}}
 
 
-def _said(found: Record, with_zeros: str) -> list[str]:
-    """`with_zeros` : the family that has more zeros, where that may be taken."""
-    far = {name: value for name, value in found["p"].items() if min(value, 1 - value) < EXTREME}
+def _said(content: Record, with_zeros: str) -> list[str]:
+    """Notes on p-values near 0 or 1; `with_zeros`: a family that has more zeros, where that may be taken."""
+    far = {name: value for name, value in content["p"].items() if min(value, 1 - value) < EXTREME}
     words = [f"the {name} of the responses (p = {value:.3g})" for name, value in far.items()]
     if not words:
         return []
@@ -152,7 +152,7 @@ def _said(found: Record, with_zeros: str) -> list[str]:
 
 
 def _varied(whole: predictive.Sums, model: Model) -> str:
-    """Why intervals of counts whose family has no dispersion cannot stand: responses vary otherwise than the model makes them."""
+    """The doubt where counts of a family without dispersion vary more or less than the model makes them; else ""."""
     family = FAMILIES[model.family]
     ratio, sds = whole.dispersion
     if abs(sds) < SURE or abs(ratio - 1) <= OFF:

@@ -1,5 +1,5 @@
-"""What the result would be with another prior, or without a client, by weights of the draws there are; and whether clients
-differ by more than chance, by what they said at the mode. None of it has a message.
+"""Computes the result with another prior, or without a client, by weights of the draws; and whether clients differ by more than
+chance, by their answers at the mode. None of it has a message.
 
 Sources: Kallioinen, Paananen, Buerkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
 power-scaling; docs/methods/likelihood.md, section 5; docs/concepts/convergence.md, "Sites that differ".
@@ -30,8 +30,8 @@ SLOPES = "name numeric ones in [model.random] client_slopes with client = true, 
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
-def sensitivity(found: Weighted, prior: Array, likelihood: Array, values: Mapping[str, Array]) -> dict[str, Row]:
-    """Name -> how far its posterior moves with the power of the prior, and of the likelihood, and what that says.
+def sensitivity(weights: Weighted, prior: Array, likelihood: Array, values: Mapping[str, Array]) -> dict[str, Row]:
+    """Returns name -> how far its posterior moves with the power of the prior and of the likelihood; a mark where that matters.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def sensitivity(found: Weighted, prior: Array, likelihood: Array, values: Mappin
     values : name -> (N,)
     """
     stacked = np.column_stack([*values.values()])
-    by_prior, _ = weighted.sensitivity(found, prior, stacked)
-    by_rows, _ = weighted.sensitivity(found, likelihood, stacked)
+    by_prior, _ = weighted.sensitivity(weights, prior, stacked)
+    by_rows, _ = weighted.sensitivity(weights, likelihood, stacked)
     return {
         name: {"prior": float(one), "likelihood": float(other), "mark": _mark(float(one), float(other))}
         for name, one, other in zip(values, by_prior, by_rows)
@@ -53,23 +53,24 @@ def _mark(prior: float, likelihood: float) -> str:
     return CONFLICT if likelihood >= SENSITIVE else STRONG
 
 
-def without(found: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
-    """Client -> the result without it: mean, sd, 95 % interval and shift, in the sds with it, of each of `values`; where its
-    weights are not to be trusted why it is not known.
+def without(weights: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
+    """Returns client -> the result without it: mean, sd, 95 % interval and shift of each of `values`.
+
+    Shifts are in the standard deviations with the client. Where its weights cannot be trusted, the reason stands in their place.
 
     Parameters
     ----------
     told : (N, J) the clients' log-likelihoods at the draws
     """
     out: dict[str, Row] = {}
-    for name, one in zip(names, weighted.without(found, told)):
+    for name, one in zip(names, weighted.without(weights, told)):
         own = one.posterior
         content: Row = {"k_hat": own.k_hat, "ess": own.effective, "known": bool(one.known)}
         out[name] = content
         if not one.known:
             content["why"] = UNKNOWN
             continue
-        content["parameters"] = {label: _shifted(column, own.weights, found.weights) for label, column in values.items()}
+        content["parameters"] = {label: _shifted(column, own.weights, weights.weights) for label, column in values.items()}
     return out
 
 
@@ -86,15 +87,15 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
     return mean, float(np.sqrt(weights @ (column - mean) ** 2))
 
 
-def compared(found: Found, model: Model) -> heterogeneity.Heterogeneity | None:
+def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity | None:
     """Returns Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
     names, at, intercept = model.compared
-    P = found.own_hessian[:, at][:, :, at]
-    return heterogeneity.compared(names, intercept, P @ found.mode[at] + found.own_gradient[:, at], P)
+    P = at_mode.own_hessian[:, at][:, :, at]
+    return heterogeneity.compared(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
 
 
 def notes(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
-    """For the reader of the result: what priors decide, and which clients' absence would move it."""
+    """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known."""
     said = []
     for why in (CONFLICT, STRONG):
         if names := [name for name, row in sensitive.items() if row["mark"] == why]:

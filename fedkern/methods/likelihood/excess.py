@@ -1,7 +1,7 @@
-"""Counts that vary more than a Poisson model makes them: are these structural zeros, or does everything vary?
+"""Tells structural zeros from general variation, in counts that vary more than a Poisson model makes them.
 
 With a share pi of structural zeros, and a = pi / (1 - pi), the variance at a mean m is m + a m^2, as that of a negative binomial
-with a = 1 / r. What tells them apart is the number of zeros at that a: pi + (1 - pi) exp(-m (1 + a)), or (1 + a m)^(-1 / a).
+with a = 1 / r. The number of zeros at that a tells them apart: pi + (1 - pi) exp(-m (1 + a)), or (1 + a m)^(-1 / a).
 Means of rows are taken as gamma distributed, with the mean and the variance that responses have which the model draws.
 """
 
@@ -20,7 +20,7 @@ SURE = 2.0  # standard deviations of the number of zeros by which the two must d
 
 
 def structural(whole: Sums, ratio: float) -> bool:
-    """Whether zeros are those of a zero-inflated model, and not of a negative binomial one.
+    """Returns whether zeros are those of a zero-inflated model, and not of a negative binomial one.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def structural(whole: Sums, ratio: float) -> bool:
 
 
 def zeros_at(means: Array, a: float) -> tuple[float, float]:
-    """The part of zeros among counts of these means with variance m + a m^2: with structural ones, and of a negative binomial."""
+    """Returns the part of zeros among counts of these means with variance m + a m^2: with structural ones, and without."""
     pi = a / (1 + a)
     inflated = pi + (1 - pi) * np.exp(-means * (1 + a))
     return float(inflated.mean()), float(np.exp(-np.log1p(a * means) / a).mean())

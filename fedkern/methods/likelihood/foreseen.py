@@ -1,5 +1,7 @@
-"""What the released posterior says of the times of new rows: the probability to be without event at the job's times, and the mean
-time without event until the job's one. Source: docs/methods/likelihood.md, section 9.
+"""Predicts times of new rows: the probability to be without event at the job's times, and the mean time without event until
+`output.restricted_mean`.
+
+Source: docs/methods/likelihood.md, section 9.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ MOST = 4_000_000  # numbers at once
 
 
 def predicted(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any) -> Prediction:
-    """Of rows that need no times. `mean` is the restricted mean.
+    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean.
 
     Raises
     ------
@@ -51,21 +53,21 @@ def predicted(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[
     drawn = Predictive.of(posterior, encoding, family, terms)
     base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
     n, m = len(X), len(drawn.theta)
-    found = np.full((1 + len(ENDS), len(at) + 1, n), np.nan)
+    summaries = np.full((1 + len(ENDS), len(at) + 1, n), np.nan)
     linear = np.empty((2, n))
     for part in pieces(n, MOST // (m * (len(at) + 1))):
         eta, variance = drawn.linear(X[part], None if offset is None else offset[part])
         linear[:, part] = eta.mean(axis=0), np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
         if at:
-            found[:, : len(at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(at)))
+            summaries[:, : len(at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(at)))
         if tau is not None:
-            found[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, float(tau)))
+            summaries[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, float(tau)))
     more = dict[str, Array]()
     for k, t in enumerate(at):
-        name, (mean, low, *_, high) = f"survival[{t:g}]", found[:, k]
+        name, (mean, low, *_, high) = f"survival[{t:g}]", summaries[:, k]
         more |= {name: mean, f"{name}_q025": low, f"{name}_q975": high}
     notes = () if tau is not None else ("mean: the job has no output.restricted_mean, until which a mean time is taken",)
-    return Prediction(found[0, -1], dict(zip(ENDS, found[1:, -1])), linear[0], linear[1], more=more, notes=notes)
+    return Prediction(summaries[0, -1], dict(zip(ENDS, summaries[1:, -1])), linear[0], linear[1], more=more, notes=notes)
 
 
 def _summary(values: Array) -> Array:
@@ -74,7 +76,7 @@ def _summary(values: Array) -> Array:
 
 
 def _baseline(posterior: Group, family: str, cuts: Sequence[float], m: int) -> Baseline:
-    """At the m draws that `Predictive.of` takes."""
+    """The baseline hazard at the m draws that `Predictive.of` takes."""
     flat = {name: np.asarray(values).ravel() for name, (axes, values) in posterior.variables.items() if len(axes) == 2}
     every = len(next(iter(flat.values())))
     some = np.unique(np.linspace(0, every - 1, m).astype(int))

@@ -1,7 +1,7 @@
-"""What a client keeps of its own effects, so that `fedkern predict` foresees rows of its groups: effects.bin of its own folder.
+"""Keeps a client's own effects, so that `fedkern predict` foresees rows of its groups: effects.bin of its own folder.
 
-Of each draw that the server has told: coefficients that hold the client's own effect, drawn given its rows, and effects of its
-groups, drawn given theirs. They have no message.
+For each draw that the server has told it holds coefficients with the client's own effect, drawn given its rows, and effects of
+its groups, drawn given theirs. They have no message.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NEW = -1  # the number of a group that the client does not have
 
 
 class About(NamedTuple):
-    """What stands beside the numbers.
+    """Describes the numbers of the file.
 
     Attributes
     ----------
-    run, client : whose
-    converged : whether the server's checks found nothing
+    run, client : the run, and the client's name
+    converged : whether the server's checks passed
     encoding, family : of the columns, of one row's response
     group : the column of groups; None where the model has none
     terms : of a group's effect
@@ -58,12 +58,12 @@ class About(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """A client's posterior of its own rows' predictors.
+    """Holds a client's posterior of its own rows' predictors.
 
     Attributes
     ----------
-    about : whose it is
-    new : of rows of groups that the client does not have, with its own effect
+    about : the description beside it
+    new : the posterior of rows of groups that the client does not have, with its own effect
     drawn : (m, R, G, d) of each draw R effects of each group, on the predictor's scale of the encoding's columns
     """
 
@@ -76,11 +76,11 @@ class Known:
         return {label: number for number, label in enumerate(self.about.labels)}
 
     def numbers(self, labels: Sequence[str]) -> Indices:
-        """Which group each label is."""
+        """Returns the number of each label's group, `NEW` where the client has no such group."""
         return np.array([self._numbers.get(label, NEW) for label in labels], np.int64)
 
     def foreseen(self, X: Array, offset: Array | None, y: Array | None, groups: Indices, at: Mapping[str, float]) -> Foreseen:
-        """Rows X (n, p) of the encoding, those of the client's groups with the posterior of their effects."""
+        """Returns the prediction of rows X (n, p); those of the client's groups have the posterior of their effects."""
         n = len(X)
         m, several = self.drawn.shape[:2]
         theta, scale = np.repeat(self.new.theta, several, axis=0), np.repeat(self.new.scale, several, axis=-1)
@@ -114,20 +114,20 @@ class Known:
         )
 
     def _columns(self, X: Array) -> Array:
-        """(n, d) what an effect's terms are multiplied by."""
+        """(n, d) the factors of an effect's terms."""
         names = self.new.encoding.names
         return np.column_stack([np.ones(len(X)) if name == INTERCEPT else X[:, names.index(name)] for name in self.about.terms])
 
 
 class Ended(NamedTuple):
-    """What a client has at the end.
+    """Holds the draws and effects that a client has at the end.
 
     Attributes
     ----------
     told : (t, P) draws of the posterior
     inner : (t, ..) the same, each with the client's effect
-    groups, labels : the effects of its groups, and what these are called; None and () where the model has none
-    converged : whether the server's checks found nothing
+    groups, labels : the effects of its groups, and their names; None and () where the model has none
+    converged : whether the server's checks passed
     """
 
     told: Array
@@ -138,7 +138,7 @@ class Ended(NamedTuple):
 
 
 def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
-    """Into the client's own folder."""
+    """Writes effects.bin into the client's own folder."""
     at = slice(None, None, 1 if own.groups is None else own.groups.step)
     theta, standard = model.coefficients(own.inner[at])
     n = len(theta)

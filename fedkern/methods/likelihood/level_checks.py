@@ -1,9 +1,10 @@
-"""Of a response that is one of several levels: the shares of its levels before the rounds, and after the draws whether the model
-makes responses like those that were seen.
+"""Exchanges the shares of a response's levels before the rounds, and checks the model by them after the draws.
 
-Clients draw responses anew at draws that the server has told, and send of each level how many rows have it, and of ordered levels
-the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have another mean of
-that column than the model makes. Source: docs/methods/likelihood.md, section 10.
+Clients draw responses anew at draws that the server has told. For each level they send how many rows have it; where levels are
+ordered, also the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have
+another mean of that column than the model makes.
+
+Source: docs/methods/likelihood.md, section 10.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _numbers(y: Array, k: int) -> Array:
 
 
 def _unseen(model: LevelModel, numbers: Array) -> list[str]:
-    """Levels that nobody has."""
+    """Notes on levels that nobody has."""
     name, nobody = model.encoding.response, [repr(one) for one, n in zip(model.levels, numbers.tolist()) if not n]
     if not nobody:
         return []
@@ -92,7 +93,7 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
 
 
 def told(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
-    """A client's sums; `key`: of its own random numbers."""
+    """Returns a client's sums; `key`: of its own random numbers."""
     rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
     X = own.held.X[:, : model.summed_columns]
     again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
@@ -100,7 +101,7 @@ def told(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
 
 
 def _sums(y: Array, X: Array, k: int) -> Array:
-    """(K, 1 + p) of the rows of each level their number, and sums of columns."""
+    """(K, 1 + p) the number of rows of each level, and sums of their columns."""
     which = y.astype(np.int64)
     return np.column_stack([_numbers(y, k), *(np.bincount(which, weights=x, minlength=k) for x in X.T)])
 
@@ -121,15 +122,18 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
 
 
 def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
-    """Of all clients: rows of each level, their shares as seen and as the model makes them, how often a drawn one is larger; of
-    each column by how many sds of what the model makes the sum over a level's rows is larger."""
+    """`predictive` of summary.json, over all clients.
+
+    It has the rows of each level, their shares as seen and as the model makes them, and how often a drawn share is larger. For
+    each column it has by how many sds of the drawn sums the sum over a level's rows is larger than these.
+    """
     n, numbers = float(seen[:, 0].sum()), seen[:, 0]
     larger = ((again[..., 0] > numbers) + 0.5 * (again[..., 0] == numbers)).mean(axis=0)
     shares = {
         level: {"seen": float(own / n), "model": float(made / n), "p": float(p)}
         for level, own, made, p in zip(model.levels, numbers, again[..., 0].mean(axis=0), larger)
     }
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "rows": int(n),
         "response": {"levels": {level: int(own) for level, own in zip(model.levels, numbers)}},
         "p": {level: one["p"] for level, one in shares.items()},
@@ -139,21 +143,21 @@ def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
         sd = again[..., 1:].std(axis=0, ddof=1)
         z = np.where(sd > 0, (seen[:, 1:] - again[..., 1:].mean(axis=0)) / np.where(sd > 0, sd, 1.0), 0.0)
         columns = zip(model.encoding.names, z.T.tolist())
-        found["columns"] = {name: dict(zip(model.levels, own)) for name, own in columns}
-    return found
+        content["columns"] = {name: dict(zip(model.levels, own)) for name, own in columns}
+    return content
 
 
-def _said(model: LevelModel, found: Mapping[str, Any]) -> list[str]:
-    """For the reader of the result."""
+def _said(model: LevelModel, content: Mapping[str, Any]) -> list[str]:
+    """Notes for the reader of the result."""
     k, notes = len(model.levels), []
-    far = {level: p for level, p in found["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
+    far = {level: p for level, p in content["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
     odd = [f"{level!r} (p = {p:.2g})" for level, p in far.items()]
     if odd:
         notes.append(
             f"responses that the model makes are unlike those that were seen, in the shares of level {', '.join(odd)}: p is how "
             "often one that is drawn from the model is larger; another link, or random effects, may do better"
         )
-    columns, least = found.get("columns", {}), UNLIKELY / max(k * len(found.get("columns", {})), 1)
+    columns, least = content.get("columns", {}), UNLIKELY / max(k * len(content.get("columns", {})), 1)
     against = []
     for name, own in columns.items():
         level = max(own, key=lambda one: abs(own[one]))

@@ -1,4 +1,4 @@
-"""What metrics.jsonl and the terminal say of the rounds."""
+"""Makes the lines of metrics.jsonl and of the terminal on the rounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...jobs.watch import Line, Lines
 
 
 def to_mode_and_draws() -> Lines[importance.Server]:
-    """Of each round of a question to all."""
+    """Returns the line of a round on the way to the mode, or of draws."""
 
     def line(server: importance.Server, due: bool) -> Line:
         content = {"rounds_to_mode": server.newton, "rounds_of_draws": server.drawn}
@@ -21,7 +21,7 @@ def to_mode_and_draws() -> Lines[importance.Server]:
 
 
 def of_chains() -> Lines[hmc.Server]:
-    """Of the chains."""
+    """Returns the line of a round of the chains."""
 
     def line(server: hmc.Server, due: bool) -> Line:
         at = float(server.acceptance.mean())

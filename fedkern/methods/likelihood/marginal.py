@@ -1,4 +1,4 @@
-"""Average marginal effects: by how much the mean of the response changes with each covariate, over all clients' rows.
+"""Computes average marginal effects: how much the mean of the response changes with each covariate, over all clients' rows.
 
 Each client sends sums over its rows, at the draws that the server has told (docs/methods/likelihood.md, section 5).
 """
@@ -22,7 +22,7 @@ from ...results.weighted import summarised
 from . import changes
 from .keys import Config
 from .model import Model
-from .moved import Of, binary, moved
+from .moved import Of, is_binary, move_rows
 from .own import Own, answers
 from .publish import Checked
 
@@ -42,34 +42,37 @@ def exchange_effects(run: Run[Config], model: Model, owns: Mapping[int, Own]) ->
 
 
 def told(model: Model, own: Own) -> marginal_sums.MarginalSums:
-    """A client's sums. From 0 to 1 no column is moved whose values are others: its mean there may be far from any row's."""
+    """Returns a client's sums.
+
+    From 0 to 1 no column is moved whose values are others: the mean of the response there may be far from any row's.
+    """
     of = changes.changes(model)
     binaries = np.array([_is_binary(own, one.effect) for one in of if one.binary is not None], np.float64)
     sent = [k for k, one in enumerate(of) if one.binary is None or binaries[one.binary]]
     assert isinstance(own.rows, Rows)
-    found = np.zeros((len(own.told), len(of)))
+    columns = np.zeros((len(own.told), len(of)))
     if model.encoding.formula is None:
-        found[:, sent] = sums(own.rows, own.told, [_effect(model, own, of[k].effect) for k in sent])
+        columns[:, sent] = sums(own.rows, own.told, [_effect(model, own, of[k].effect) for k in sent])
     for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
-        found[:, [k]] = sums(own.rows, own.told, [_effect(model, own, of[k].effect)])
-    return marginal_sums.told(len(own.held), binaries, found)
+        columns[:, [k]] = sums(own.rows, own.told, [_effect(model, own, of[k].effect)])
+    return marginal_sums.told(len(own.held), binaries, columns)
 
 
 def _effect(model: Model, own: Own, effect: Slope | Contrast | Of) -> Slope | Contrast | Moved:
-    """With a formula at this client's rows."""
+    """A change as the model computes it; with a formula, of this client's rows."""
     if not isinstance(effect, Of):
         return effect
     formula, held = model.encoding.formula, own.held
     assert formula is not None
     assert held.table is not None
     assert held.order is not None
-    return moved(model.encoding, formula, held.table, held.order, effect)
+    return move_rows(model.encoding, formula, held.table, held.order, effect)
 
 
 def _is_binary(own: Own, effect: Slope | Contrast | Of) -> bool:
     if isinstance(effect, Of):
         assert own.held.table is not None
-        return binary(own.held.table, effect.name)
+        return is_binary(own.held.table, effect.name)
     return isinstance(effect, Contrast) and _binary(own.held.X[:, effect.columns[0]], effect)
 
 
@@ -80,7 +83,7 @@ def _binary(cells: Array, effect: Contrast) -> bool:
 
 
 def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> dict[str, Any]:
-    """Means over all rows, by draws of equal weight."""
+    """`marginal` of summary.json: means over all rows, by draws of equal weight."""
     replies = [one for one in in_order(server.replies) if one.rows]
     n = sum(one.rows for one in replies)
     if not n:
@@ -97,7 +100,7 @@ def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> d
 
 
 def _notes(server: once.Server[marginal_sums.MarginalSums], names: tuple[str, ...]) -> list[str]:
-    """Clients that are not in it."""
+    """Notes on clients that are not in the effects."""
     out = {k: f"it has fewer than {LEAST} rows" for k, one in server.replies.items() if not one.rows}
     out |= dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     return [f"client {names[k]!r} is not in the marginal effects, for {why}" for k, why in sorted(out.items())]

@@ -1,7 +1,9 @@
-"""What changes with a column that stands in a formula: in all terms at once, and in random slopes.
+"""Moves a column that stands in a formula, in all its terms at once and in random slopes.
 
-Of a number it is a difference of two predictions a little apart, whose error is that of a third derivative; of labels, and of
-columns of 0 and 1, the difference between two of them. Source: docs/methods/likelihood.md, section 5.
+The change with a number is a difference of two predictions a little apart, whose error is that of a third derivative. The change
+with labels, and with columns of 0 and 1, is the difference between two of them.
+
+Source: docs/methods/likelihood.md, section 5.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ STEP = 1e-4  # of a column's standard deviation, or of the number itself where t
 
 @dataclass(frozen=True)
 class Of:
-    """A column of a file; `between`: two of its numbers or labels, where it is not the derivative."""
+    """Names a column of a file; `between`: two of its numbers or labels, where the derivative is not asked for."""
 
     name: str
     between: tuple[float, float] | tuple[str, str] | None = None
@@ -33,7 +35,7 @@ class Of:
 
 @dataclass(frozen=True)
 class _Instead:
-    """Rows, of which one column holds something else."""
+    """Reads rows in which one column holds something else."""
 
     reader: Reader
     name: str
@@ -49,11 +51,11 @@ class _Instead:
         return np.full(self.reader.table.n_rows, levels.index(self.label))
 
     def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
-        """What is asked of no row is no fault of one."""
+        """Tells nothing: the values are none of a row."""
 
 
-def moved(encoding: Encoding, formula: Formula, table: Table, order: NDArray[np.int64], of: Of) -> Moved:
-    """The rows at both ends; `order`: the file's row of each."""
+def move_rows(encoding: Encoding, formula: Formula, table: Table, order: NDArray[np.int64], of: Of) -> Moved:
+    """Returns the rows at both ends of the change; `order`: the file's row of each."""
     reader = Reader(table, Marks(table))
     if of.between is None:
         x = reader.numbers(of.name)
@@ -63,7 +65,8 @@ def moved(encoding: Encoding, formula: Formula, table: Table, order: NDArray[np.
         at = [x + step, x - step]
         high, low = (_rows(encoding, formula, one, table.n_rows) for one in ends)
         here = _rows(encoding, formula, reader, table.n_rows)
-        for X, where in ((high, at[0]), (low, at[1])):  # where there is nothing on one side, as of log(x - 25) next to 25
+        # A term may have no value on one side, as log(x - 25) next to 25: the difference is then from here to the other side.
+        for X, where in ((high, at[0]), (low, at[1])):
             none = ~np.isfinite(X).all(axis=1)
             X[none], where[none] = here[none], x[none]
         return Moved(low[order], high[order], (at[0] - at[1])[order])
@@ -76,8 +79,8 @@ def moved(encoding: Encoding, formula: Formula, table: Table, order: NDArray[np.
     return Moved(low[order], high[order], whole[order])
 
 
-def binary(table: Table, name: str) -> bool:
-    """Whether all cells of a column of numbers are 0 or 1."""
+def is_binary(table: Table, name: str) -> bool:
+    """Returns whether all cells of a column of numbers are 0 or 1."""
     return bool(np.isin(Reader(table, Marks(table)).numbers(name), (0.0, 1.0)).all())
 
 

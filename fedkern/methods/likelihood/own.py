@@ -1,7 +1,6 @@
-"""What only the client may see: the effects of its groups, and its own, with their intervals.
+"""Completes a client's draws by its own effects, and writes what only the client may see: the effects with their intervals.
 
-Source: docs/methods/likelihood.md, section 2. Its draws of the posterior are completed by its own effect at each; the sums that
-it tells of them are `checks`.
+Source: docs/methods/likelihood.md, section 2. `checks` has the sums that a client tells of its completed draws.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 T = TypeVar("T")
 
-OF_CLIENT, OF_GROUPS = range(2)  # what a client draws
+OF_CLIENT, OF_GROUPS = range(2)  # effects that a client draws
 
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end.
+    """Holds a client's rows and draws at the end.
 
     Attributes
     ----------
@@ -48,7 +47,7 @@ class Own:
     inner : (t, ..) the same, each with the client's effect drawn given it and the rows
     effect : the client's; None where the model has none
     nodes : of its quadrature
-    converged : whether the server's checks found nothing
+    converged : whether the server's checks passed
     """
 
     index: int
@@ -69,7 +68,14 @@ def answers(
     owns: Mapping[int, T],
     told: Callable[[T], A],
 ) -> once.Server[A] | None:
-    """What all clients tell of what they have, at the server's place; what goes wrong while one makes it ready is its own."""
+    """Asks all clients one question; returns their answers at the server's place, None elsewhere.
+
+    Parameters
+    ----------
+    asked : the question's message, at the server's place
+    owns : of each client that lives here, whatever it answers from
+    told : one of these -> the answer; a fault of it belongs to that client
+    """
     clients = {}
     for k, own in owns.items():
         with owned(k):
@@ -78,13 +84,16 @@ def answers(
 
 
 def key(model: Model, client: int, what: int) -> int:
-    """Of what a client draws."""
+    """Returns the key of the effects that a client draws; `what`: `OF_CLIENT` or `OF_GROUPS`."""
     return rng.key(model.seed, "posterior", 1 + 3 * client + what)
 
 
 def anew() -> int:
-    """Key of the responses that a client draws anew, sums of which it sends: its own, and not of the seed. Sums over rows with a
-    known number for each row are equations that have one solution, the rows."""
+    """Returns a secret key for the responses that a client draws anew, sums of which it sends.
+
+    A key of the job's seed would tell rows: sums over rows with a known number for each row are equations whose one solution is
+    the rows.
+    """
     return secrets.randbits(64)
 
 
@@ -95,7 +104,8 @@ def complete_draws(
     assert client.told is not None
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)
-    inner, effect = effects.completed(rows, client.told if draws is None else draws, client.nodes, key(model, index, OF_CLIENT))
+    seen = client.told if draws is None else draws
+    inner, effect = effects.complete_draws(rows, seen, client.nodes, key(model, index, OF_CLIENT))
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
 
@@ -113,30 +123,30 @@ def write_tables(run: Run[Config], model: Model, own: Own) -> Effects | None:
     -------
     the effects of its groups; None where the model has none, or the run no folder
     """
-    folder, layout, found = run.hooks.folder, model.layout, None
+    folder, layout, groups = run.hooks.folder, model.layout, None
     if folder is None:
         return None
     if layout.group and isinstance(own.rows, Rows):
-        found = effects.of_groups(own.rows, own.inner, key(model, own.index, OF_GROUPS))
+        groups = effects.of_groups(own.rows, own.inner, key(model, own.index, OF_GROUPS))
         columns: dict[str, Sequence[Any]] = {
             "converged": [own.converged] * len(own.held.labels),
             "group": list(own.held.labels),
             "rows": np.diff(own.held.starts).tolist(),
-            **_columns(model, layout.group, found),
-            "rank": found.rank.round(2).tolist(),
+            **_columns(model, layout.group, groups),
+            "rank": groups.rank.round(2).tolist(),
         }
         folder.write_csv("groups.csv", columns, client=own.index)
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
-    return found
+    return groups
 
 
-def _columns(model: Model, terms: Sequence[str], found: Effects) -> dict[str, list[float]]:
-    """Each term's mean, sd and quantiles: a slope a unit of its column, the intercept at the columns' means."""
+def _columns(model: Model, terms: Sequence[str], drawn: Effects) -> dict[str, list[float]]:
+    """Columns of a table: each term's mean, sd and quantiles; slopes a unit of a column, the intercept at the columns' means."""
     out: dict[str, list[float]] = {}
     for i, (name, unit) in enumerate(zip(terms, model.units_of(terms))):
-        out |= {name: (found.mean[:, i] * unit).tolist(), f"{name}_sd": (found.sd[:, i] * unit).tolist()}
-        for level, values in zip(QUANTILES, found.quantiles):
+        out |= {name: (drawn.mean[:, i] * unit).tolist(), f"{name}_sd": (drawn.sd[:, i] * unit).tolist()}
+        for level, values in zip(QUANTILES, drawn.quantiles):
             out[f"{name}_q{round(100 * level):02d}"] = (values[:, i] * unit).tolist()
     return out

@@ -1,4 +1,4 @@
-"""What `fedkern check` says of a job whose log-likelihoods are computed by the holders' own packages."""
+"""Checks a job whose log-likelihoods are computed by the holders' own packages, for `fedkern check`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from ...jobs.check import Check, OwnFile, Said
 from . import own_factory
 from .keys import Config
 from .own_model import OwnModel, Terms
-from .own_parties import agreed, of_client, of_server
+from .own_parties import agree_on_package, of_client, of_server
 
 
 def checked(at: Check[Config], terms: Terms) -> Said | None:
-    """What is said of the job, at the server's place: factories are found and their versions compared, and none is called with
-    rows."""
+    """Returns the words on the job, at the server's place; None elsewhere.
+
+    Factories are looked up and their versions compared; none is called with rows.
+    """
     server = of_server(terms, at.part.folder) if at.place.is_server else None
     factories = {}
     for k in at.mine:
         with owned(k):
             factories[k] = of_client(terms, at.part.folder, at.names[k])
-    names, notes = agreed(at, terms, factories, server)
+    names, notes = agree_on_package(at, terms, factories, server)
     if not at.place.is_server:
         return None
     model = OwnModel(at.config, at.names, names, None if server is None else server.prior)
@@ -29,14 +31,14 @@ def checked(at: Check[Config], terms: Terms) -> Said | None:
 
 
 def look_through(file: OwnFile[Config], terms: Terms) -> list[str]:
-    """What else is to be said of a holder's own file: whether the factory makes a model of it.
+    """Returns lines on a holder's own file, of which the factory makes a model.
 
     Raises
     ------
     JobError
-        It does not.
+        It makes none.
     """
-    factory, who = own_factory.found(terms.factory, file.folder), terms.who()
+    factory, who = own_factory.load_factory(terms.factory, file.folder), terms.who()
     with plainly():
         made = factory.made(who, file.table, terms.ignored, terms.options)
     names = getattr(made, "names", ())

@@ -1,4 +1,4 @@
-"""A factory of models, "package.module:function", from the distributions that are installed where it is asked for.
+"""Loads a factory of models, "package.module:function", from the distributions that are installed where it is asked for.
 
 Nothing that was sent chooses code: the text is that of the holder's own copy of the job file, which all parties compare, and the
 code is what the holder has installed. A module that belongs to no installed distribution is refused, wherever Python would find
@@ -33,7 +33,7 @@ REMEDY = "install it where this party runs: pip install PACKAGE"
 
 @dataclass(frozen=True)
 class Factory:
-    """A function of an installed package.
+    """Holds a function of an installed package.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Factory:
         return _without(self.barred)
 
     def made(self, who: str, table: Table | None, ignored: tuple[str, ...], options: Mapping[str, object]) -> object:
-        """What the function gives back of a client's table, or of none.
+        """Returns the model that the function makes of a client's table, or of None at the server.
 
         Raises
         ------
         OwnFault
-            It fails; what it says is for the holder alone.
+            It fails; its message is for the holder alone.
         """
         columns = None if table is None else _columns(who, table, ignored)
         try:
@@ -74,22 +74,22 @@ class Factory:
 
 
 def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Name -> (n,) numbers, of which empty cells are NaN, or texts."""
+    """Name -> (n,) numbers, where empty cells are NaN, or texts."""
     if table.broken:
         row, why = next(iter(table.broken.items()))
         text = f"{who}: rows of the file cannot be read"
         own = f"{text}: {len(table.broken)}, first {table.place(row)}: {why}; correct them, or remove the rows"
         raise OwnFault(f"{text}; correct them, or remove the rows; {HINT}", own)
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     for name in table.names:
         column = table.columns[name]
         if name not in ignored:
-            found[name] = np.array(table.cells(name), object) if isinstance(column, Text) else np.array(column, np.float64)
-    return found
+            columns[name] = np.array(table.cells(name), object) if isinstance(column, Text) else np.array(column, np.float64)
+    return columns
 
 
-def found(text: str, job: Path) -> Factory:
-    """The factory, imported where this process runs; `job` is the folder of the job, where none is looked for.
+def load_factory(text: str, job: Path) -> Factory:
+    """Returns the factory, imported where this process runs; `job`: the folder of the job, which is no place to look in.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
 
 @contextmanager
 def _without(barred: tuple[str, ...]) -> Iterator[None]:
-    """Python finds no module at these entries of sys.path."""
+    """Keeps Python from finding modules at these entries of sys.path."""
     before = [*sys.path]
     if barred:
         sys.path[:] = [entry for entry in before if entry not in barred]
@@ -154,7 +154,7 @@ def _without(barred: tuple[str, ...]) -> Iterator[None]:
 
 
 def _specs(module: str) -> list[ModuleSpec] | None:
-    """Of the module and of the packages that it is in, without importing any; None where there is no such module."""
+    """The specs of the module and of the packages that it is in, without importing any; None where it does not exist."""
     specs: list[ModuleSpec] = []
     path, parts = None, module.split(".")
     for k in range(1, len(parts) + 1):
@@ -201,7 +201,7 @@ def _lists(one: Distribution, files: list[str]) -> bool:
 
 
 def _project(one: Distribution) -> str | None:
-    """The folder from which a distribution is installed as it stands there; None of all others."""
+    """The folder from which a distribution is installed as editable; None for all others."""
     text = one.read_text("direct_url.json")
     if text is None:
         return None

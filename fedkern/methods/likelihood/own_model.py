@@ -1,4 +1,4 @@
-"""What all parties know of a job whose log-likelihoods are computed by the holders' own packages, and how it becomes machines.
+"""Holds all that the parties know of a job whose log-likelihoods the holders' own packages compute, and makes machines of it.
 
 Source: docs/methods/likelihood.md, section 1; docs/how-to/own-model.md.
 """
@@ -30,17 +30,17 @@ from .model import JITTER, LOOKED, STEP, TOLD
 
 Array = NDArray[np.float64]
 
-STARTS = 1 << 20  # of the stream "posterior": draws that starts are, beside those of clients
+STARTS = 1 << 20  # draw of the stream "posterior" by which starts are drawn: far from those of clients
 
 
 class Terms(NamedTuple):
-    """What such a job says, before anything else is known.
+    """Holds the keys of such a job on its models, before anything else is known.
 
     Attributes
     ----------
-    factory, options : of the models; what it gets beside the rows
+    factory, options : the text of the job file; the table that the factory gets beside the rows
     priors : of the job; None where the model has a prior of its own
-    ignored : columns that it does not get
+    ignored : columns that the factory does not get
     """
 
     factory: str
@@ -49,22 +49,22 @@ class Terms(NamedTuple):
     ignored: tuple[str, ...]
 
     def who(self, party: str = "") -> str:
-        """How a sentence about a model begins, of a party such as "client 'a'"."""
+        """Returns the beginning of a sentence on the model of a party, such as "client 'a'"."""
         return f'{party}{": " if party else ""}the model of factory "{self.factory}"'
 
 
-def terms(config: Config) -> Terms | None:
-    """Of a job; None where log-likelihoods are computed by fedkern itself."""
+def terms_of(config: Config) -> Terms | None:
+    """Returns the keys of a job on its models; None where fedkern itself computes log-likelihoods."""
     model = config.model
     if not config.own:
         return None
-    found = own_keys.priors(model.priors) if model.priors else None
-    return Terms(str(model.factory), model.options, found, tuple(config.data.ignore))
+    priors = own_keys.priors(model.priors) if model.priors else None
+    return Terms(str(model.factory), model.options, priors, tuple(config.data.ignore))
 
 
 @dataclass(frozen=True)
 class OwnModel(JobModel[OutputSection]):
-    """A job with its clients and its parameters.
+    """Holds a job with its clients and its parameters.
 
     Attributes
     ----------
@@ -79,17 +79,17 @@ class OwnModel(JobModel[OutputSection]):
 
     @property
     def terms(self) -> Terms:
-        """What the job says of the models."""
-        found = terms(self.config)
-        assert found is not None
-        return found
+        """The job's keys on the models."""
+        terms = terms_of(self.config)
+        assert terms is not None
+        return terms
 
     @property
     def prior(self) -> Priors | Given:
-        """Of the job, or of the model."""
-        found = self.terms.priors or self.given
-        assert found is not None  # at the server, which alone asks
-        return found
+        """The prior of the job, or that of the model."""
+        prior = self.terms.priors or self.given
+        assert prior is not None  # at the server, which alone asks
+        return prior
 
     @property
     def size(self) -> int:
@@ -138,7 +138,7 @@ class OwnModel(JobModel[OutputSection]):
 
     @property
     def advice(self) -> Advice:
-        """What errors say beside what is wrong."""
+        """The remedies that errors name."""
         prior = "[model.priors]" if self.terms.priors is not None else "its log_prior"
         return Advice(
             f'values of model.factory = "{self.terms.factory}" are minus infinity there, or no numbers; write them as a function '
@@ -149,7 +149,7 @@ class OwnModel(JobModel[OutputSection]):
 
     @property
     def walks(self) -> hmc.Settings:
-        """What all parties have in common where chains are run."""
+        """The numbers that all parties have in common where chains are run."""
         c, burn_in = self.config, self.config.burn_in
         return hmc.Settings(
             draws=c.job.rounds - burn_in,
@@ -166,22 +166,22 @@ class OwnModel(JobModel[OutputSection]):
 
     @property
     def protocol(self) -> Protocol[importance.Server, importance.Client]:
-        """With only the messages that this job can send."""
+        """The protocol with only the messages that this job can send."""
         return importance.protocol(self.settings)
 
     @property
     def coordinates(self) -> importance.Coordinates:
-        """What the numbers of xi are: any of them may have heavy tails."""
+        """The meaning of the numbers of xi: any of them may have heavy tails."""
         return importance.Coordinates(self.prior.coordinates)
 
     def starts(self, n: int) -> Array:
-        """(n, P) The middle of the prior, and draws of it."""
+        """Returns (n, P) the middle of the prior, and draws of it."""
         u = rng.uniform(n * self.size, key=rng.key(self.seed, "posterior", STARTS)).reshape(n, self.size)
         u[0] = 0.5
         return self.prior.drawn(u)
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
-        """The server's machine with its first messages."""
+        """Returns the server's machine with its first messages."""
         settings = self.settings
         return importance.start(settings, self.prior, self.names, self.coordinates, self.starts(settings.starts))
 
@@ -190,13 +190,15 @@ class OwnModel(JobModel[OutputSection]):
         return importance.client(self.names[index], index, self.settings, likelihood)
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
-        """The server's machine of the chains, with its first messages: they begin around the mode, or where there is none, near
-        the middle of the prior."""
+        """Returns the server's machine of the chains, with its first messages.
+
+        Chains begin around the mode; where none is looked for, near the middle of the prior.
+        """
         s, prior = self.walks, self.prior
         if mode is None:
             return hmc.start(s, prior, self.names, self._scattered(s))
-        found = importance.found(mode)
-        metric = hmc.Metric.of(found.mode, found.precision)
+        at_mode = importance.found(mode)
+        metric = hmc.Metric.of(at_mode.mode, at_mode.precision)
         return hmc.start(s, prior, self.names, metric.sent(s.starts(SERVER, self.size)), metric)
 
     def _scattered(self, s: hmc.Settings) -> Array:
@@ -214,14 +216,14 @@ class OwnModel(JobModel[OutputSection]):
         return hmc.client(self.names[index], index, s, Whole(own, coarser))
 
     def natural(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) of each parameter, at points (N, P)."""
-        found = np.asarray(self.prior.natural(points), np.float64)
-        return {name: found[:, k] for k, name in enumerate(self.parameters)}
+        """Returns name -> (N,) values of each parameter, at points (N, P)."""
+        values = np.asarray(self.prior.natural(points), np.float64)
+        return {name: values[:, k] for k, name in enumerate(self.parameters)}
 
 
 @dataclass(frozen=True)
 class Whole:
-    """An own model for chains, where it has no unknowns of its client: values in thousandths of a nat, gradients in tenths."""
+    """Rounds an own model without unknowns of its client for chains: values to thousandths of a nat, gradients to tenths."""
 
     own: Own
     coarser: float
@@ -229,16 +231,16 @@ class Whole:
 
     @property
     def n_global(self) -> int:
-        """P"""
+        """P, the number of parameters."""
         return self.own.size
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
-        """log p(rows | xi) at one point (P,), its gradient, and nothing."""
+        """Returns log p(rows | xi) at one point (P,), its gradient, and an empty one."""
         value, gradient, nothing = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
         return float(value[0]), gradient[0], nothing[0]
 
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
-        """For all chains (c, P) at once."""
+        """Returns the same for all chains (c, P) at once."""
         value, gradient = self.own.gradients(xi)
         value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
         return value, gradient, np.zeros((len(xi), 0))
@@ -246,13 +248,13 @@ class Whole:
 
 @dataclass(frozen=True)
 class Joint:
-    """An own model for chains, with unknowns of its client, which stay there."""
+    """Gives chains an own model with unknowns of its client, which stay there."""
 
     own: Own
 
     @property
     def n_global(self) -> int:
-        """P"""
+        """P, the number of parameters."""
         return self.own.size
 
     @property
@@ -261,9 +263,9 @@ class Joint:
         return self.own.local_size
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
-        """log p(rows, u | xi), and its gradients."""
+        """Returns log p(rows, u | xi), and its gradients."""
         return self.own.joint(xi, u)
 
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
-        """For all chains at once."""
+        """Returns the same for all chains at once."""
         return self.own.joints(xi, u)

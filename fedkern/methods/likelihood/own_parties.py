@@ -1,4 +1,4 @@
-"""Who has which package, before anything is computed by it: the same at all holders, and at a server that needs its prior."""
+"""Compares the packages of all holders, and of a server that needs its prior, before anything is computed by one."""
 
 from __future__ import annotations
 
@@ -24,34 +24,40 @@ from .own_model import Terms
 
 
 class AtServer(NamedTuple):
-    """What the server needs of the package, where the job has no priors."""
+    """Holds the factory and its model's prior, at a server of a job that has no priors."""
 
     factory: Factory
     prior: Given
 
 
 def of_client(terms: Terms, folder: Path, client: str) -> Factory:
-    """The factory of a client that lives here; JobError, which names it, where there is none."""
+    """Returns the factory of a client that lives here.
+
+    Raises
+    ------
+    JobError
+        It is not installed; the client is named.
+    """
     try:
-        return own_factory.found(terms.factory, folder)
+        return own_factory.load_factory(terms.factory, folder)
     except JobError as error:
         raise JobError(f"client {client!r}: {error}") from None
 
 
 def of_server(terms: Terms, folder: Path) -> AtServer | None:
-    """The model without rows, for its prior; None where the job says all priors itself.
+    """Returns the model without rows, for its prior; None where the job has all priors itself.
 
     Raises
     ------
     JobError
-        It has no prior either.
+        The model has no prior either.
     """
     if terms.priors is not None:
         return None
     with owned(SERVER):
         who = terms.who("the server")
         try:
-            factory = own_factory.found(terms.factory, folder)
+            factory = own_factory.load_factory(terms.factory, folder)
         except JobError as error:
             raise JobError(f"the server: {error}; or give [model.priors], with which the server needs no package") from None
         try:
@@ -66,10 +72,10 @@ def of_server(terms: Terms, folder: Path) -> AtServer | None:
         return AtServer(factory, Given(Own(model, who, np.arange(len(names), dtype=np.int64), apart=factory.apart), names))
 
 
-def agreed(
+def agree_on_package(
     at: At[Config], terms: Terms, factories: Mapping[int, Factory], server: AtServer | None
 ) -> tuple[tuple[str, ...], list[str]]:
-    """The parameters' names in the order in which they travel, the same at every place; and notes, at the server's.
+    """Returns the parameters' names in the order in which they travel, the same at every place; and notes, at the server's.
 
     Raises
     ------
@@ -80,10 +86,10 @@ def agreed(
     told = {k: own_models.telling(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
     asked = own_models.asking(names) if at.place.is_server else None
     clients = {k: once.telling(answer) for k, answer in told.items()}
-    found, after = at.ask(Stage.of(own_models), own_models.QUESTION, asked, clients)
-    if found is None:
+    server_after, after = at.ask(Stage.of(own_models), own_models.QUESTION, asked, clients)
+    if server_after is None:
         return next(one.asked.parameters for one in after.values() if one.asked is not None), []
-    replies = sorted(found.replies.items())
+    replies = sorted(server_after.replies.items())
     packages = {} if server is None else {"": (server.factory.distribution, server.factory.version)}
     packages |= {at.names[k]: one.said for k, one in replies}
     if len(set(packages.values())) > 1:
@@ -98,7 +104,7 @@ def agreed(
 
 
 def _differ(factory: str, packages: Mapping[str, tuple[str, str]]) -> str:
-    """Who has another package than most."""
+    """The sentence that names the parties with another package than most."""
     (usual, _), *_ = Counter(packages.values()).most_common(1)
     others = [f"{_who(name)} has {' '.join(one)}" for name, one in packages.items() if one != usual]
     those = [_who(name) for name, one in packages.items() if one == usual]

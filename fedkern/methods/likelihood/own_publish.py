@@ -1,4 +1,4 @@
-"""What the server publishes of a job whose log-likelihoods are computed by the holders' own packages."""
+"""Makes the result of a job whose log-likelihoods are computed by the holders' own packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
 from .differently import notes, sensitivity, without
 from .own_model import OwnModel
-from .publish import INFERENCE, NO_WEIGHTS, Ended, verdict, walks_verdict
+from .publish import INFERENCE, NO_WEIGHTS, Ended, judge_draws, judge_walks
 
 Array = NDArray[np.float64]
 
@@ -27,23 +27,23 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
         return _fit_of_chains(model, ended.mode, ended.chains, ended.doubts)
     assert ended.mode is not None
     server, alone = ended.mode, ended.checked
-    found = importance.found(server)
-    weights = found.posterior
+    sampled = importance.found(server)
+    weights = sampled.posterior
     assert weights is not None  # there are rounds of draws
-    assert found.log_evidence is not None
+    assert sampled.log_evidence is not None
     values = model.natural(weights.draws)
-    sensitive = sensitivity(weights, model.prior.without_jacobian(weights.draws), found.values.sum(axis=1), values)
-    others = without(weights, found.values, values, model.names) if model.output.without else {}
-    evidence, error = found.log_evidence
+    sensitive = sensitivity(weights, model.prior.without_jacobian(weights.draws), sampled.values.sum(axis=1), values)
+    others = without(weights, sampled.values, values, model.names) if model.output.without else {}
+    evidence, error = sampled.log_evidence
     more: dict[str, object] = {
         **_about(model),
         "k_hat": weights.k_hat,
         "ess": weights.effective,
-        "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
-        "rounds_to_mode": found.newton,
-        "rounds_of_draws": found.rounds,
-        "modes": found.modes,
-        "starts": found.starts,
+        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
+        "rounds_to_mode": sampled.newton,
+        "rounds_of_draws": sampled.rounds,
+        "modes": sampled.modes,
+        "starts": sampled.starts,
         "log_evidence": {"value": evidence, "error": error},
         "sensitivity": sensitive,
         **({"without": others} if others else {}),
@@ -54,12 +54,12 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=_judged(ended.doubts, verdict(found, (), model.settings.effective)),
+        verdict=_judged(ended.doubts, judge_draws(sampled, (), model.settings.effective)),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
         encoding={},
-        notes=[_modes(found), *_prior_said(model), *notes(sensitive, others), *alone.notes],
+        notes=[_modes(sampled), *_prior_said(model), *notes(sensitive, others), *alone.notes],
         more=more,
         inference=INFERENCE,
     )
@@ -69,7 +69,7 @@ def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.
     """The result of Markov chains."""
     xi, s = hmc.draws(server), server.settings
     posterior = _walks(model, xi)
-    judged = walks_verdict(posterior, server, [])
+    judged = judge_walks(posterior, server, [])
     more: dict[str, object] = {
         **_about(model),
         **({} if mode is None else {"rounds_to_mode": mode.newton}),
@@ -81,7 +81,7 @@ def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.
             "leapfrog_steps": s.leapfrog,
         },
     }
-    found = [] if mode is None else [_modes(importance.found(mode))]
+    modes = [] if mode is None else [_modes(importance.found(mode))]
     return Fit(
         posterior=posterior,
         arrays={"xi": xi},
@@ -92,26 +92,26 @@ def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.
         chains=s.chains,
         draws=s.draws,
         encoding={},
-        notes=[*found, *_prior_said(model), NO_WEIGHTS],
+        notes=[*modes, *_prior_said(model), NO_WEIGHTS],
         more=more,
     )
 
 
 def _about(model: OwnModel) -> dict[str, object]:
-    """What the model is, for whoever reads the result."""
+    """Entries of summary.json that describe the model."""
     coordinates = dict(zip(model.parameters, model.prior.coordinates))
     return {"own": {"factory": model.terms.factory, "coordinates": coordinates, "local": model.local}}
 
 
-def _modes(found: importance.Found) -> str:
-    """How many modes there are, as far as starts tell; draws about one never find another that is far from it."""
-    modes = "one mode" if found.modes == 1 else f"{found.modes} modes"
-    starts = "1 start" if found.starts == 1 else f"{found.starts} starts"
+def _modes(sampled: importance.Found) -> str:
+    """A note on the number of modes, as far as starts tell; draws about one never find another that is far from it."""
+    modes = "one mode" if sampled.modes == 1 else f"{sampled.modes} modes"
+    starts = "1 start" if sampled.starts == 1 else f"{sampled.starts} starts"
     return f"{modes} from {starts} (algorithm.starts): a mode that no start leads to is in no draw"
 
 
 def _prior_said(model: OwnModel) -> list[str]:
-    """Where the prior is the model's, whose Jacobians nobody can tell from it."""
+    """A note where the prior is the model's: it may hold Jacobians, which cannot be told from it."""
     if model.terms.priors is not None:
         return []
     return ["the prior is the model's own (log_prior), in coordinates that run over all real numbers"]
@@ -123,17 +123,17 @@ def _judged(doubts: Sequence[str], judged: Verdict) -> Verdict:
     return Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
 
 
-def _released(model: OwnModel, found: Weighted) -> WeightedDraws:
-    """Draws of the parameters."""
+def _released(model: OwnModel, weights: Weighted) -> WeightedDraws:
+    """The posterior of weighted draws."""
     output = model.output
-    chosen = found.resampled(output.chains * output.draws, importance.offset(model.seed))
+    chosen = weights.resampled(output.chains * output.draws, importance.offset(model.seed))
     dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)  # so that neighbours are in different chains
-    none = np.empty((len(found.draws), 0))
-    return WeightedDraws((), none, None, model.natural(found.draws), found.weights, dealt, found.log_ratios)
+    none = np.empty((len(weights.draws), 0))
+    return WeightedDraws((), none, None, model.natural(weights.draws), weights.weights, dealt, weights.log_ratios)
 
 
 def _walks(model: OwnModel, xi: Array) -> WeightedDraws:
-    """The same of chains."""
+    """The posterior of chains."""
     chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
     points = xi.reshape(-1, xi.shape[2])
     none, weights = np.empty((len(points), 0)), np.full(len(points), 1 / len(points))

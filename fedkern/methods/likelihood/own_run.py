@@ -1,4 +1,4 @@
-"""A job whose log-likelihoods are computed by the holders' own packages, from their tables to its result."""
+"""Runs the steps of a job whose log-likelihoods are computed by the holders' own packages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from ...models.own.supplied import Own
 from .keys import Config
 from .own import answers
 from .own_factory import Factory
-from .own_model import OwnModel
-from .own_model import terms as own_terms
-from .own_parties import agreed, of_client, of_server
+from .own_model import OwnModel, terms_of
+from .own_parties import agree_on_package, of_client, of_server
 from .publish import Checked
 from .sites import of_parameters
 from .stages import own_modes
@@ -33,7 +32,7 @@ QUANTILES = (0.025, 0.5, 0.975)
 
 
 class Ended(NamedTuple):
-    """Holds what a client has at the end: its model, and its machine."""
+    """Holds a client's model and its machine at the end."""
 
     own: Own
     machine: Machine
@@ -41,7 +40,7 @@ class Ended(NamedTuple):
 
 def agree(run: Run[Config], tables: Tables) -> Packages:
     """Lets the holders agree on the package that computes their likelihoods, before any row is given to it."""
-    terms = own_terms(run.config)
+    terms = terms_of(run.config)
     assert terms is not None
     folder, factories = run.part.folder, dict[int, Factory]()
     for k in tables:
@@ -51,7 +50,7 @@ def agree(run: Run[Config], tables: Tables) -> Packages:
     server = of_server(terms, folder) if run.place.is_server else None
     if server is not None:
         _bind(run, SERVER, server.factory)
-    names, notes = agreed(run, terms, factories, server)
+    names, notes = agree_on_package(run, terms, factories, server)
     run.hooks.notes += notes
     return Packages(OwnModel(run.config, run.names, names, None if server is None else server.prior), factories)
 
@@ -83,7 +82,7 @@ def complete(run: Run[Config], model: OwnModel, index: int, rows: Own, likelihoo
 
 
 def _bind(run: Run[Config], party: int, factory: Factory) -> None:
-    """A run that goes on has the same package as when it began."""
+    """Refuses to go on with another package, or another version, than the run began with."""
     said = f"{factory.distribution} {factory.version}"
     fault = f"the package of {factory.name} is now {said}, and another version when the run began"
     run.hooks.bind(party, factory=(hashlib.blake2b(said.encode(), digest_size=16).hexdigest(), fault))
@@ -100,15 +99,15 @@ def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended
 
 
 def _alone(model: OwnModel, own: Own, client: Machine) -> site_modes.SiteMode:
-    """A client's own mode in the coordinates, and what it is in the parameters: standard deviations by the delta method."""
+    """A client's own mode in the coordinates and in the parameters, with standard deviations by the delta method; NaN without."""
     priors, P = model.terms.priors, model.size
     assert isinstance(priors, Priors)
     assert isinstance(client, importance.Client)
     assert client.told is not None
-    found = mode.found(own, priors, client.told.mean(axis=0), 1)
-    if found is None:
+    at_mode = mode.find_mode(own, priors, client.told.mean(axis=0), 1)
+    if at_mode is None:
         return site_modes.told(np.full((2, P), np.nan), np.full((2, P), np.nan))
-    xi, covariance = found
+    xi, covariance = at_mode
     J = priors.jacobian(xi)
     natural = np.asarray(priors.natural(xi[np.newaxis]), np.float64)[0]
     sds = np.sqrt(np.diagonal(J @ covariance @ J.T)), np.sqrt(np.diagonal(covariance))
@@ -116,7 +115,7 @@ def _alone(model: OwnModel, own: Own, client: Machine) -> site_modes.SiteMode:
 
 
 def _write(run: Run[Config], model: OwnModel, client: int, ended: hmc.Client) -> None:
-    """local.csv into the client's own folder: its own unknowns, which nobody else has."""
+    """Writes local.csv into the client's own folder: its own unknowns, which nobody else has."""
     folder = run.hooks.folder
     if folder is None or not model.local:
         return

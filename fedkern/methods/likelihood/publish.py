@@ -1,4 +1,4 @@
-"""What the server of a job publishes: the posterior, its evidence and verdict, and notes for a reader of it."""
+"""Makes the result that the server publishes: the posterior, its evidence and verdict, and notes for a reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts
-from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compared, notes, sensitivity, without
+from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compare_clients, notes, sensitivity, without
 from .level_predictive import kind
 from .model import Model
 from .predictive import one_row
@@ -34,7 +34,7 @@ NO_WEIGHTS = "chains have no log evidence and no sensitivity to the prior: these
 
 @dataclass(frozen=True)
 class Checked:
-    """What clients' sums say of the model: for summary.json, for its reader, and why its intervals cannot stand."""
+    """Holds the findings of clients' sums: entries of summary.json, notes for its reader, and why its intervals cannot stand."""
 
     content: Record = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def join(*parts: Checked) -> Checked:
 
 @dataclass(frozen=True)
 class Ended:
-    """What the server has after the last round.
+    """Holds the states and findings of the server after the last round.
 
     Attributes
     ----------
@@ -71,29 +71,29 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     assert ended.mode is not None
     if ended.chains is not None:
         return _fit_of_chains(model, ended, ended.mode, ended.chains, test)
-    server, found = ended.mode, importance.found(ended.mode)
-    weights = found.posterior
+    server, sampled = ended.mode, importance.found(ended.mode)
+    weights = sampled.posterior
     assert weights is not None  # there are rounds of draws
-    assert found.log_evidence is not None
-    posterior = released(model, weights)
-    evidence, error = found.log_evidence
+    assert sampled.log_evidence is not None
+    posterior = release_draws(model, weights)
+    evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
     against, levels = contrasts.of_levels(model, on_data_scale)
     told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
-    sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), told)
-    alone = without(weights, found.values, told, model.names) if model.output.without else {}
-    differ = compared(found, model)
+    sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
+    alone = without(weights, sampled.values, told, model.names) if model.output.without else {}
+    differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
         "k_hat": weights.k_hat,
         "ess": weights.effective,
-        "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
-        "rounds_to_mode": found.newton,
-        "rounds_of_draws": found.rounds,
+        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
+        "rounds_to_mode": sampled.newton,
+        "rounds_of_draws": sampled.rounds,
         "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
-        "quadrature": {"nodes": found.nodes, "at_mode": found.rule[0], "at_draws": found.rule[1]},
+        "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_contrasts(against, posterior.weights),
         **({"without": alone} if alone else {}),
@@ -102,18 +102,18 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     }
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
-    differing = [] if differ is None or not found.converged else differ.notes(intercepts, slopes)
+    differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
     metrics, scored = _scores(model, posterior, test)
-    more |= scored | model.kind_in_summary | model.data_in_summary(found.began)
+    more |= scored | model.kind_in_summary | model.data_in_summary(sampled.began)
     more |= model.summarise_draws(weights.draws[posterior.chosen.ravel()])
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict(
-            found,
-            (*ended.doubts, *model.doubts(found.began), *filter(None, [ended.checked.doubt])),
+        verdict=judge_draws(
+            sampled,
+            (*ended.doubts, *model.doubts(sampled.began), *filter(None, [ended.checked.doubt])),
             model.settings.effective,
         ),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
@@ -128,7 +128,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
 
 
 def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
-    """What is to be said of a student response whose mean, or variance, may not exist."""
+    """Notes on a student response whose mean, or variance, may not exist."""
     if model.family != "student":
         return []
     nu = np.full(len(posterior.weights), model.nu) if model.nu is not None else posterior.values["nu"]
@@ -145,13 +145,13 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
     return []
 
 
-def _contrasts(found: Mapping[str, Array], weights: Array) -> dict[str, object]:
+def _contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, object]:
     """Levels against their references, as the parameters are summarised."""
-    return {"contrasts": {name: summarised(own, weights) for name, own in found.items()}} if found else {}
+    return {"contrasts": {name: summarised(own, weights) for name, own in contrasts_of.items()}} if contrasts_of else {}
 
 
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
-    """Of the test rows: metrics, and what summary.json has beside them."""
+    """Metrics of the test rows, and the entries of summary.json beside them."""
     if test is None:
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
@@ -164,7 +164,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
 def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
     """The result of chains: draws of equal weight, and nothing that needs the density at them."""
     s = server.settings
-    posterior = of_walks(model, server)
+    posterior = release_walks(model, server)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     if doubts := [*ended.doubts, *filter(None, [ended.checked.doubt])]:
@@ -201,8 +201,8 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     )
 
 
-def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
-    """The posterior on the data's scale, of chains."""
+def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
+    """Returns the posterior of chains, on the data's scale."""
     xi = hmc.draws(server)
     chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
     points = xi.reshape(-1, xi.shape[2])
@@ -212,13 +212,13 @@ def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
 
 
 def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
-    """Whether R-hat, ESS, divergences and the quadrature say that chains are right."""
+    """Returns whether R-hat, ESS, divergences and the quadrature say that chains are right."""
     unresolved = importance.unresolved(mode)
-    return walks_verdict(of_walks(model, server), server, [unresolved] if unresolved else [])
+    return judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
 
 
-def walks_verdict(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
-    """Whether R-hat, ESS and divergences say that chains are right, and nothing speaks `against` it."""
+def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
+    """Returns whether R-hat, ESS and divergences say that chains are right; `against`: other reasons that they are not."""
     s, against = server.settings, [*against]
     judged = verdict_of.of_chains(posterior.slowest(), s.chains)
     divergences, trajectories = int(server.divergences.sum()), s.chains * (s.rounds - s.warmup)
@@ -232,25 +232,29 @@ def walks_verdict(posterior: WeightedDraws, server: hmc.Server, against: list[st
     return Verdict(False, "; ".join(against), judged.worst) if against else judged
 
 
-def verdict(found: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
-    """Whether the weights say that the result is right, and the files and the responses that it can stand; `wanted`: effective
-    draws."""
-    if doubts or not found.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, found.reason])))
-    weights = found.posterior
+def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
+    """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
+
+    Parameters
+    ----------
+    wanted : the number of effective draws that the job asks for
+    """
+    if doubts or not sampled.converged:
+        return Verdict(False, "; ".join(filter(None, [*doubts, sampled.reason])))
+    weights = sampled.posterior
     assert weights is not None
     n = len(weights.draws)
     why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
     return Verdict(True, f"{why} (wanted {wanted:g})")
 
 
-def released(model: Model, found: weighted.Weighted) -> WeightedDraws:
-    """The posterior on the data's scale."""
-    theta, standard = model.coefficients(found.draws)
+def release_draws(model: Model, weights: weighted.Weighted) -> WeightedDraws:
+    """Returns the posterior of weighted draws, on the data's scale."""
+    theta, standard = model.coefficients(weights.draws)
     output = model.output
     n = output.chains * output.draws
-    chosen = found.resampled(n, importance.offset(model.seed))
+    chosen = weights.resampled(n, importance.offset(model.seed))
     # Neighbours among the chosen are often one draw: dealt in turn, every chain has draws of all.
     dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)
-    names, others = model.layout.coefficients, model.others(found.draws)
-    return WeightedDraws(names, theta, standard, others, found.weights, dealt, found.log_ratios)
+    names, others = model.layout.coefficients, model.others(weights.draws)
+    return WeightedDraws(names, theta, standard, others, weights.weights, dealt, weights.log_ratios)

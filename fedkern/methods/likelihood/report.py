@@ -1,4 +1,4 @@
-"""The report's sections on a job: coefficients and effects, what priors and clients decide, and whether the model fits."""
+"""Writes the report's sections on a job: coefficients, effects, the weight of priors and clients, and whether the model fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
 from . import changes
 
-# Names of what is no coefficient begin so.
+# Names of parameters that are no coefficients begin so.
 EFFECTS = (
     "group_",
     "client_",
@@ -26,18 +26,18 @@ EFFECTS = (
 
 
 def sections(run: RunFiles) -> list[str]:
-    """Sections of a finished run."""
-    found = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
-    return [*found, _hazards(run), _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
+    """Returns the sections of a finished run; "" where a section has nothing to show."""
+    pieces = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
+    return [*pieces, _hazards(run), _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
-    """What stands at the top of the page."""
-    found = measured(run)
+    """Returns the names and figures at the top of the page."""
+    shown = measured(run)
     if "k_hat" in run.summary:
-        found += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
-        found.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
-    return found
+        shown += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
+        shown.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
+    return shown
 
 
 def _coefficients(run: RunFiles) -> str:
@@ -56,14 +56,14 @@ def _coefficients(run: RunFiles) -> str:
 
 
 def _marginal(run: RunFiles) -> str:
-    found = run.summary.get("marginal", {})
-    if not found:
+    content = run.summary.get("marginal", {})
+    if not content:
         return ""
     text = (
-        f"By how much the mean of the response changes, on average over the clients' {number(found['rows'])} rows and over the "
+        f"By how much the mean of the response changes, on average over the clients' {number(content['rows'])} rows and over the "
         "effects of new groups and clients: for a unit of a numeric column, and for one value against another."
     )
-    rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in found["effects"].items()]
+    rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in content["effects"].items()]
     return section("Marginal effects", paragraph(text, ""), table(["name", "change", "mean", "sd", "2.5 %", "97.5 %"], rows))
 
 
@@ -82,33 +82,33 @@ def _effects(run: RunFiles) -> str:
 
 
 def _priors(run: RunFiles) -> str:
-    found = run.summary.get("sensitivity", {})
-    if not found:
+    by_name = run.summary.get("sensitivity", {})
+    if not by_name:
         return ""
     text = (
         "How far each posterior moves with a small power of the prior, and of the likelihood (power-scaling); from 0.05 on it is "
         "sensitive to it."
     )
-    rows = [[name, number(real(row["prior"])), number(real(row["likelihood"])), row["mark"]] for name, row in found.items()]
+    rows = [[name, number(real(row["prior"])), number(real(row["likelihood"])), row["mark"]] for name, row in by_name.items()]
     return section("Sensitivity to the prior", paragraph(text, ""), table(["name", "prior", "likelihood", ""], rows))
 
 
 def _sites(run: RunFiles) -> str:
-    found = run.summary.get("sites", {})
+    by_client = run.summary.get("sites", {})
     text = (
         "What each client's rows say alone, with the job's prior (mode and 95 % of a normal posterior), and below them what all "
         f"say together. At most {plots.MOST_PANELS} coefficients, those with the largest absolute means."
     )
     pooled = comparable(run.summary.get("parameters", {}))
-    return figure("Sites", plots.sites(found, pooled), text) if found else ""
+    return figure("Sites", plots.sites(by_client, pooled), text) if by_client else ""
 
 
 def _without(run: RunFiles) -> str:
-    found = run.summary.get("without", {})
-    if not found:
+    by_client = run.summary.get("without", {})
+    if not by_client:
         return ""
     rows = []
-    for client, one in found.items():
+    for client, one in by_client.items():
         if not one["known"]:
             rows.append([client, f"not known: {one['why']}", "", "", "", ""])
             continue
@@ -120,7 +120,7 @@ def _without(run: RunFiles) -> str:
         "without that client."
     )
     numbers_of_it = table(["without", "name", "mean", "2.5 %", "97.5 %", "shift"], rows)
-    drawn = plots.without(found, run.summary.get("parameters", {}))
+    drawn = plots.without(by_client, run.summary.get("parameters", {}))
     if drawn is None:
         return section("Without a client", paragraph(text, ""), numbers_of_it)
     about = (
@@ -131,7 +131,7 @@ def _without(run: RunFiles) -> str:
 
 
 def _hazards(run: RunFiles) -> str:
-    """Of survival times: whether ratios of hazards change with time, and whether a higher risk is an earlier event."""
+    """Survival times: whether ratios of hazards change with time, and whether a higher risk is an earlier event."""
     slopes = run.summary.get("proportional_hazards", {})
     if "events" not in run.summary:
         return ""
@@ -144,9 +144,9 @@ def _hazards(run: RunFiles) -> str:
         "drawn from the model, for that needs baseline hazards, which stay with the clients."
     )
     rows = [[name, number(real(row["z"])), number(real(row["p"]))] for name, row in slopes.items()]
-    found = section("Proportional hazards", paragraph(text, ""), table(["name", "z", "p"], rows), *_concordance(run))
+    proportional = section("Proportional hazards", paragraph(text, ""), table(["name", "z", "p"], rows), *_concordance(run))
     curves = _curves(run)
-    return found + (section("Survival", *curves) if curves else "")
+    return proportional + (section("Survival", *curves) if curves else "")
 
 
 def _concordance(run: RunFiles) -> list[str]:
@@ -161,7 +161,7 @@ def _concordance(run: RunFiles) -> list[str]:
 
 def _curves(run: RunFiles) -> list[str]:
     """The probability to be without event, and the restricted mean, where the job asks for them."""
-    summary, found = run.summary, list[str]()
+    summary, pieces = run.summary, list[str]()
     ends = ("mean", "sd", "q025", "q975")
     about = "of a row whose numeric covariates are 0 on the model's scale (their means, where columns are standardised)"
     if rows := summary.get("survival"):
@@ -169,31 +169,31 @@ def _curves(run: RunFiles) -> list[str]:
         text = (
             f"The probability to be without event, {about} and all others at their reference, on average over clients or groups."
         )
-        found += [paragraph(text, ""), table(["time", "mean", "sd", "2.5 %", "97.5 %"], cells)]
+        pieces += [paragraph(text, ""), table(["time", "mean", "sd", "2.5 %", "97.5 %"], cells)]
     if row := summary.get("restricted_mean"):
         mean, _, low, high = (number(real(row[key])) for key in ends)
         until = number(real(row["until"]))
-        found.append(paragraph(f"The mean time without event until {until} of such a row: {mean} ({low} to {high}).", ""))
-    return found
+        pieces.append(paragraph(f"The mean time without event until {until} of such a row: {mean} ({low} to {high}).", ""))
+    return pieces
 
 
 def _model(run: RunFiles) -> str:
     """Posterior predictive checks, and the calibration of the clients' own rows."""
-    found = run.summary.get("predictive", {})
-    if not found:
+    content = run.summary.get("predictive", {})
+    if not content:
         return ""
-    if "shares" in found:
-        return _levels(found)
-    if "p" not in found:  # of survival times
-        rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(found["tenths"])]
+    if "shares" in content:
+        return _levels(content)
+    if "p" not in content:  # of survival times
+        rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(content["tenths"])]
         text = (
             "Where times stand in their predictive distributions: each tenth should have a share of 0.1. A row without event is "
             "spread over what comes after it, as the model says."
         )
         return section("Does the model fit?", paragraph(text, ""), table(["quantile", "share"], rows))
-    p = ", ".join(f"{name} {number(real(value))}" for name, value in found["p"].items())
+    p = ", ".join(f"{name} {number(real(value))}" for name, value in content["p"].items())
     text = f"How often responses that are drawn from the model have a larger one than was seen (near 0 or 1 it is not): {p}."
-    tenths = found["tenths"]
+    tenths = content["tenths"]
     if tenths and "frequency" in tenths[0]:
         few = "a client's tenths of fewer than 10 rows are counted with the next"
         about = f"{text} Rows in tenths of the predicted probability; {few}."
@@ -203,21 +203,21 @@ def _model(run: RunFiles) -> str:
     return section("Does the model fit?", paragraph(text, ""), paragraph(about, ""), table(["quantile", "share"], rows))
 
 
-def _levels(found: Record) -> str:
-    """Of a response that is one of several levels: shares as seen and as the model makes them, and means of columns by level."""
+def _levels(content: Record) -> str:
+    """A response of several levels: shares as seen and as the model makes them, and means of columns by level."""
     text = (
         "Shares of the levels as seen, and as the model makes them; p is how often a share that is drawn from the model is "
         "larger (near 0 or 1 the model is not right)."
     )
-    rows = [[level, *(number(real(one[key])) for key in ("seen", "model", "p"))] for level, one in found["shares"].items()]
+    rows = [[level, *(number(real(one[key])) for key in ("seen", "model", "p"))] for level, one in content["shares"].items()]
     pieces = [paragraph(text, ""), table(["level", "seen", "model", "p"], rows)]
-    if columns := found.get("columns"):
+    if columns := content.get("columns"):
         about = (
             "Whether one coefficient is right for all thresholds (proportional odds): by how many standard deviations of what "
             "the model makes the sum of a column over the rows of a level is larger than that."
         )
         of = [[name, *(number(real(z)) for z in own.values())] for name, own in columns.items()]
-        pieces += [paragraph(about, ""), table(["column", *found["shares"]], of)]
+        pieces += [paragraph(about, ""), table(["column", *content["shares"]], of)]
     return section("Does the model fit?", *pieces)
 
 

@@ -1,4 +1,4 @@
-"""What a finished job prints: evidence and weights, coefficients with their ratios, effects, and what was sent."""
+"""Prints a finished job: evidence and weights, coefficients with their ratios, effects, and the bytes that were sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio":
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
-    """Stop reason, evidence, metrics, coefficients, effects, and what was sent."""
+    """Yields the lines of a finished job: stop reason, evidence, metrics, coefficients, effects, and the bytes that were sent."""
     mode, draws = content.get("rounds_to_mode"), content.get("rounds_of_draws", content["rounds"])
     to_mode = "" if mode is None else f"{mode} rounds to the mode and "  # of unknowns of clients no mode is looked for
     yield f"{why}: {to_mode}{draws} of draws, {len(content['clients'])} clients"
@@ -50,7 +50,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
 
 
 def _hazards(content: Record) -> Iterator[str]:
-    """Of survival times: events, concordance, the least p of proportional hazards, and curves."""
+    """Survival times: events, concordance, the least p of proportional hazards, and curves."""
     if "events" not in content:
         return
     slopes, proportional = content.get("proportional_hazards", {}), ""

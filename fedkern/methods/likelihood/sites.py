@@ -1,4 +1,4 @@
-"""What each client's rows say alone, beside what they say together: one stage against two.
+"""Exchanges the result of each client's rows alone, to compare it with that of all rows together: two stages against one.
 
 Each client finds the mode of its own posterior, with the job's prior (docs/methods/likelihood.md, section 5).
 """
@@ -28,8 +28,10 @@ Array = NDArray[np.float64]
 
 
 class Alone(NamedTuple):
-    """What a client's own mode is looked for with: its likelihood without an effect of the client, draws of the posterior, and
-    nodes of the quadrature."""
+    """Holds a client's likelihood without an effect of the client, draws of the posterior, and nodes of the quadrature.
+
+    With these it looks for its own mode.
+    """
 
     rows: Rows | survival.Rows | Lifetimes | levels.Rows
     told: Array
@@ -47,15 +49,15 @@ def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) ->
 
 
 def told(model: Model, own: Alone) -> site_modes.SiteMode:
-    """A client's own coefficients on the data's scale, and of standardised columns."""
+    """Returns a client's own coefficients, on the data's scale and for standardised columns; NaN where it has no mode."""
     rows = own.rows
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p
-    found = mode.found(rows, prior, start, own.nodes)
-    if found is None:
+    at_mode = mode.find_mode(rows, prior, start, own.nodes)
+    if at_mode is None:
         return site_modes.told(np.full((2, p), np.nan), np.full((2, p), np.nan))
-    xi, covariance = found
+    xi, covariance = at_mode
     theta, standard = model.coefficients(xi[np.newaxis])
     A = model.units.scale * (model.affine if standard is not None else np.eye(p))
     inner = model.covariance_of_coefficients(xi, covariance)
@@ -64,13 +66,15 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
 
 
 def of_parameters(parameters: Sequence[str], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
-    """Client -> name of a parameter -> where its posterior is largest, and the standard deviation there, on the first of the two
-    scales."""
+    """Returns client -> name of a parameter -> its value at the client's mode, and its standard deviation there.
+
+    Both are on the first of the two scales.
+    """
     return _content([(parameter, 0, j) for j, parameter in enumerate(parameters)], server, names)
 
 
 def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
-    """The same of coefficients, on both scales."""
+    """Returns the same for coefficients, on both scales."""
     scales = enumerate(("", "_std"))
     return _content(
         [(label(n, scale), k, j) for k, scale in scales for j, n in enumerate(model.layout.coefficients)], server, names
@@ -78,7 +82,7 @@ def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], name
 
 
 def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
-    """Of what is shown: its name, its scale (0 or 1) and where it stands."""
+    """The result; `shown`: name, scale (0 or 1) and place of each number."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     content: dict[str, object] = {}
     for k, one in sorted(server.replies.items()):

@@ -35,7 +35,7 @@ from . import changes, durations, own_check
 from .keys import Config
 from .model import TOLD, Model
 from .models import model_of
-from .own_model import terms as own_terms
+from .own_model import terms_of
 from .rows import check_file
 from .sampled_model import SampledModel
 
@@ -66,7 +66,7 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: their columns, or whose package computes."""
-    return agreeing.opening(config.formula) if own_terms(config) is None else [Stage.of(own_models)]
+    return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.of(own_models)]
 
 
 def stages(model: SampledModel) -> list[Stage]:
@@ -119,7 +119,7 @@ def own_modes(model: SampledModel) -> list[Stage]:
 
 def checked(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
-    if (own := own_terms(at.config)) is not None:
+    if (own := terms_of(at.config)) is not None:
         return own_check.checked(at, own)
     for k in at.mine:
         rows = at.parties.rows(k)
@@ -138,7 +138,7 @@ def checked(at: Check[Config]) -> Said | None:
 
 def look_through(file: OwnFile[Config]) -> list[str]:
     """What else is to be said of this file; JobError where it would end a run."""
-    if (own := own_terms(file.config)) is not None:
+    if (own := terms_of(file.config)) is not None:
         return own_check.look_through(file, own)
     check_file(file.config, file.table, file.spec)
     describe(file.table, file.spec)

@@ -1,4 +1,4 @@
-"""After the draws of a job of survival times: what only a client gets of its baseline hazards, and what clients tell.
+"""Completes a job of a Cox model: writes each client's baseline hazards into its own folder, and exchanges sums and curves.
 
 Source: docs/methods/likelihood.md, section 9.
 """
@@ -33,8 +33,15 @@ UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proport
 
 
 class Ended(NamedTuple):
-    """What a client has at the end: its rows, the labels of its strata, draws of the posterior, nodes, which it has no use for,
-    and whether the server's checks found nothing."""
+    """Holds a client's rows and draws at the end.
+
+    Attributes
+    ----------
+    rows, labels : its likelihood, and the labels of its strata
+    told : (t, P) draws of the posterior
+    nodes : of the quadrature, which a Cox model has no use for
+    converged : whether the server's checks passed
+    """
 
     rows: survival.Rows
     labels: tuple[str, ...]
@@ -60,12 +67,12 @@ def _write(run: Run[Config], model: CoxModel, client: int, own: Ended) -> None:
         return
     k, key = len(own.rows.sets.ends), rng.key(model.seed, "posterior", 1 + 3 * client)
     uniform = rng.uniform(len(own.told) * k, key=key).reshape(len(own.told), k)
-    found = survival.baseline(own.rows, own.told[:, : model.layout.p], uniform)
+    hazards = survival.baseline(own.rows, own.told[:, : model.layout.p], uniform)
     columns: dict[str, Any] = {"converged": [own.converged] * k}
     if own.labels:
-        columns["stratum"] = [own.labels[one] for one in found.stratum.tolist()]
-    columns |= {"time": found.time.tolist(), "events": found.events.tolist(), "at_risk": found.at_risk.tolist()}
-    for name, (mean, low, high) in (("cumulative_hazard", found.hazard), ("survival", found.survival)):
+        columns["stratum"] = [own.labels[one] for one in hazards.stratum.tolist()]
+    columns |= {"time": hazards.time.tolist(), "events": hazards.events.tolist(), "at_risk": hazards.at_risk.tolist()}
+    for name, (mean, low, high) in (("cumulative_hazard", hazards.hazard), ("survival", hazards.survival)):
         columns |= {name: mean.tolist(), f"{name}_q025": low.tolist(), f"{name}_q975": high.tolist()}
     folder.write_csv(KEPT, columns, client=client)
     if (tau := model.output.restricted_mean) is not None:
@@ -112,8 +119,10 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
-    """A client's cumulative hazards at the job's times, of a patient at columns' means and reference levels; by random numbers of
-    its own, for those of the seed would make equations of them."""
+    """The function that makes a client's cumulative hazards at the job's times, of a row at columns' means and reference levels.
+
+    Its random numbers are secret: with those of the seed the hazards would be equations for the rows.
+    """
     at = np.array(model.survival_at)
 
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
@@ -140,8 +149,10 @@ def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHaza
 
 
 def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
-    """Events, concordance, and of each coefficient z and p of a slope in time: of all clients together, and of each client's own,
-    which may have other signs."""
+    """Entries of summary.json and notes: events, concordance, and z and p of each coefficient's slope in time.
+
+    A slope is looked at in all clients together, and in each client, where it may have another sign.
+    """
     pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
     slopes, notes = {}, []
     for j, name in enumerate(model.encoding.names):
@@ -165,5 +176,5 @@ def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> 
             f"hazards are not proportional in {', '.join(changing)}: the ratio changes with time, and what is said of it is an "
             "average over the times of events; take it into data.strata where it has few values, or look at shorter times"
         )
-    found: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
-    return found | ({"concordance": right / pairs} if pairs else {}), notes
+    content: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
+    return content | ({"concordance": right / pairs} if pairs else {}), notes

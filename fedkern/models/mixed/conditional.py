@@ -1,6 +1,6 @@
-"""The groups of a client, given points xi: densities of rows, where a group's effect is most probable, and each group's integral.
+"""Computes densities of a client's rows, modes of its groups' effects, and each group's integral, given points xi.
 
-For what a client says of its own groups and rows, at hundreds of draws; thousands of points are the kernels'. A point here has no
+A client needs them for its own groups and rows, at hundreds of draws; kernels take thousands of points. A point here has no
 T_c: the client's effect is in its coefficients (`Rows.shifted`). Groups have rows.
 """
 
@@ -24,13 +24,13 @@ STEPS, HALVINGS, NEAR = 100, 40, 1e-7
 
 
 def pieces(n: int, most: int) -> Iterator[slice]:
-    """0 .. n in slices of at most that many, at least 1."""
+    """Yields 0 .. n in slices of at most `most`, and of at least 1."""
     size = max(1, most)
     return (slice(at, min(at + size, n)) for at in range(0, n, size))
 
 
 def group_pieces(rows: Rows, most: int, most_groups: int) -> Iterator[slice]:
-    """The groups in slices of at most so many rows and groups, each of one group at least."""
+    """Yields the groups in slices of at most `most` rows and `most_groups` groups, and of at least one group."""
     start = 0
     while start < rows.n_groups:
         stop = int(np.searchsorted(rows.starts, rows.starts[start] + most, side="right")) - 1
@@ -40,24 +40,24 @@ def group_pieces(rows: Rows, most: int, most_groups: int) -> Iterator[slice]:
 
 
 def predictor(rows: Rows, points: Vector) -> Vector:
-    """(S, n) without the groups' effects."""
+    """Returns (S, n) predictors without the groups' effects."""
     eta: Vector = points[:, : rows.layout.p] @ rows.X.T
     return eta if rows.offset is None else eta + rows.offset
 
 
 def with_effects(rows: Rows, fixed: Vector, T: Vector, u: Vector) -> Vector:
-    """(S, n) with T u of the groups, u (S, G, d)."""
+    """Returns (S, n) predictors with the groups' effects T u, u (S, G, d)."""
     effects = np.repeat(np.einsum("sik,sgk->sgi", T, u), np.diff(rows.starts), axis=1)
     return np.asarray(fixed + np.einsum("ni,sni->sn", rows.Z, effects))
 
 
 def effect_variance(columns: Vector, T: Vector) -> Vector:
-    """(S, n) variance of columns' T u, for columns (n, d) and T (S, d, d)."""
+    """Returns (S, n) the variance of z' T u, for columns z (n, d) and T (S, d, d)."""
     return np.asarray((np.einsum("ni,sik->snk", columns, T) ** 2).sum(axis=2))
 
 
 def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
-    """(S, n) log p(y | eta), normalised in y."""
+    """Returns (S, n) log p(y | eta), normalised in y."""
     if rows.layout.family in HAZARDS:
         return rows.density(eta, points)
     record = FAMILIES[rows.layout.family]
@@ -87,12 +87,12 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
 
 
 def by_group(rows: Rows, values: Vector) -> Vector:
-    """(S, n, ..) -> (S, G, ..) sums over the rows of each group."""
+    """Returns (S, G, ..) sums of values (S, n, ..) over the rows of each group."""
     return np.add.reduceat(values, rows.starts[:-1], axis=1)
 
 
 def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
-    """(S, G, d) effects u where most probable, and there C^-1 (S, G, d, d), where C C' is minus the second derivative."""
+    """Returns (S, G, d) the most probable effects u, and C^-1 (S, G, d, d) there, where C C' is minus the second derivative."""
     d, T = len(rows.layout.group), rows.layout.factor(points, "group")
     ZZ = np.einsum("ni,nk->nik", rows.Z, rows.Z)
 
@@ -123,17 +123,17 @@ def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
 
 
 def placed(mode: Vector, back: Vector, t: Vector) -> Vector:
-    """mode + C^-T t, for C^-1 `back` and t (.., d) of the shape of modes, or a single one (d,)."""
+    """Returns mode + C^-T t, for C^-1 `back` and t (.., d) of the shape of modes, or a single one (d,)."""
     return np.asarray(mode + np.einsum("...ba,b->...a" if t.ndim == 1 else "...ba,...b->...a", back, t))
 
 
 @dataclass(frozen=True)
 class Located:
-    """Groups at points (S, P), and where their effects are.
+    """Holds groups at points (S, P), and the modes of their effects.
 
     Attributes
     ----------
-    rows, points : which
+    rows, points : the client's, and (S, P)
     fixed : (S, n) `predictor`
     T : (S, d, d)
     mode, back : see `modes`
@@ -152,8 +152,8 @@ class Located:
         return cls(rows, points, fixed, rows.layout.factor(points, "group"), *modes(rows, points, fixed))
 
     def terms(self, nodes: int) -> Iterator[tuple[Vector, Vector]]:
-        """At each node of a rule: logarithms (S, G) of the terms that add up to the groups' integrals, and of the rows'
-        densities (S, n)."""
+        """Yields for each node of a rule (S, G) logarithms of the terms that add up to the groups' integrals, and (S, n) of the
+        rows' densities."""
         log_det = -np.log(np.diagonal(self.back, axis1=2, axis2=3)).sum(axis=2)
         t, log_w = rule(nodes, self.mode.shape[2])
         for t_k, log_w_k in zip(t, log_w, strict=True):
@@ -163,11 +163,11 @@ class Located:
             yield by_group(self.rows, of_rows) + own, of_rows
 
     def integrals(self, nodes: int) -> Vector:
-        """(S, G) log-likelihoods of the groups."""
+        """Returns (S, G) log-likelihoods of the groups."""
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
     def leverages(self, share: Vector, of_rows: Vector) -> Vector:
-        """(S, n) each row's share of what is known of its group's effect: in every group they add up to less than d."""
+        """Returns (S, n) each row's share of the information on its group's effect: in every group they add up to less than d."""
         _, curved = _slopes(self.rows, with_effects(self.rows, self.fixed, self.T, self.mode), self.points)
         back = np.repeat(self.back, np.diff(self.rows.starts), axis=1)
         seen = np.einsum("snab,scb,nc->sna", back, self.T, self.rows.Z)
@@ -176,7 +176,7 @@ class Located:
 
 @dataclass(frozen=True)
 class Spread:
-    """Groups at points (S, P) whose effects may have several modes (`Layout.concave`): wherever they can be.
+    """Holds groups at points (S, P) whose effects may have several modes (`Layout.concave`), with nodes wherever these can be.
 
     Attributes
     ----------
@@ -201,22 +201,22 @@ class Spread:
         return cls(rows, points, fixed, T, *wide.rule(rows, fixed, T, joint))
 
     def terms(self, nodes: int) -> Iterator[tuple[Vector, Vector]]:
-        """See `Located`; the rule has as many nodes as it needs."""
+        """Yields the same as `Located.terms`; the rule has as many nodes as it needs."""
         for k in range(self.u.shape[2]):
             u = self.u[:, :, k]
             of_rows = density(self.rows, with_effects(self.rows, self.fixed, self.T, u[..., np.newaxis]), self.points)
             yield by_group(self.rows, of_rows) + self.log_w[:, :, k] - 0.5 * u**2 - HALF_LOG_TAU, of_rows
 
     def integrals(self, nodes: int) -> Vector:
-        """See `Located`."""
+        """Returns (S, G) log-likelihoods of the groups."""
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
     def leverages(self, share: Vector, of_rows: Vector) -> Vector:
-        """See `Located`: with l the sum of a row's or of all log-densities E l' l_i' is -E l_i''.
+        """Returns the same as `Located.leverages`: with l the sum of all log-densities, E l' l_i' is -E l_i''.
 
         Parameters
         ----------
-        share : (S, n, K) logarithms of the nodes' part of the integral of the row's group
+        share : (S, n, K) logarithms of each node's part of the integral of the row's group
         of_rows : (S, n, K) log-densities of rows at the nodes
         """
         gaps = self.u[:, :, 2:] - self.u[:, :, :-2]
@@ -227,10 +227,10 @@ class Spread:
 
 
 def nodes_of(rows: Rows, nodes: int) -> int:
-    """Of the rule that `located` gives, where a rule around a mode has so many."""
+    """Returns the number of nodes of the rule of `locate`; `nodes`: a dimension of a rule around a mode."""
     return nodes ** len(rows.layout.group) if rows.layout.concave else wide.size()
 
 
-def located(rows: Rows, points: Vector) -> Located | Spread:
-    """As the family needs it."""
+def locate(rows: Rows, points: Vector) -> Located | Spread:
+    """Returns the groups at points (S, P), around modes or everywhere, as the family needs it."""
     return Located.of(rows, points) if rows.layout.concave else Spread.of(rows, points)

@@ -1,6 +1,6 @@
-"""What a client sees of its own effect and of those of its groups, given draws of the posterior of xi: it stays in its folder.
+"""Draws a client's own effect and those of its groups, given draws of the posterior of xi. They stay in the client's folder.
 
-Of each draw an effect's density, given the rows, is met by weighted candidates: around its mode, from t distributions with as
+At each draw an effect's density, given the rows, is met by weighted candidates: around its mode, from t distributions with as
 many dimensions, evenly spread (Kronecker sequences); where it may have several modes, by the nodes of a rule (`wide`). Effects
 are b = T u, on the scale of the predictor.
 """
@@ -25,12 +25,12 @@ QUANTILES = (0.05, 0.5, 0.95)
 FREEDOM = 5.0  # of the t distributions
 OF_GROUP, OF_CLIENT = 16, 32  # candidates a draw
 ROWS = 20_000  # of groups at once
-DRAWN, MOST_DRAWN = 8, 1 << 24  # effects that are kept of each draw, and numbers of all of them
+DRAWN, MOST_DRAWN = 8, 1 << 24  # effects that are kept at each draw, and numbers of all of them
 
 
 @dataclass(frozen=True)
 class Effects:
-    """Of k effects with d terms, over the posterior.
+    """Summarises k effects with d terms, over the posterior.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Effects:
     quantiles : (3, k, d) at 5, 50 and 95 %
     above : (k, d) probability of being above 0
     rank : (k,) expected rank of the first term, 1 the largest
-    drawn : (T, R, k, d) of draws `step` apart R effects each, drawn given the rows; None where none are
+    drawn : (T, R, k, d) R effects at each of the draws `step` apart, drawn given the rows; None where none are
     step : see `drawn`
     """
 
@@ -51,8 +51,14 @@ class Effects:
     step: int = 1
 
 
-def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:
-    """The draws (S, P) as the groups see them, each with a client's effect drawn given it and the rows; and that effect."""
+def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:
+    """Returns the draws (S, P) as the groups see them, with a client's effect drawn at each, given the rows; and that effect.
+
+    Parameters
+    ----------
+    nodes : a dimension of the groups' rule
+    key : of the random numbers that choose the effect
+    """
     layout = rows.layout
     if not layout.client:
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
@@ -71,7 +77,7 @@ def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, 
 
 
 def _as_group(rows: Rows, draws: Vector, key: int) -> tuple[Vector, Effects]:
-    """`completed` where the client is one group."""
+    """`complete_draws` where the client is one group."""
     u, weight = _posterior(rows.as_group, draws, rows.layout.factor(draws, "client"))
     effect = rows.layout.factor(draws, "client")[:, np.newaxis] * u
     chosen = _chosen(np.cumsum(weight, axis=1), rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
@@ -81,7 +87,7 @@ def _as_group(rows: Rows, draws: Vector, key: int) -> tuple[Vector, Effects]:
 
 
 def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
-    """Of all groups, at draws (S, P_inner) that `completed` has made."""
+    """Returns the effects of all groups, at draws (S, P_inner) that `complete_draws` has made."""
     d, S, G = len(rows.layout.group), len(inner), rows.n_groups
     (mean, sd, above), quantiles, first = np.empty((3, G, d)), np.empty((3, G, d)), np.empty((S, G))
     T = rows.layout.factor(inner, "group")
@@ -109,8 +115,8 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
     return Effects(mean, sd, quantiles, above, rank, drawn, step)
 
 
-def drawn(rows: Rows, inner: Vector, uniform: Vector) -> Vector:
-    """(S, G, d) of each draw one u of every group, given its rows; `uniform` (S, G): which of the candidates."""
+def draw_effects(rows: Rows, inner: Vector, uniform: Vector) -> Vector:
+    """Returns (S, G, d) one u of every group at each draw, given its rows; `uniform` (S, G): numbers that choose a candidate."""
     d, S, G = len(rows.layout.group), len(inner), rows.n_groups
     T, out = rows.layout.factor(inner, "group"), np.empty((S, G, d))
     for part in group_pieces(rows, ROWS, MOST // (S * _candidates_of(rows) * d)):
@@ -131,17 +137,17 @@ def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
             weight[part] = _normalised(np.stack([log for log, _ in at.terms(0)], axis=1))
             continue
         fixed = predictor(rows, inner[part])
-        found, log_q = _candidates(*modes(rows, inner[part], fixed), np.arange(part.start, part.stop), OF_GROUP)
+        candidates, log_q = _candidates(*modes(rows, inner[part], fixed), np.arange(part.start, part.stop), OF_GROUP)
         log = np.empty(log_q.shape)
         for c in range(OF_GROUP):
-            of_rows = density(rows, with_effects(rows, fixed, T[part], found[:, c]), inner[part])
-            log[:, c] = by_group(rows, of_rows) - 0.5 * (found[:, c] ** 2).sum(axis=2)
-        u[part], weight[part] = found, _normalised(log - log_q)
+            of_rows = density(rows, with_effects(rows, fixed, T[part], candidates[:, c]), inner[part])
+            log[:, c] = by_group(rows, of_rows) - 0.5 * (candidates[:, c] ** 2).sum(axis=2)
+        u[part], weight[part] = candidates, _normalised(log - log_q)
     return u, weight
 
 
 def _candidates_of(rows: Rows) -> int:
-    """Of each group and draw: the nodes of a rule where there may be several modes."""
+    """The number of candidates of each group and draw: nodes of a rule where an effect may have several modes."""
     return OF_GROUP if rows.layout.concave else wide.size()
 
 
@@ -165,7 +171,7 @@ def _normalised(log: Vector) -> Vector:
 
 
 def _chosen(below: Vector, uniform: Vector) -> Indices:
-    """(S, G) which of the candidates, whose weights add up to `below` (S, c, G), each of the uniform numbers is."""
+    """(S, G) the candidates that uniform numbers choose, where the candidates' weights add up to `below` (S, c, G)."""
     return np.asarray(np.minimum((below < uniform[:, np.newaxis]).sum(axis=1), below.shape[1] - 1))
 
 

@@ -1,7 +1,7 @@
-"""Marginal effects: by how much the mean of the response changes with a covariate, averaged over rows and over random effects.
+"""Computes marginal effects: how much the mean of the response changes with a covariate, on average over rows and random effects.
 
 Given xi, the predictor of a row over new groups and clients is normal: its mean is that without effects, its variance
-V = z' T T' z + s' T_c T_c' s. With m the mean of the family, E m(eta) is an integral in one dimension; of a covariate that may
+V = z' T T' z + s' T_c T_c' s. With m the mean of the family, E m(eta) is an integral in one dimension; for a covariate that may
 have random slopes, d/dx E m(eta) = beta E m'(eta) + (dV / dx) E m''(eta) / 2. A client sends the sums over its rows at each draw,
 and the number of rows.
 """
@@ -27,7 +27,7 @@ NODES = 21
 
 @dataclass(frozen=True)
 class Slope:
-    """The derivative in a column of X, of so many units of the column as the file has it: 1 / its scale."""
+    """Asks for the derivative in a column of X; `units`: 1 / the column's scale, for a unit of the column in the file."""
 
     column: int
     units: float = 1.0
@@ -35,7 +35,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class Contrast:
-    """What the mean is with columns of X at `high`, less what it is with them at `low`."""
+    """Asks for the mean with columns of X at `high`, less the mean with them at `low`."""
 
     columns: tuple[int, ...]
     low: tuple[float, ...]
@@ -44,7 +44,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Moved:
-    """What the mean is with rows `high` (n, p) in the place of X, less what it is with `low`, over `width` (n,)."""
+    """Asks for the mean with rows `high` (n, p) in the place of X, less the mean with `low` (n, p), over `width` (n,)."""
 
     low: Vector
     high: Vector
@@ -52,20 +52,20 @@ class Moved:
 
 
 def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast | Moved]) -> Vector:
-    """(S, K) sums over the rows of each effect, at draws (S, P)."""
-    found = np.zeros((len(draws), len(effects)))
+    """Returns (S, K) sums over the rows of each effect, at draws (S, P)."""
+    totals = np.zeros((len(draws), len(effects)))
     for part in pieces(len(rows), MOST // max(len(draws), 1)):
         some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
         for k, effect in enumerate(effects):
             if isinstance(effect, Slope):
-                found[:, k] += _slope(some, draws, effect).sum(axis=1)
+                totals[:, k] += _slope(some, draws, effect).sum(axis=1)
             elif isinstance(effect, Moved):
                 high, low = (_mean(_in_place(some, X[part]), draws) for X in (effect.high, effect.low))
-                found[:, k] += ((high - low) / effect.width[part]).sum(axis=1)
+                totals[:, k] += ((high - low) / effect.width[part]).sum(axis=1)
             else:
                 high, low = (_mean(_with(some, effect.columns, values), draws) for values in (effect.high, effect.low))
-                found[:, k] += (high - low).sum(axis=1)
-    return found
+                totals[:, k] += (high - low).sum(axis=1)
+    return totals
 
 
 def _with(rows: Rows, columns: Sequence[int], values: Sequence[float]) -> Rows:
@@ -88,9 +88,9 @@ def _predictor(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
 
 
 def _mean(rows: Rows, draws: Vector) -> Vector:
-    """(S, n) E[y | xi] over random effects; of a binomial response of one trial."""
+    """(S, n) E[y | xi] over random effects; of one trial where the response is binomial."""
     eta, variance = _predictor(rows, draws)
-    return _shared(rows, draws, averaged(rows.layout, eta, variance, 0))
+    return _shared(rows, draws, average_mean(rows.layout, eta, variance, 0))
 
 
 def _shared(rows: Rows, draws: Vector, mean: Vector) -> Vector:
@@ -102,7 +102,7 @@ def _shared(rows: Rows, draws: Vector, mean: Vector) -> Vector:
 def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
     layout, name = rows.layout, rows.layout.coefficients[effect.column]
     eta, variance = _predictor(rows, draws)
-    found = draws[:, effect.column, np.newaxis] * averaged(layout, eta, variance, 1)
+    derivative = draws[:, effect.column, np.newaxis] * average_mean(layout, eta, variance, 1)
     change = np.zeros_like(eta)  # of the variance, halved
     for level in LEVELS:
         terms = layout.terms(level)
@@ -110,22 +110,22 @@ def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
             T = layout.factor(draws, level)
             change += np.einsum("sk,sik,ni->sn", T[:, terms.index(name)], T, rows.columns(terms))
     if change.any():
-        found = found + change * averaged(layout, eta, variance, 2)
-    return _shared(rows, draws, np.asarray(found * effect.units))
+        derivative = derivative + change * average_mean(layout, eta, variance, 2)
+    return _shared(rows, draws, np.asarray(derivative * effect.units))
 
 
-def averaged(layout: Layout, eta: Vector, variance: Vector, order: int) -> Vector:
-    """E of the mean of the family, or of its first or second derivative in eta, over eta ~ N(eta, variance)."""
+def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int) -> Vector:
+    """Returns the expectation of the family's mean, or of its first or second derivative in eta, over eta ~ N(eta, variance)."""
     record = FAMILIES[layout.family]
     if record.measured:
         return eta if order == 0 else np.full_like(eta, 2.0 - order)
     if record.link == "log":
         return record.mean(eta + 0.5 * variance)  # all derivatives are this too
     t, log_w = rule(NODES, 1)
-    found, sd = np.zeros_like(eta), np.sqrt(variance)
+    expectation, sd = np.zeros_like(eta), np.sqrt(variance)
     for t_k, w_k in zip(t[:, 0], np.exp(log_w), strict=True):
         p = record.mean(eta + sd * t_k)
-        found += w_k * (p if order == 0 else p * (1 - p) if order == 1 else p * (1 - p) * (1 - 2 * p))
+        expectation += w_k * (p if order == 0 else p * (1 - p) if order == 1 else p * (1 - p) * (1 - 2 * p))
         if not variance.any():  # all nodes are one
-            return np.asarray(found / w_k)
-    return found
+            return np.asarray(expectation / w_k)
+    return expectation

@@ -1,4 +1,4 @@
-"""The mode of one client's own posterior: its log-likelihood and a prior, and no other client."""
+"""Finds the mode of one client's own posterior: of its log-likelihood and a prior, and no other client."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Vector = NDArray[np.float64]
 
 STEPS, HALVINGS = 100, 30
 SURE = 0.1  # of a step: values by a rule are no longer exact enough to judge it
-NEAR = 1e-4  # of a step, in standard deviations: half its square is by how much the mode is missed, in nats
+NEAR = 1e-4  # of a step, in standard deviations: the mode is missed by half its square, in nats
 
 
 def alone(rows: Rows) -> Rows:
-    """The same rows without an effect of the client: what it differs by is then in its coefficients."""
+    """Returns the same rows without an effect of the client: its differences from others are then in its coefficients."""
     return replace(rows, layout=replace(rows.layout, client=()))
 
 
 class Likelihood(Protocol):
-    """A client's log-likelihood."""
+    """Describes a client's log-likelihood."""
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
-        """(c,) At points (c, P), its gradients (c, P) and minus its Hessians (c, P, P)."""
+        """Returns (c,) log-likelihoods at points (c, P), gradients (c, P) and minus Hessians (c, P, P)."""
 
 
 class Density(Protocol):
-    """A prior."""
+    """Describes a prior."""
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
 
 
-def found(rows: Likelihood, prior: Density, start: Vector, nodes: int) -> tuple[Vector, Vector] | None:
-    """The mode (P,) and the inverse of minus the Hessian there (P, P), by Newton's steps; None where there is none."""
+def find_mode(rows: Likelihood, prior: Density, start: Vector, nodes: int) -> tuple[Vector, Vector] | None:
+    """Returns the mode (P,) and the inverse of minus the Hessian there (P, P), by Newton's steps; None where none is found."""
 
     def at(xi: Vector) -> tuple[float, Vector, Vector]:
         value, gradient, curved = rows.curvature(xi[np.newaxis], nodes)

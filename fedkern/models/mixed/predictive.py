@@ -1,11 +1,11 @@
-"""Does the model make responses like those that were seen? Sums of one client over its rows, which the server adds up.
+"""Sums one client's rows for the question whether the model makes responses like those that were seen. The server adds them up.
 
-Of each draw of the posterior responses are drawn anew: the client's effect as the rows tell it, new effects of its groups. The
-mean, the variance and the zeros of the responses are functions of three sums. The calibration is of tenths: where y is 0 or 1, or
-of trials, rows by their predicted probability (new groups), with the probabilities' and the responses' sums, a tenth of few rows
-with the next one that has any (whatever is said of the others and of all is said of those few); else by where the
-response stands in its predictive distribution, of which each tenth should have as many (of counts, whose distribution jumps, a
-row belongs to tenths in the shares of its jump: Czado, Gneiting and Held 2009).
+At each draw of the posterior responses are drawn anew: the client's effect as the rows tell it, new effects of its groups. The
+mean, the variance and the zeros of the responses are functions of three sums. The calibration is in tenths. Where y is 0 or 1, or
+a number of successes, rows are in tenths of their predicted probability (new groups), with the sums of probabilities and
+responses; a tenth of few rows is counted with the next one that has any, since the sums of the others and of all would tell those
+of the few. Else rows are in the tenth of the predictive distribution in which the response stands, and each tenth should have as
+many. Counts, whose distribution jumps, belong to tenths in the shares of their jump (Czado, Gneiting and Held 2009).
 
 New effects of groups hide how responses vary inside of them. So counts and successes of trials are also held to the means that
 the groups' own effects, drawn given the rows, say: Pearson's chi-square of the responses, and of responses drawn with these
@@ -24,7 +24,7 @@ from ...kernels import rng
 from ...kernels.families import FAMILIES
 from . import effects
 from .conditional import MOST, effect_variance, pieces, predictor, with_effects
-from .marginal import averaged
+from .marginal import average_mean
 from .quadrature import rule
 from .rows import Rows
 
@@ -41,16 +41,16 @@ LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 @dataclass(frozen=True)
 class Sums:
-    """Of one client, or of several added up.
+    """Holds the sums of one client, or of several added up.
 
     Attributes
     ----------
     observed : (4,) number of rows, sums of y and y^2, zeros
-    replicated : (S, 3) of each draw: sums of y and y^2, zeros
+    replicated : (S, 3) at each draw: sums of y and y^2, zeros
     tenths : (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses
         (of those: 0)
-    misfits : (50, 2) of some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects;
-        0 of families that have no counts, or learn how these vary
+    misfits : (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects;
+        0 for families that have no counts, or learn how these vary
     """
 
     observed: Vector
@@ -63,13 +63,13 @@ class Sums:
 
     @property
     def arrays(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """As they are sent."""
+        """The sums, in the order of the message."""
         return self.observed, self.replicated, self.tenths, self.misfits
 
     @property
     def dispersion(self) -> tuple[float, float]:
-        """How many times as much as the model says responses vary about their means, and by how many standard deviations of what
-        the model makes that is off; 1 and 0 where nothing was told."""
+        """How many times as much as in the model responses vary about their means, and by how many standard deviations of the
+        misfits that are drawn this is off; 1 and 0 where nothing was told."""
         seen, made = self.misfits.T
         if not made.sum():
             return 1.0, 0.0
@@ -77,8 +77,8 @@ class Sums:
 
     @property
     def p_values(self) -> Vector:
-        """(3,) posterior predictive p of mean, variance and zeros: how many draws' responses have a larger one, equal ones by
-        half."""
+        """(3,) posterior predictive p of mean, variance and zeros: the part of the draws whose responses have a larger one, equal
+        ones by half."""
         n = self.observed[0]
         seen, again = (_statistics(n, sums) for sums in (self.observed[np.newaxis, 1:], self.replicated))
         scale = 1e-9 * (1 + np.abs(seen))
@@ -92,7 +92,7 @@ def _statistics(n: float, sums: Vector) -> Vector:
 
 
 class _Keyed:
-    """Numbers of a draw."""
+    """Draws random numbers for one draw of the posterior, other ones at each call."""
 
     def __init__(self, key: int, draw: int):
         self._key, self._draw, self._step = key, draw, 0
@@ -107,7 +107,7 @@ class _Keyed:
 
 
 def sums(rows: Rows, inner: Vector, key: int) -> Sums:
-    """Of a client's rows, at draws (S, P_inner) that `effects.completed` has made; `key`: of its own random numbers."""
+    """Returns the sums of a client's rows, at draws (S, P_inner) of `effects.complete_draws`; `key`: of its random numbers."""
     layout, y, record = rows.layout, rows.y, FAMILIES[rows.layout.family]
     T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
     replicated = np.empty((len(inner), 3))
@@ -124,63 +124,69 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
 
 def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
     """(50, 2) Pearson's chi-square of y, and of responses that are drawn anew with the same effects."""
-    record, found = FAMILIES[rows.layout.family], np.zeros((MISFITS, 2))
+    record, chi_squares = FAMILIES[rows.layout.family], np.zeros((MISFITS, 2))
     if not record.counted or record.dispersion is not None:
-        return found
+        return chi_squares
     which = np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)
     some, scale = inner[which], rows.layout.scale(inner[which])
     sources = [_Keyed(key, len(inner) + s) for s in range(MISFITS)]  # other numbers than those of `replicated`
     eta = predictor(rows, some)
     if rows.layout.group:
-        u = effects.drawn(rows, some, np.stack([source.uniform(rows.n_groups) for source in sources]))
+        u = effects.draw_effects(rows, some, np.stack([source.uniform(rows.n_groups) for source in sources]))
         eta = with_effects(rows, eta, rows.layout.factor(some, "group"), u)
     trials = 1.0 if rows.trials is None else rows.trials
     for s, source in enumerate(sources):
         mean = record.mean(record.kept(eta[s]))
         variance = np.maximum(record.spread(mean, scale[s], trials), LEAST_VARIANCE)
         again, expected = record.draw(source, mean, scale[s], rows.trials), record.expected(mean, scale[s])
-        found[s] = [((one - trials * expected) ** 2 / variance).sum() for one in (rows.y, again)]
-    return found
+        chi_squares[s] = [((one - trials * expected) ** 2 / variance).sum() for one in (rows.y, again)]
+    return chi_squares
 
 
 def _tenths(rows: Rows, inner: Vector) -> Vector:
     """(10, 3) the calibration, at some of the draws: a row's prediction needs few."""
     several = int(np.clip(MOST_CALLS // (NODES * max(len(rows), 1)), 10, 50))
     inner = inner[:: max(1, len(inner) // several)]
-    found, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
+    tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
     for part in pieces(len(rows), MOST // len(inner)):
         some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
         eta = predictor(some, inner)
         variance = effect_variance(some.Z, some.layout.factor(inner, "group"))
         if FAMILIES[rows.layout.family].chances:
-            p = averaged(rows.layout, eta, variance, 0).mean(axis=0)
+            p = average_mean(rows.layout, eta, variance, 0).mean(axis=0)
             trials = np.ones(len(p)) if some.trials is None else some.trials
             which = np.minimum((p * TENTHS).astype(np.int64), TENTHS - 1)
             count += np.bincount(which, minlength=TENTHS)
             for column, weight in enumerate((trials, trials * p, some.y)):
-                found[:, column] += np.bincount(which, weights=weight, minlength=TENTHS)
+                tenths[:, column] += np.bincount(which, weights=weight, minlength=TENTHS)
         else:
             low, high = _jump(some, inner, eta, variance)
             edges = np.arange(TENTHS + 1)[:, np.newaxis] / TENTHS
-            found[:, 0] += np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
-    return joined(found, count)
+            tenths[:, 0] += np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
+    return join_tenths(tenths, count)
 
 
-def joined(tenths: Vector, rows: Vector) -> Vector:
-    """The tenths (10, 3), of so many rows (10,) each: one of few rows is added to the next that has any, the last to the one
-    before. No row is left out, or all rows less the others would be those few."""
-    found, rows = tenths.copy(), rows.copy()
+def join_tenths(tenths: Vector, rows: Vector) -> Vector:
+    """Returns the tenths (10, 3) with those of few rows added to the next that has any, the last to the one before.
+
+    No row is left out: all rows less the others would be those few.
+
+    Parameters
+    ----------
+    rows : (10,) the number of rows in each
+    """
+    totals, rows = tenths.copy(), rows.copy()
     there = np.flatnonzero(rows).tolist()
     for at, after in pairwise(there):
         if rows[at] < FEWEST:
-            for one in (found, rows):
+            for one in (totals, rows):
                 one[after] += one[at]
                 one[at] = 0
     kept = np.flatnonzero(rows).tolist()
     if len(kept) > 1 and rows[kept[-1]] < FEWEST:
-        found[kept[-2]] += found[kept[-1]]
-        found[kept[-1]] = 0
-    return found
+        totals[kept[-2]] += totals[kept[-1]]
+        totals[kept[-1]] = 0
+    return totals
 
 
 def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vector, Vector]:
@@ -201,6 +207,6 @@ def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vec
 
 
 def _above(low: Vector, high: Vector) -> tuple[Vector, Vector]:
-    """Both in [0, 1], and a jump between them."""
+    """Both clipped to [0, 1], with a jump between them."""
     low = np.clip(low, 0.0, 1 - LEAST_JUMP)
     return low, np.clip(high, low + LEAST_JUMP, 1.0)

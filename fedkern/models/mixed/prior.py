@@ -1,4 +1,4 @@
-"""The prior of what all parties of a mixed regression share."""
+"""Computes the prior of xi, the unknowns that all parties of a mixed regression share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prior:
-    """beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); the
-    family's numbers as `shapes` say, of a gaussian response the standard deviation ~ HalfNormal(dispersion_sd).
+    """Holds the prior of xi.
+
+    beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); the family's numbers
+    as `shapes` say, with the standard deviation of a gaussian response ~ HalfNormal(dispersion_sd).
 
     Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
 
@@ -48,8 +50,10 @@ class Prior:
         tau_sd: float = 1.0,
         pooled_sd: float = 1.0,
     ) -> Prior:
-        """One standard deviation for all coefficients but the intercept's; of a gaussian response all of them times its pooled
-        standard deviation."""
+        """Makes a prior with one standard deviation for all coefficients but the intercept.
+
+        If the response has a unit of its own, all of them are times `pooled_sd`.
+        """
         unit = pooled_sd if layout.measured else 1.0
         own = np.array([name == INTERCEPT for name in layout.coefficients])
         sd = unit * np.where(own, intercept_sd, prior_sd)
@@ -57,7 +61,7 @@ class Prior:
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of unknowns."""
         return self.layout.size
 
     @cached_property
@@ -75,15 +79,17 @@ class Prior:
         return [(k, scaled(s.prior)) for k, s in enumerate(self.layout.shapes, start=self.layout.shapes_at.start)]
 
     def values(self, points: Vector) -> Vector:
-        """(S,) log-densities of the points (S, P)."""
-        found = self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1)
+        """Returns (S,) log-densities of the points (S, P)."""
+        total = self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1)
         for k, prior in self._shapes:
-            found = found + prior.log_jacobian(points[:, k])
-        return np.asarray(found)
+            total = total + prior.log_jacobian(points[:, k])
+        return np.asarray(total)
 
     def without_jacobian(self, points: Vector) -> Vector:
-        """(S,) log-densities of what the coordinates are logarithms of: what is raised to a power where the sensitivity to the
-        prior is asked for."""
+        """Returns (S,) log-densities of the numbers themselves, where coordinates are their logarithms.
+
+        The sensitivity to the prior raises these to a power.
+        """
         beta = (points[:, : self.layout.p] - self.mean) / self.sd
         value = -0.5 * (beta**2).sum(axis=1) - np.log(self.sd).sum() - self.layout.p * HALF_LOG_TAU
         below = points[:, self.layout.off_diagonal] / self.tau_sd
@@ -96,7 +102,7 @@ class Prior:
         return np.asarray(value)
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), which is diagonal."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), which is diagonal."""
         p = self.layout.p
         gradient, curvature = np.zeros(self.size), np.zeros(self.size)
         curvature[:p] = self.sd**-2.0

@@ -1,4 +1,4 @@
-"""Gauss-Hermite rules of the standard normal in one dimension and more."""
+"""Makes Gauss-Hermite rules of the standard normal in one dimension and more."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Vector = NDArray[np.float64]
 
 @lru_cache(maxsize=32)
 def rule(nodes: int, d: int) -> tuple[Vector, Vector]:
-    """Nodes (K, d), `nodes` of them a dimension, and the logarithms (K,) of weights that add up to 1."""
+    """Returns nodes (K, d), `nodes` of them a dimension, and the logarithms (K,) of weights that add up to 1."""
     t, w = hermegauss(nodes)
     at = np.array(list(product(range(nodes), repeat=d)), dtype=np.int64).reshape(nodes**d, d)
-    with np.errstate(divide="ignore"):  # the outermost of many nodes have no weight that a number can say
+    with np.errstate(divide="ignore"):  # weights of the outermost of many nodes underflow
         log_w = np.log(w / w.sum())
     return t[at], log_w[at].sum(axis=1)
 
 
 def log_sum(terms: Vector) -> Vector:
-    """log sum exp over the last axis; NaN where one is NaN."""
+    """Returns log sum exp over the last axis; NaN where one is NaN."""
     most = terms.max(axis=-1, keepdims=True)
     most = np.where(np.isfinite(most), most, 0.0)
     with np.errstate(divide="ignore"):

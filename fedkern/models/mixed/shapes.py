@@ -1,7 +1,7 @@
-"""The numbers that a family has beside its coefficients, as coordinates of xi: what they are called, and their priors.
+"""Lists the numbers that a family has beside its coefficients, as coordinates of xi: their names and their priors.
 
 They stand at the end of xi, in the order in which the kernels (`fedkern.kernels.mixed`) take them. A new family is an entry of
-`SHAPES`; what it is otherwise stands in `fedkern/kernels/families.py`.
+`SHAPES`; the rest of it stands in `fedkern/kernels/families.py`.
 
 Source: docs/methods/likelihood.md, section 3.
 """
@@ -25,24 +25,24 @@ LOG_HALF_NORMAL = 0.5 * math.log(2 / math.pi)  # the density of |N(0, 1)| at 0
 
 
 class Density(Protocol):
-    """The prior of one coordinate. Functions are of its values (S,)."""
+    """Describes the prior of one coordinate. Its functions take values (S,) of the coordinate."""
 
     def value(self, x: Vector) -> Vector:
-        """Log-densities of what people read: of a logarithm without its Jacobian."""
+        """Returns log-densities of the number that people read: where the coordinate is its logarithm, without the Jacobian."""
 
     def log_jacobian(self, x: Vector) -> Vector:
-        """What makes it a density of the coordinate."""
+        """Returns the logarithm of the Jacobian, which makes `value` a density of the coordinate."""
 
     def slope(self, x: Vector) -> Vector:
-        """The derivative of both together."""
+        """Returns the derivative of both together."""
 
     def curve(self, x: Vector) -> Vector:
-        """Minus the second derivative of both together."""
+        """Returns minus the second derivative of both together."""
 
 
 @dataclass(frozen=True)
 class Normal:
-    """The coordinate ~ N(mean, sd^2): itself what people read."""
+    """Holds the prior coordinate ~ N(mean, sd^2); people read the coordinate itself."""
 
     mean: float = 0.0
     sd: float = 1.0
@@ -62,7 +62,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class HalfNormal:
-    """The absolute value of the coordinate ~ HalfNormal(sd): its density, of both signs."""
+    """Holds the prior |coordinate| ~ HalfNormal(sd), as a density of both signs."""
 
     sd: float = 1.0
 
@@ -81,7 +81,7 @@ class HalfNormal:
 
 @dataclass(frozen=True)
 class LogHalfNormal:
-    """exp of the coordinate ~ HalfNormal(sd)."""
+    """Holds the prior exp(coordinate) ~ HalfNormal(sd)."""
 
     sd: float = 1.0
 
@@ -101,7 +101,7 @@ class LogHalfNormal:
 
 @dataclass(frozen=True)
 class LogGamma:
-    """exp of the coordinate ~ Gamma(shape, rate)."""
+    """Holds the prior exp(coordinate) ~ Gamma(shape, rate)."""
 
     shape: float
     rate: float
@@ -123,7 +123,7 @@ class LogGamma:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Nothing: the prior of the coordinate is one of several together, and stands elsewhere."""
+    """Stands for a prior of several coordinates together, which is computed elsewhere: adds nothing."""
 
     def value(self, x: Vector) -> Vector:
         return np.zeros_like(x)
@@ -144,18 +144,18 @@ def _logistic(x: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Shape:
-    """One number of a family.
+    """Describes one number of a family.
 
     Attributes
     ----------
     name : of the coordinate
-    read : what people read
-    natural : (S,) coordinates -> what people read
+    read : name of the number that people read
+    natural : (S,) coordinates -> (S,) of that number
     prior : of the coordinate
     start : where the way to the mode begins
-    folded : whether the coordinate and its negative say the same
-    of_prior : whether it is a number of other coordinates' prior, of which rows know nothing
-    called : what a result calls it, where that is not as `read`
+    folded : whether the coordinate and its negative are the same model
+    of_prior : whether it is a number of other coordinates' prior, on which rows do not depend
+    called : its name in a result, where that is not `read`
     """
 
     name: str
@@ -169,15 +169,15 @@ class Shape:
 
     @property
     def label(self) -> str:
-        """In a result."""
+        """The number's name in a result."""
         return self.called or self.read
 
     def published(self, x: Vector) -> Vector:
-        """(S,) coordinates -> what a result says: of phi its square, with which the variance grows."""
+        """Returns (S,) the number as a result has it: the square of phi, with which the variance grows."""
         return x**2 if self.folded else self.natural(x)
 
     def scale(self, published: Vector) -> Vector:
-        """(S,) what a result says -> as the family's record takes it: of a negative binomial r."""
+        """Returns (S,) the number as the family's record takes it, from a result's: r for a negative binomial."""
         return np.asarray(np.maximum(published, LEAST) ** -1) if self.folded else published
 
 
@@ -198,4 +198,4 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
     "zero-inflated-negative-binomial": (PHI, ZEROS),
     "weibull": (SHAPE,),
 }
-"""Of families with a fixed number of them; families that are not here have none, or what their job says (`Layout.own`)."""
+"""Families with a fixed number of them; the others have none, or those of their job (`Layout.own`)."""

@@ -1,4 +1,4 @@
-"""Rules for one effect a group whose density, given the rows, may have several modes: none is looked for.
+"""Makes rules for one effect a group whose density, given the rows, may have several modes. No mode is looked for.
 
 Knots stand over all that the effect's prior allows, and where each of some rows is likeliest; more are put where the root of the
 density has its mass between them, again and again, so that a peak of any width is met that shows in its surroundings. Panels then
@@ -35,19 +35,19 @@ def _legendre() -> tuple[Vector, Vector]:
 
 
 def size() -> int:
-    """Nodes of a rule."""
+    """Returns the number of nodes of a rule."""
     return NODES * (len(BELOW) - 1)
 
 
 def rule(rows: Rows, fixed: Vector, T: Vector, joint: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
-    """Nodes u (S, G, K), and the logarithms of the weights with which exp(`joint`) at them adds up to its integral.
+    """Returns nodes u (S, G, K), and the logarithms of the weights with which exp(`joint`) at them adds up to its integral.
 
     Parameters
     ----------
     rows : of the groups, Z of one column
     fixed : (S, n) predictors without the groups' effects
     T : (S, 1, 1)
-    joint : u (S, G) -> (S, G) logarithms of what is integrated, up to a constant
+    joint : u (S, G) -> (S, G) logarithms of the integrand, up to a constant
     """
     S, G = len(fixed), rows.n_groups
     u = np.concatenate([np.broadcast_to(_everywhere(), (S, G, KNOTS)), _of_rows(rows, fixed, T)], axis=2)

@@ -39,7 +39,7 @@ def test_what_lies_in_the_current_folder_or_the_jobs_is_not_imported(tmp_path: P
         monkeypatch.syspath_prepend(entry)
     for module in ("own_here", "own_beside"):
         with pytest.raises(JobError, match=f"there is no module '{module}' here; install it .*: pip install PACKAGE"):
-            own_factory.found(f"{module}:make", tmp_path / "job")
+            own_factory.load_factory(f"{module}:make", tmp_path / "job")
         assert module not in sys.modules
 
 
@@ -47,7 +47,7 @@ def test_a_module_of_no_distribution_is_not_imported(tmp_path: Path, monkeypatch
     (tmp_path / "own_loose.py").write_text(SOURCE)
     found_first(monkeypatch, tmp_path, "own_loose")
     with pytest.raises(JobError, match="'own_loose' belongs to no installed distribution"):
-        own_factory.found("own_loose:make", tmp_path / "job")
+        own_factory.load_factory("own_loose:make", tmp_path / "job")
     assert "own_loose" not in sys.modules
 
 
@@ -65,7 +65,7 @@ def test_a_project_that_is_installed_as_it_stands_is_one(tmp_path: Path, monkeyp
     for folder in (site, project):
         found_first(monkeypatch, folder, "own_edited", "own_edited.models")
     monkeypatch.chdir(project)
-    found = own_factory.found("own_edited.models:make", tmp_path)
+    found = own_factory.load_factory("own_edited.models:make", tmp_path)
     assert (found.distribution, found.version, found.editable) == ("own-edited", "0.3", True)
 
 
@@ -77,7 +77,7 @@ def test_a_module_that_was_loaded_from_elsewhere_is_not_taken_for_it(tmp_path: P
     __import__("own_twice")
     monkeypatch.syspath_prepend(str(site))
     with pytest.raises(JobError, match="another module 'own_twice' is loaded in this process"):
-        own_factory.found("own_twice:make", tmp_path / "job")
+        own_factory.load_factory("own_twice:make", tmp_path / "job")
     monkeypatch.delitem(sys.modules, "own_twice")
 
 
@@ -100,7 +100,7 @@ def make(table, options):
     (here / "own_later.py").write_text("")
     monkeypatch.chdir(here)
     monkeypatch.syspath_prepend("")
-    found = own_factory.found("own_lazy:make", tmp_path)
+    found = own_factory.load_factory("own_lazy:make", tmp_path)
     with pytest.raises(JobError, match=r"the factory failed \(ModuleNotFoundError\)"):
         found.made("client 'a'", None, (), {"now": True})
     own = Own.of(found.made("client 'a'", None, (), {}), "client 'a'", ("mu",), None, local=False, apart=found.apart)
@@ -130,7 +130,7 @@ def test_a_factory_that_is_not_there_is_named_with_the_client(factory: str, why:
 def test_a_package_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found_first(monkeypatch, installed(tmp_path, "own_broken", "import not_there_at_all\n"), "own_broken")
     with pytest.raises(JobError, match=r"importing it failed without 'not_there_at_all' \(ModuleNotFoundError\); mend"):
-        own_factory.found("own_broken:make", tmp_path / "job")
+        own_factory.load_factory("own_broken:make", tmp_path / "job")
 
 
 # Versions and policies --------------------
