@@ -1,8 +1,8 @@
-"""From terms to columns of a model: which there are, what they are called, and what they hold in rows.
+"""Expands the terms of a formula into columns of a model: their number, their names, and their values in rows.
 
 Names and full rank are those of formulaic (and of R): a factor of labels that the columns before it do not span has a column for
-each label, else one for each but the reference's. What a transformation knows of the data is a `Known`, which all parties have
-agreed on: it holds for new rows too.
+each label, else one for each but the reference's. The facts that a transformation takes of the data are a `Known`, which all
+parties have agreed on: it holds for new rows too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Scoped = tuple[str, bool]  # a factor, and whether it has one column fewer than
 
 @dataclass(frozen=True)
 class Known:
-    """What all parties know of a column, or of an expression: labels, or centre and scale, and the job file's bounds."""
+    """Holds the agreed facts of a column, or of an expression: labels, or centre and scale, and the job file's bounds."""
 
     levels: tuple[str, ...] | None = None
     center: float | None = None
@@ -38,12 +38,12 @@ class Known:
 
 @dataclass(frozen=True)
 class Made:
-    """A column of the model.
+    """Describes a column of the model.
 
     Attributes
     ----------
     name : as formulaic has it
-    of : the factors that are multiplied: text, whether it has one column fewer than labels, and which of its columns
+    of : the factors that are multiplied: text, whether it has one column fewer than labels, and the number of its column
     indicator : whether it is made of labels alone, and so is not standardised
     spread : mean square of an indicator where labels are equally frequent; 1 of others, which are standardised
     """
@@ -55,13 +55,13 @@ class Made:
 
 
 class Reading(Protocol):
-    """Rows of one party, and where their faults are told."""
+    """Describes the rows of one party, and the place where their faults are told."""
 
     def numbers(self, name: str) -> Array:
-        """(n,) of a column; a bad cell is marked, and not finite."""
+        """Returns (n,) numbers of a column; a bad cell is marked, and not finite."""
 
     def codes(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
-        """(n,) which level each cell is; -1 of a bad one, which is marked."""
+        """Returns (n,) the number of each cell's level; -1 for a bad cell, which is marked."""
 
     def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
         """Marks rows."""
@@ -69,16 +69,16 @@ class Reading(Protocol):
 
 @dataclass(frozen=True)
 class Formula:
-    """The right-hand side of a formula, without effects of groups.
+    """Holds the right-hand side of a formula, without effects of groups.
 
     Attributes
     ----------
-    terms : factors of each, by how many they are; `quoted` names of columns
-    intercept : whether there is one
+    terms : the factors of each, terms of fewer factors first; `quoted` names of columns
+    intercept : whether the model has one
     version : of formulaic, by which terms were read
     bases : column -> the label that the job file compares others with
     bounds : column -> the job file's lower and upper
-    known : column, or expression -> what is agreed of it; empty before
+    known : column, or expression -> its agreed facts; empty before these are known
     """
 
     terms: tuple[tuple[str, ...], ...]
@@ -90,7 +90,7 @@ class Formula:
 
     @cached_property
     def factors(self) -> dict[str, Factor]:
-        """All of them, by their texts."""
+        """All factors, by their texts."""
         return {text: read(*_plain(text)) for term in self.terms for text in term}
 
     @cached_property
@@ -115,40 +115,40 @@ class Formula:
 
     @cached_property
     def arguments(self) -> dict[str, Node]:
-        """What must have an agreed centre and scale, by its text."""
+        """The expressions that must have an agreed centre and scale, by their texts."""
         return {node.text: node for factor in self.factors.values() for node in factor.arguments}
 
     @property
     def curved(self) -> bool:
-        """Whether it has splines, whose columns depend on what is agreed and not only in their unit."""
+        """Whether it has splines, whose columns depend on agreed constants in more than their unit."""
         return any(one.call in ("bs", *NATURAL) and one.arguments for one in self.factors.values())
 
     @property
     def text(self) -> str:
-        """Canonical: all terms, as they are expanded."""
+        """The formula's canonical text: all terms, as they are expanded."""
         return " + ".join(["1" if self.intercept else "0", *(":".join(term) for term in self.terms)])
 
     def knowing(self, known: Mapping[str, Known]) -> Formula:
-        """With what is agreed.
+        """Returns the formula with its agreed facts.
 
         Raises
         ------
         JobError
             A label that others are compared with is none of its column's; too many columns.
         """
-        found = replace(self, known=dict(known))
-        for factor in found.factors.values():
-            if found.is_labels(factor) and (base := found._base(factor)) not in found._levels(factor):
+        formula = replace(self, known=dict(known))
+        for factor in formula.factors.values():
+            if formula.is_labels(factor) and (base := formula._base(factor)) not in formula._levels(factor):
                 said = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
                 raise JobError(
-                    f"model.formula: {said}: {base!r} is none of the {len(found._levels(factor))} labels of the column"
+                    f"model.formula: {said}: {base!r} is none of the {len(formula._levels(factor))} labels of the column"
                 )
-        if len(found.made) > MOST_COLUMNS:
-            raise JobError(f"model.formula: makes {len(found.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
-        return found
+        if len(formula.made) > MOST_COLUMNS:
+            raise JobError(f"model.formula: makes {len(formula.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
+        return formula
 
     def is_labels(self, factor: Factor) -> bool:
-        """Whether a factor is of labels."""
+        """Returns whether a factor is of labels."""
         return factor.call == "C" or (factor.plain and self.known[factor.node.text].levels is not None)
 
     def _levels(self, factor: Factor) -> tuple[str, ...]:
@@ -159,19 +159,19 @@ class Formula:
         return str(factor.option.get("base") or self.bases.get(factor.node.text) or (levels[0] if levels else ""))
 
     def compared(self, name: str) -> frozenset[str]:
-        """Labels of a column that others are compared with, as far as they are named."""
+        """Returns the labels of a column that others are compared with, as far as they are named."""
         named = {str(one.option["base"]) for one in self.factors.values() if one.variables == (name,) and "base" in one.option}
         return frozenset(named | ({self.bases[name]} if name in self.bases else set()))
 
     def constants(self, text: str) -> tuple[float, float]:
-        """Agreed centre and scale of a column or expression."""
+        """Returns the agreed centre and scale of a column or expression."""
         known = self.known[text]
         if known.center is None or known.scale is None:
             raise ValueError(f"{text!r} has no agreed centre and scale")
         return known.center, known.scale
 
     def coding(self, text: str, reduced: bool) -> tuple[tuple[str, ...], Array]:
-        """Names of a labels' factor's columns, and (labels, columns) what each label is in them."""
+        """Returns the names of the columns of a factor of labels, and (labels, columns) each label's values in them."""
         factor = self.factors[text]
         levels, one = self._levels(factor), np.eye(len(self._levels(factor)))
         if not reduced:
@@ -224,21 +224,21 @@ class Formula:
     def made(self) -> tuple[Made, ...]:
         """The columns, in their order, without the intercept."""
         spanned: set[frozenset[_Scoped]] = {frozenset()} if self.intercept else set()
-        found: list[Made] = []
+        columns: list[Made] = []
         for term in self.terms:
             scoped = [term_ for term_ in self._span(term) if frozenset(term_) not in spanned]
             spanned |= {frozenset(one) for one in scoped}
             for one in _simplified(scoped):
-                found += self._columns(one)
-        names = [one.name for one in found]
+                columns += self._columns(one)
+        names = [one.name for one in columns]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise JobError(
                 f"model.formula: two of its columns would be called {twice!r}; rename a column, or a label, in all files"
             )
-        return tuple(found)
+        return tuple(columns)
 
     def _span(self, term: Sequence[str]) -> list[tuple[_Scoped, ...]]:
-        """What a term spans: of labels the reference, and what differs from it."""
+        """The parts that a term spans: a factor of labels spans the constant, and differences from the reference."""
         parts: list[tuple[_Scoped | None, ...]] = []
         for text in term:
             factor = self.factors[text]
@@ -265,7 +265,7 @@ class Formula:
         return names[1:] if reduced and self.factors[text].call == "bs" else names
 
     def matrix(self, rows: Reading, n: int) -> Array:
-        """(n, columns) of `made`; rows with a fault are marked, and hold whatever they hold."""
+        """Returns (n, columns) the columns of `made`; rows with a fault are marked, and their values have no meaning."""
         out, kept = np.empty((n, len(self.made))), dict[tuple[str, bool], Array]()
         with np.errstate(all="ignore"):
             for j, one in enumerate(self.made):
@@ -284,7 +284,7 @@ class Formula:
         return out
 
     def _values(self, text: str, reduced: bool, rows: Reading, n: int) -> Array:
-        """(n, k) of one factor."""
+        """(n, k) columns of one factor."""
         factor = self.factors[text]
         if self.is_labels(factor):
             coding = self.coding(text, reduced)[1]
@@ -296,7 +296,7 @@ class Formula:
         return self._basis(factor, self._inside(factor, x, rows) if factor.call != "poly" else x, reduced)
 
     def _basis(self, factor: Factor, x: Array, reduced: bool) -> Array:
-        """(n, k) of a factor of several columns."""
+        """(n, k) columns of a factor of several columns."""
         option = factor.option
         if factor.call == "poly":
             degree = int(factor.number("degree", 1.0))
@@ -307,11 +307,11 @@ class Formula:
         if factor.call in NATURAL:
             return splines.natural(x, knots, both)
         whole = bool(option.get("include_intercept"))
-        found = splines.b_spline(x, knots, both, _degree(factor), whole=whole)
-        return found[:, 1:] if whole and reduced else found
+        basis = splines.b_spline(x, knots, both, _degree(factor), whole=whole)
+        return basis[:, 1:] if whole and reduced else basis
 
     def argument(self, node: Node, rows: Reading, n: int) -> Array:
-        """(n,) an expression; where cells have numbers and it has none their rows are marked."""
+        """Returns (n,) values of an expression; rows whose cells have numbers and which have no value are marked."""
         columns = {one.text: rows.numbers(one.text) for one in node.walk() if one.what == "name"}
         with np.errstate(all="ignore"):
             x = np.array(np.broadcast_to(evaluated(node, columns.__getitem__, self.constants), (n,)), np.float64)
@@ -323,8 +323,11 @@ class Formula:
         return x
 
     def extrapolation(self, factor: Factor) -> str:
-        """What becomes of rows beyond a spline's bounds: "raise" where a B-spline's bounds are given, as in formulaic; they count
-        as at a bound where it comes from agreed moments; a natural spline goes on in a line."""
+        """Returns the treatment of rows beyond a spline's bounds: "raise", "clip" or "extend".
+
+        By default they are faults where a B-spline's bounds are given, as in formulaic, and count as at a bound where it comes
+        from agreed moments; a natural spline goes on in a line.
+        """
         given = {"lower_bound", "upper_bound"} <= factor.option.keys()
         usual = "extend" if factor.call in NATURAL else "raise" if given else "clip"
         return str(factor.option.get("extrapolation", usual))
@@ -342,17 +345,17 @@ class Formula:
         return x
 
     def clipped(self, rows: Reading, n: int) -> dict[str, int]:
-        """Factor -> rows that count as at a bound of its spline; without those of which there are none."""
-        found = {}
+        """Returns factor -> number of rows that count as at a bound of its spline, where that is not 0."""
+        counts = {}
         for text, factor in self.factors.items():
             if factor.call == "bs" and self.extrapolation(factor) == "clip":
                 low, high = self._knots(factor)[1]
                 x = self.argument(factor.node, rows, n)
-                found[text] = int(((x < low) | (x > high)).sum())
-        return {text: many for text, many in found.items() if many}
+                counts[text] = int(((x < low) | (x > high)).sum())
+        return {text: many for text, many in counts.items() if many}
 
     def ends(self, made: Made) -> Ends | None:
-        """Between which numbers a column lies where the file's columns lie between centre +- scale; None if without bounds."""
+        """Returns the bounds of a column where the file's columns lie between centre +- scale; None where it has none."""
         low, high = 1.0, 1.0
         for text, reduced, at in made.of:
             own = self._ends(text, reduced, at)
@@ -377,12 +380,12 @@ class Formula:
         return float(values.min()), float(values.max())
 
     def ends_of(self, name: str) -> Ends:
-        """Of a column: the job file's bounds, else centre +- scale."""
+        """Returns the bounds of a column: the job file's, else centre +- scale."""
         center, scale = self.constants(name)
         return self.known[name].ends or (center - scale, center + scale)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, texts and numbers, for JSON."""
+        """Returns plain lists, texts and numbers, for JSON."""
         known = {
             name: {
                 key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items() if value is not None
@@ -394,20 +397,20 @@ class Formula:
 
     @classmethod
     def from_dict(cls, plain: Record) -> Formula:
-        """Inverse of `to_dict`; ValueError where something is missing, or is no formula."""
+        """Makes the formula of `to_dict` again; ValueError where something is missing, or is no formula."""
         try:
             known = {str(name): _known(one) for name, one in plain["known"].items()}
             bounds = {str(name): (float(low), float(high)) for name, (low, high) in plain["bounds"].items()}
             bases = {str(name): str(level) for name, level in plain["bases"].items()}
             terms = tuple(tuple(map(str, term)) for term in plain["terms"])
-            found = cls(terms, plain["intercept"] is True, str(plain["version"]), bases, bounds, known)
-            found.made  # noqa: B018  # reads all factors
-            return found
+            formula = cls(terms, plain["intercept"] is True, str(plain["version"]), bases, bounds, known)
+            formula.made  # noqa: B018  # reads all factors
+            return formula
         except (KeyError, TypeError, AttributeError, JobError) as fault:
             raise ValueError(f"not a formula: {fault}") from fault
 
 
-LARGEST = 1e150  # of a cell, as of a file's own
+LARGEST = 1e150  # of a cell of `matrix`, as of a file
 
 
 def _known(plain: Record) -> Known:
@@ -415,8 +418,8 @@ def _known(plain: Record) -> Known:
     numbers = {key: float(plain[key]) for key in ("center", "scale") if key in plain}
     if not all(map(math.isfinite, numbers.values())) or not numbers.get("scale", 1.0) > 0:
         raise TypeError(f"centre and scale are {numbers}")
-    found = None if both is None else (float(both[0]), float(both[1]))
-    return Known(None if levels is None else tuple(map(str, levels)), numbers.get("center"), numbers.get("scale"), found)
+    bounds = None if both is None else (float(both[0]), float(both[1]))
+    return Known(None if levels is None else tuple(map(str, levels)), numbers.get("center"), numbers.get("scale"), bounds)
 
 
 def _degree(factor: Factor) -> int:
@@ -424,13 +427,13 @@ def _degree(factor: Factor) -> int:
 
 
 def _plain(text: str) -> tuple[str, bool]:
-    """A factor's text for `read`: a quoted name is a column's."""
+    """A factor's text for `read`, and whether it is the name of a column, as a quoted one is."""
     whole = text[1:-1] if text[:1] == text[-1:] == "`" and "`" not in text[1:-1] else text
     return (whole, True) if whole != text or (quoted(text) == text and text.isidentifier()) else (text, False)
 
 
 def _simplified(scoped: Iterable[tuple[_Scoped, ...]]) -> list[tuple[_Scoped, ...]]:
-    """The fewest terms with the same span: anything, and it times a reduced factor, is it times the whole factor."""
+    """The fewest terms with the same span: a term, and the term times a reduced factor, are the term times the whole factor."""
     terms: list[tuple[_Scoped, ...]] = []
     for own in sorted(scoped, key=len):
         for existing in terms:

@@ -1,4 +1,4 @@
-"""One factor of a formula's term: `age`, `log(bmi)`, `C(ward, contr.sum)`, `cs(bmi, df=4)`.
+"""Reads one factor of a formula's term: `age`, `log(bmi)`, `C(ward, contr.sum)`, `cs(bmi, df=4)`.
 
 Its text is read by `ast` into a `Node`: names of columns, numbers, arithmetic, and calls of the functions here. Whatever else
 Python knows (attributes, subscripts, lambda, comprehensions, other names that are called) is refused.
@@ -52,7 +52,7 @@ Option = float | bool | str | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Node:
-    """Part of an expression.
+    """Describes a part of an expression.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Node:
     number: float = 0.0
 
     def walk(self) -> Iterator[Node]:
-        """Itself, and all below it."""
+        """Yields the node, and all below it."""
         yield self
         for one in self.of:
             yield from one.walk()
@@ -74,13 +74,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor that was read.
+    """Describes a factor that was read.
 
     Attributes
     ----------
     text, label : as it stands in a term, and how names of columns begin
-    call : "C", or what makes several columns; "" of an expression
-    node : the expression, or what the call is of
+    call : "C", or a function that makes several columns; "" for an expression
+    node : the expression, or the argument of the call
     options : of the call
     """
 
@@ -92,7 +92,7 @@ class Factor:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a column as it stands, which may hold numbers or labels."""
+        """Whether it is a column without any function, which may hold numbers or labels."""
         return not self.call and self.node.what == "name"
 
     @property
@@ -102,44 +102,44 @@ class Factor:
 
     @property
     def option(self) -> dict[str, Option]:
-        """By their names."""
+        """The options by their names."""
         return dict(self.options)
 
     def number(self, name: str, default: float) -> float:
-        """An option that is one, which was checked."""
+        """Returns an option that is a number, as was checked."""
         return real(self.option, name, default)
 
     @property
     def arguments(self) -> tuple[Node, ...]:
-        """What must have an agreed centre and scale: of `center(log(bmi))` the logarithm."""
-        found = [node.of[0] for node in self.node.walk() if node.what in CENTRED]
+        """The expressions that must have an agreed centre and scale, such as `log(bmi)` for `center(log(bmi))`."""
+        nodes = [node.of[0] for node in self.node.walk() if node.what in CENTRED]
         option = self.option
         given = {"lower_bound", "upper_bound"} <= option.keys()
         if (self.call == "poly" and not option.get("raw")) or (self.call in ("bs", *NATURAL) and not given):
-            found.append(self.node)
-        return tuple(dict.fromkeys(found))
+            nodes.append(self.node)
+        return tuple(dict.fromkeys(nodes))
 
 
 def real(options: Mapping[str, Option], name: str, default: float) -> float:
-    """An option that is a number, or the default."""
+    """Returns an option that is a number, or the default."""
     value = options.get(name, default)
     assert isinstance(value, float)
     return value
 
 
 def refused(text: str, why: str) -> JobError:
-    """What is said of a part of a formula that is none."""
+    """Returns the error of a part of a formula that cannot be one."""
     return JobError(f"model.formula: {shortened(text)}: {why}")
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Quoted, and of a long text its begin."""
+    """Returns the text in quotes; only the beginning of a long one."""
     return repr(text if len(text) <= most else text[: most - 2] + "..")
 
 
 @lru_cache(maxsize=4096)
 def read(text: str, plain: bool = False) -> Factor:
-    """A factor.
+    """Returns the factor of a text.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def read(text: str, plain: bool = False) -> Factor:
     Raises
     ------
     JobError
-        It is none, or has what no formula may have.
+        The text is no factor, or has something that no formula may have.
     """
     if plain:
         if HIDDEN.search(text) or "`" in text:
@@ -158,9 +158,9 @@ def read(text: str, plain: bool = False) -> Factor:
         raise refused(text, f"has {len(text)} letters; one factor has at most {LONGEST}")
     names: dict[str, str] = {}
 
-    def named(found: re.Match[str]) -> str:
+    def named(match: re.Match[str]) -> str:
         own = f"fedkern_quoted_{len(names)}"
-        names[own] = found.group(1)
+        names[own] = match.group(1)
         return own
 
     source = re.sub("`([^`]*)`", named, text)
@@ -174,7 +174,7 @@ def read(text: str, plain: bool = False) -> Factor:
 
 
 def quoted(name: str) -> str:
-    """A column's name as formulas have it."""
+    """Returns a column's name as formulas have it."""
     return name if name.isidentifier() else f"`{name}`"
 
 
@@ -220,9 +220,9 @@ class _Reader:
             return node, self._contrasts(given)
         if not any(one.what == "name" for one in node.walk()):
             raise self._no("has no column in it")
-        found = {name: self._option(name, value) for name, value in given.items()}
+        options = {name: self._option(name, value) for name, value in given.items()}
         check = self._poly if function == "poly" else self._spline
-        return node, tuple(sorted(check(function, {name: value for name, value in found.items() if value is not None}).items()))
+        return node, tuple(sorted(check(function, {name: value for name, value in options.items() if value is not None}).items()))
 
     def _contrasts(self, given: dict[str, ast.expr]) -> tuple[tuple[str, Option], ...]:
         out: dict[str, Option] = {"contrasts": "treatment"}
@@ -246,7 +246,7 @@ class _Reader:
         return tuple(sorted(out.items()))
 
     def _option(self, name: str, value: ast.expr) -> Option | None:
-        """A number, True or False (or R's), a text, or a list of numbers ([..] or R's c(..)); None of None."""
+        """A number, True or False (or R's), a text, or a list of numbers ([..] or R's c(..)); None for None."""
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "c" and not value.keywords:
             value = ast.List(list(value.args))
         if isinstance(value, ast.List | ast.Tuple):
@@ -308,7 +308,7 @@ class _Reader:
         return option
 
     def node(self, tree: ast.expr) -> Node:
-        """An expression of columns and numbers."""
+        """Returns the node of an expression of columns and numbers."""
         text = self._written(tree)
         if isinstance(tree, ast.Name):
             name = self.names.get(tree.id, tree.id)
@@ -351,7 +351,7 @@ class _Reader:
 
 
 def evaluated(node: Node, values: Callable[[str], Array], constants: Constants) -> Array:
-    """(n,) an expression of columns; not finite where it has no value."""
+    """Returns (n,) values of an expression of columns; not finite where it has none."""
     if node.what == "name":
         return values(node.text)
     if node.what == "number":
@@ -375,7 +375,7 @@ def evaluated(node: Node, values: Callable[[str], Array], constants: Constants) 
 
 
 def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> Ends | None:
-    """Between which numbers an expression lies where its columns lie between theirs; None where it has no bounds."""
+    """Returns the bounds of an expression where its columns lie between theirs; None where it has none."""
     if node.what == "name":
         return of_column(node.text)
     if node.what == "number":
@@ -399,5 +399,5 @@ def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> 
     with np.errstate(all="ignore"):
         leaves = [tuple(Node("number", "", (), value) for value in corner) for corner in corners]
         shifted = (lambda _: constants(node.of[0].text)) if node.what in CENTRED else constants
-        found = [float(evaluated(Node(node.what, node.text, leaf), lambda _: np.zeros(0), shifted)) for leaf in leaves]
-    return (min(found), max(found)) if all(map(math.isfinite, found)) else None
+        values = [float(evaluated(Node(node.what, node.text, leaf), lambda _: np.zeros(0), shifted)) for leaf in leaves]
+    return (min(values), max(values)) if all(map(math.isfinite, values)) else None
