@@ -190,29 +190,29 @@ def cumulative(rows: Rows, draws: Vector, uniform: Vector, at: Vector) -> Vector
     With several strata it is their mean, each by the number of its rows. Parameters are those of `baseline`.
     """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
-    found, (mean, _) = np.zeros((len(draws), len(at))), rows.mean_row
+    total, (mean, _) = np.zeros((len(draws), len(at))), rows.mean_row
     for one in np.unique(rows.strata):
         there, share = stratum == one, float((rows.strata == one).mean())
         steps = np.hstack([np.zeros((len(draws), 1)), hazard[:, there]])
-        found += share * steps[:, np.searchsorted(time[there], at, side="right")]
+        total += share * steps[:, np.searchsorted(time[there], at, side="right")]
     with np.errstate(over="ignore"):
-        return np.asarray(found * np.exp(-draws @ (rows.centre + mean))[:, np.newaxis])
+        return np.asarray(total * np.exp(-draws @ (rows.centre + mean))[:, np.newaxis])
 
 
 def restricted_means(rows: Rows, draws: Vector, uniform: Vector, tau: float) -> dict[int, Vector]:
-    """Stratum -> (3,) mean, 2.5 % and 97.5 % over the posterior of the mean time until the event or tau, of a row with the
-    client's average covariates.
+    """Returns stratum -> (3,) the restricted mean of a row with the client's average covariates: mean, 2.5 % and 97.5 %.
 
-    Behind the last event of a stratum the probability stays what it was. Parameters as of `baseline`.
+    It is the mean time until the event or tau. Behind the last event of a stratum the probability to be without event stays as it
+    was. Parameters are those of `baseline`.
     """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
-    found = {}
+    means = {}
     for one in np.unique(rows.strata).tolist():
         there = (stratum == one) & (time < tau)
         lengths = np.diff(np.concatenate([[0.0], time[there], [tau]]))
         survive = np.hstack([np.ones((len(draws), 1)), np.exp(-hazard[:, there])])
-        found[one] = _summary((survive @ lengths)[:, np.newaxis])[:, 0]
-    return found
+        means[one] = _summary((survive @ lengths)[:, np.newaxis])[:, 0]
+    return means
 
 
 def _hazards(rows: Rows, draws: Vector, uniform: Vector) -> tuple[Indices, Indices, Vector, Vector]:

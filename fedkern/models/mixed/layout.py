@@ -1,4 +1,4 @@
-"""What all parties of a mixed regression share (xi): where its numbers stand, and what they are called."""
+"""Lays out xi, the unknowns that all parties of a mixed regression share: their places and their names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _triangle(d: int) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the numbers of xi stand, and what they are called.
+    """Says where each number of xi stands, and its name.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def of_rows(self) -> Layout:
-        """Of what a client's rows depend on: without numbers that are of a prior alone, which stand at the end."""
+        """The layout of the numbers that a client's rows depend on: without those of a prior alone, which stand at the end."""
         if not any(shape.of_prior for shape in self.shapes):
             return self
         return replace(self, own=tuple(shape for shape in self.shapes if not shape.of_prior))
@@ -107,18 +107,18 @@ class Layout:
 
     @property
     def group_at(self) -> slice:
-        """Where T stands."""
+        """The place of T."""
         return slice(self.p, self.p + _triangle(len(self.group)))
 
     @property
     def client_at(self) -> slice:
-        """Where T_c stands."""
+        """The place of T_c."""
         start = self.group_at.stop
         return slice(start, start + _triangle(len(self.client)))
 
     @property
     def shapes_at(self) -> slice:
-        """Where the family's numbers stand."""
+        """The place of the family's numbers."""
         return slice(int(self.client_at.stop), self.size)
 
     @property
@@ -129,11 +129,11 @@ class Layout:
         return xi
 
     def terms(self, level: Level) -> tuple[str, ...]:
-        """Of an effect."""
+        """Returns the terms of an effect."""
         return self.group if level == "group" else self.client
 
     def at(self, level: Level) -> slice:
-        """Where the triangle of an effect stands."""
+        """Returns the place of the triangle of an effect."""
         return self.group_at if level == "group" else self.client_at
 
     @property
@@ -145,7 +145,7 @@ class Layout:
 
     @property
     def client_signs(self) -> Vector:
-        """(d,) which way they are shifted: who is higher by an effect has thresholds that are lower."""
+        """(d,) the signs of these shifts: a higher effect means lower thresholds."""
         return np.array([-1.0 if self.ordered and name == INTERCEPT else 1.0 for name in self.client])
 
     @property
@@ -161,14 +161,14 @@ class Layout:
 
     @property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """Of each column of T and T_c its coordinates: the logarithm of the diagonal entry, and those below it. A column and its
-        mirror image say the same."""
-        found = []
+        """The coordinates of each column of T and T_c: the logarithm of the diagonal entry, and those below it. A column and its
+        mirror image are the same model."""
+        columns = []
         for level in LEVELS:
             at, all_entries = self.at(level).start, entries(len(self.terms(level)))
             for k in range(len(self.terms(level))):
-                found.append(tuple(at + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
-        return tuple(found)
+                columns.append(tuple(at + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
+        return tuple(columns)
 
     @property
     def loose(self) -> tuple[int, ...]:
@@ -176,28 +176,28 @@ class Layout:
         coefficients that their effects shift, and phi."""
         shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
         shifted |= {self.shapes_at.start} if self.ordered and (self.group or self.client) else set()
-        found = shifted | set(range(self.group_at.start, self.client_at.stop))
-        return tuple(sorted(found | {at for together in self.fold for at in together}))
+        heavy = shifted | set(range(self.group_at.start, self.client_at.stop))
+        return tuple(sorted(heavy | {at for together in self.fold for at in together}))
 
     @property
     def nodes(self) -> int:
-        """Nodes a dimension with which the rule begins: of a group's effect, or of the client's where groups have none."""
+        """The nodes a dimension with which the rule begins: of a group's effect, or of the client's where groups have none."""
         return NODES[len(self.group) or len(self.client)]
 
     @property
     def most_nodes(self) -> int:
-        """With which it ends."""
+        """The nodes a dimension with which the rule ends."""
         return MOST_NODES[len(self.group) or len(self.client)]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the coordinates of xi."""
-        found = list(self.coefficients)
+        """The names of the coordinates of xi."""
+        names = list(self.coefficients)
         for level in LEVELS:
             terms = self.terms(level)
             for i, k in entries(len(terms)):
-                found.append(f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}")
-        return (*found, *(shape.name for shape in self.shapes))
+                names.append(f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}")
+        return (*names, *(shape.name for shape in self.shapes))
 
     @cached_property
     def diagonal(self) -> NDArray[np.int64]:
@@ -211,35 +211,37 @@ class Layout:
         return np.setdiff1d(np.arange(self.p, self.client_at.stop), self.diagonal)
 
     def factor(self, points: Vector, level: Level) -> Vector:
-        """(S, d, d) T, or T_c, of each of the points (S, P)."""
+        """Returns (S, d, d) T, or T_c, of each of the points (S, P)."""
         d = len(self.terms(level))
-        found = points[:, self.at(level)]
+        triangle = points[:, self.at(level)]
         T = np.zeros((len(points), d, d))
         for e, (i, k) in enumerate(entries(d)):
-            T[:, i, k] = np.exp(found[:, e]) if i == k else found[:, e]
+            T[:, i, k] = np.exp(triangle[:, e]) if i == k else triangle[:, e]
         return T
 
     def scale(self, points: Vector) -> Vector:
-        """(S,) the family's `scale` at the points, as its record takes it: of a negative binomial r, else what people read; of no
-        number 1, of several a row each (k, S)."""
+        """Returns (S,) the family's `scale` at the points, as its record takes it; (k, S) where the family has several numbers.
+
+        It is r for a negative binomial, else the number that people read, and 1 where the family has none.
+        """
         return self.scale_of(self.published(points), len(points))
 
     def scale_of(self, published: Mapping[str, Vector], n: int) -> Vector:
-        """`scale` of n points, from what is published of them, in the model's units."""
-        found = [shape.scale(published[shape.label]) for shape in self.shapes]
+        """Returns `scale` of n points, from their published numbers, in the model's units."""
+        numbers = [shape.scale(published[shape.label]) for shape in self.shapes]
         known = SHAPES.get(self.family, ())[len(self.shapes) :]
-        found += [np.full(n, shape.scale(shape.published(np.array(x)))) for shape, x in zip(known, self.given)]
-        if not found:
+        numbers += [np.full(n, shape.scale(shape.published(np.array(x)))) for shape, x in zip(known, self.given)]
+        if not numbers:
             return np.ones(n)
-        return np.asarray(found[0] if len(found) == 1 and not self.ordered else np.stack(found))
+        return np.asarray(numbers[0] if len(numbers) == 1 and not self.ordered else np.stack(numbers))
 
     def published(self, points: Vector) -> dict[str, Vector]:
-        """Name -> (S,) the family's numbers as they are published, in the model's units."""
+        """Returns name -> (S,) the family's numbers as they are published, in the model's units."""
         own = points[:, points.shape[1] - len(self.shapes) :].T
         return {shape.label: shape.published(x) for shape, x in zip(self.shapes, own, strict=True)}
 
     def folded(self, points: Vector) -> Vector:
-        """The points, each as that of its mirror images whose last coordinate in `fold` is positive."""
+        """Returns the points, each as that of its mirror images whose last coordinate in `fold` is positive."""
         points = points.copy()
         for together in self.fold:
             points[:, together] *= np.where(points[:, together[-1:]] < 0, -1, 1)
@@ -247,32 +249,35 @@ class Layout:
 
     @property
     def natural_names(self) -> tuple[str, ...]:
-        """Of `natural`."""
-        found = list(self.coefficients)
+        """The names of the numbers of `natural`."""
+        names = list(self.coefficients)
         for level in LEVELS:
             terms = self.terms(level)
-            found += [f"{level} sd {name}" for name in terms]
-            found += [f"{level} correlation {terms[i]}, {terms[k]}" for i, k in entries(len(terms)) if i != k]
-        return (*found, *(shape.read for shape in self.shapes))
+            names += [f"{level} sd {name}" for name in terms]
+            names += [f"{level} correlation {terms[i]}, {terms[k]}" for i, k in entries(len(terms)) if i != k]
+        return (*names, *(shape.read for shape in self.shapes))
 
     def natural(self, points: Vector) -> Vector:
-        """(S, P) what people read, of points (S, P): beta, standard deviations and correlations of the effects' terms, the
-        dispersion (of a negative binomial |phi| = 1 / sqrt r)."""
-        found = [points[:, : self.p]]
+        """Returns (S, P) the numbers that people read, at points (S, P).
+
+        They are beta, standard deviations and correlations of the effects' terms, and the dispersion (|phi| = 1 / sqrt r for a
+        negative binomial).
+        """
+        numbers = [points[:, : self.p]]
         for level in LEVELS:
             T = self.factor(points, level)
             covariance = T @ T.swapaxes(1, 2)
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             below = [(i, k) for i, k in entries(sd.shape[1]) if i != k]
-            found += [sd, *(np.expand_dims(covariance[:, i, k] / (sd[:, i] * sd[:, k]), 1) for i, k in below)]
+            numbers += [sd, *(np.expand_dims(covariance[:, i, k] / (sd[:, i] * sd[:, k]), 1) for i, k in below)]
         own = points[:, self.shapes_at].T
-        found += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, own, strict=True)]
-        return np.hstack(found)
+        numbers += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, own, strict=True)]
+        return np.hstack(numbers)
 
 
 LEVELS: tuple[Level, Level] = ("group", "client")
 
 
 def entries(d: int) -> list[tuple[int, int]]:
-    """Of a lower triangle, by rows."""
+    """Returns the entries (row, column) of a lower triangle, by rows."""
     return [(i, k) for i in range(d) for k in range(i + 1)]

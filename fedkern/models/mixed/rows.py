@@ -1,9 +1,9 @@
-"""One client of a mixed regression: the log-likelihood of points xi, its own and its groups' effects integrated out.
+"""Computes one client of a mixed regression: the log-likelihood of points xi, its own and its groups' effects integrated out.
 
 The groups' effects are integrated by the kernels. The client's own effect shifts coefficients of beta by T_c v: an outer rule of
 the same kind, around its mode, has the kernels' values as integrands. All nodes of a block of points are one call of them.
 
-Source: docs/methods/likelihood.md, section 2; of the curvature Louis (1982).
+Sources: docs/methods/likelihood.md, section 2; Louis (1982), for the curvature.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Indices = NDArray[np.int64]
 
 MORE = 6  # nodes a dimension that the check of a rule has beside the rule's own
 BLOCK = 1 << 16  # points of the kernels at once
-# The search for the mode of a client's effect. Widths of differences and what is near are in standard deviations, about FIRST at
+# The search for the mode of a client's effect. Widths of differences and `NEAR` are in standard deviations, about FIRST at
 # first; they are known where curvatures in that unit are within SETTLED of 1.
 SEARCH_NODES, SEARCH_STEPS, HALVINGS, NEAR = 5, 60, 40, 0.1
 FIRST, WIDTH, LEAST, SETTLED = 0.5, 0.1, 1e-3, 4.0
@@ -34,7 +34,7 @@ FIRST, WIDTH, LEAST, SETTLED = 0.5, 0.1, 1e-3, 4.0
 
 @dataclass(frozen=True)
 class Rows:
-    """What a client holds; it is the field of no message.
+    """Holds a client's rows; it is the field of no message.
 
     Attributes
     ----------
@@ -66,11 +66,11 @@ class Rows:
         offset: Vector | None = None,
         n_threads: int = 1,
     ) -> tuple[Rows, list[Hashable], Indices]:
-        """Rows in any order, with the group of each; None: all are one.
+        """Makes rows of any order, with the group of each; None: all are one group.
 
         Returns
         -------
-        rows, sorted by group; the groups, in the order in which they first appear; of each row which of those given it is
+        rows, sorted by group; the groups, in the order in which they first appear; the given row that each row is
         """
         numbers: dict[Hashable, int] = {}
         which = np.array([numbers.setdefault(one, len(numbers)) for one in group or [""] * len(y)], dtype=np.int64)
@@ -90,36 +90,36 @@ class Rows:
 
     @property
     def n_groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.starts) - 1
 
     @cached_property
     def Z(self) -> Vector:
-        """(n, d) what a group's effect is multiplied by."""
+        """(n, d) the columns that a group's effect is multiplied by."""
         return self.columns(self.layout.group)
 
     def columns(self, terms: Sequence[str]) -> Vector:
-        """(n, d) what an effect with these terms is multiplied by."""
+        """Returns (n, d) the columns that an effect with these terms is multiplied by."""
         at = self.layout.coefficients
-        found = [np.ones(len(self)) if name == INTERCEPT else self.X[:, at.index(name)] for name in terms]
-        return np.ascontiguousarray(np.reshape(found, (len(found), len(self))).T)
+        parts = [np.ones(len(self)) if name == INTERCEPT else self.X[:, at.index(name)] for name in terms]
+        return np.ascontiguousarray(np.reshape(parts, (len(parts), len(self))).T)
 
     def take(self, index: Indices, starts: Indices) -> Rows:
-        """Some rows, as these groups."""
+        """Returns some rows, as these groups."""
         trials, offset = (None if one is None else one[index] for one in (self.trials, self.offset))
         return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset)
 
     def take_groups(self, part: slice) -> Rows:
-        """Some groups that follow each other."""
+        """Returns some groups that follow each other."""
         first, last = int(self.starts[part.start]), int(self.starts[part.stop])
         return self.take(np.arange(first, last), self.starts[part.start : part.stop + 1] - first)
 
     def density(self, eta: Vector, points: Vector) -> Vector:
-        """(S, n) log p(y | eta) of a family that has no record (`kernels.families`)."""
+        """Returns (S, n) log p(y | eta) of a family that has no record (`kernels.families`)."""
         raise NotImplementedError(self.layout.family)
 
     def slopes(self, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
-        """(S, n) the derivative of `density` in eta, and minus the second one."""
+        """Returns (S, n) the derivative of `density` in eta, and minus the second one."""
         raise NotImplementedError(self.layout.family)
 
     @property
@@ -130,14 +130,14 @@ class Rows:
 
     @property
     def nested(self) -> bool:
-        """Whether the client's effect needs an outer rule, which looks for a mode; of rows that are not concave it is that of one
-        group."""
+        """Whether the client's effect needs an outer rule, which looks for a mode. Where rows are not concave the client is taken
+        as one group in its place."""
         return bool(self.layout.client) and self.layout.concave
 
     # What a client is asked --------------------
 
     def values(self, points: Vector, nodes: int) -> Vector:
-        """(S,) log-likelihoods of the points (S, P), normalised in y; NaN where one is not finite."""
+        """Returns (S,) log-likelihoods of the points (S, P), normalised in y; NaN where one is not finite."""
         if not self.nested:
             return (self.as_group if self.layout.client else self).inner_values(points, nodes)
         outer = rule(self.client_nodes(nodes), len(self.layout.client))
@@ -146,7 +146,7 @@ class Rows:
         return np.concatenate([np.empty(0), *(self._integrals(part, nodes, outer) for part in parts)])
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
-        """(c,) log-likelihoods of points (c, P), gradients (c, P) and minus Hessians (c, P, P), all by the same nodes."""
+        """Returns (c,) log-likelihoods of points (c, P), gradients (c, P) and minus Hessians (c, P, P), all by the same nodes."""
         if not self.nested:
             return (self.as_group if self.layout.client else self).inner_curvature(points, nodes)
         c, P = points.shape
@@ -156,20 +156,20 @@ class Rows:
         return value, gradient, curved
 
     def rule(self, points: Vector, nodes: int) -> Vector:
-        """(S,) by how much six more nodes a dimension change the values: about the error of the rule."""
+        """Returns (S,) the change of the values with six more nodes a dimension: about the error of the rule."""
         if not (self.layout.client or self.layout.group):
             return np.zeros(len(points))
         return self.values(points, nodes + MORE) - self.values(points, nodes)
 
     def client_nodes(self, nodes: int) -> int:
-        """Nodes a dimension for the client's effect, where groups have `nodes`: in the proportion of where rules begin."""
+        """Returns the nodes a dimension for the client's effect, where groups have `nodes`: in the proportion of `NODES`."""
         d, d_client = len(self.layout.group), len(self.layout.client)
         return nodes if d in (0, d_client) else -(-nodes * NODES[d_client] // NODES[d])
 
     # The groups' integrals --------------------
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
-        """`values` of points without T_c."""
+        """Returns `values` of points without T_c."""
         rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         family, points = self.layout.family, self._with_given(points)
         return kernels.values(points, *rows, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
@@ -199,15 +199,16 @@ class Rows:
     # The client's own effect --------------------
 
     def shifted(self, points: Vector, v: Vector) -> Vector:
-        """(S, K, P_inner) the points (S, P) as the groups see them, where the client's effect is v (S, K, d)."""
-        found = np.repeat(points[:, np.newaxis, self.layout.kernel_at], v.shape[1], axis=1)
+        """Returns (S, K, P_inner) the points (S, P) as the groups see them, where the client's effect is v (S, K, d)."""
+        inner = np.repeat(points[:, np.newaxis, self.layout.kernel_at], v.shape[1], axis=1)
         shift = np.einsum("sik,sak->sai", self.layout.factor(points, "client"), v)
-        found[:, :, list(self.layout.client_columns)] += shift * self.layout.client_signs
-        return found
+        inner[:, :, list(self.layout.client_columns)] += shift * self.layout.client_signs
+        return inner
 
     def client_mode(self, points: Vector, nodes: int) -> tuple[Vector, Vector]:
-        """(S, d) the client's effect v about where it is most probable at each of the points, and a root B (S, d, d) there: B B'
-        is the inverse of minus the second derivative. NaN where it is not found.
+        """Returns (S, d) the client's effect v near its mode at each of the points, and a root B (S, d, d) there.
+
+        B B' is the inverse of minus the second derivative. Both are NaN where no mode is found.
 
         Newton steps with differences of values, which cost the kernels far less than derivatives, halved until the density does
         not fall. The differences are along the last root's columns, so that all directions are seen in their own unit. Values
@@ -220,8 +221,8 @@ class Rows:
         def at(some: Indices, v: Vector) -> Vector:
             """(s, K) log-densities at v (s, K, d)."""
             inner = self.shifted(points[some], v)
-            found = self.inner_values(inner.reshape(-1, inner.shape[2]), nodes).reshape(v.shape[:2])
-            return np.asarray(found - 0.5 * (v**2).sum(axis=2))
+            value = self.inner_values(inner.reshape(-1, inner.shape[2]), nodes).reshape(v.shape[:2])
+            return np.asarray(value - 0.5 * (v**2).sum(axis=2))
 
         mode, root = np.full((S, d), np.nan), np.full((S, d, d), np.nan)
         left, v, B = np.arange(S), np.zeros((S, d)), np.tile(FIRST * np.eye(d), (S, 1, 1))
@@ -254,8 +255,13 @@ class Rows:
         return mode, root
 
     def client_nodes_at(self, points: Vector, nodes: int, outer: tuple[Vector, Vector]) -> tuple[Vector, Vector, Vector]:
-        """(S, K, d) nodes of the client's effect at the points, what their terms have beside the groups' integrals (S, K), so
-        that the value is the logarithm of the sum of their exponentials, and those points of the kernels (S K, P_inner)."""
+        """Returns the nodes of the client's effect at the points, with their terms and the kernels' points.
+
+        Returns
+        -------
+        (S, K, d) nodes; (S, K) the part of their terms beside the groups' integrals: the value is the logarithm of the sum of the
+        terms' exponentials; (S K, P_inner) points of the kernels
+        """
         t, log_w = outer
         mode, root = self.client_mode(points, nodes)
         v = mode[:, np.newaxis] + np.einsum("sab,kb->ska", root, t)
@@ -270,8 +276,8 @@ class Rows:
         return log_sum(own + self.inner_values(inner, nodes).reshape(own.shape))
 
     def _curvature_of(self, point: Vector, nodes: int) -> tuple[float, Vector, Vector]:
-        """By Louis (1982), with the nodes of the client's effect as what is missing: d log p(y, v | xi) / d xi is the kernels'
-        gradient, carried through the shift."""
+        """The curvature at one point, by Louis (1982), with the client's effect as missing data: d log p(y, v | xi) / d xi is the
+        kernels' gradient, carried through the shift."""
         layout = self.layout
         v, own, inner = self.client_nodes_at(point, nodes, rule(self.client_nodes(nodes), len(layout.client)))
         f, g, H = self.inner_curvature(inner, nodes)

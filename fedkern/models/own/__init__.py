@@ -1,4 +1,4 @@
-"""Models whose log-likelihood the holders' own packages compute: what such a package gives back, and adapters for it."""
+"""Defines models whose log-likelihood the holders' own packages compute, and adapters that make such models."""
 
 from .from_jax import from_jax
 from .from_numpyro import from_numpyro

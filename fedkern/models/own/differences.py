@@ -1,4 +1,4 @@
-"""Derivatives of a function that only has values, by differences at four points along each direction.
+"""Computes derivatives of a function that only has values, by differences at four points along each direction.
 
 Along a direction a function's values at -2h, -h, h and 2h give its first derivative with an error of h^4 / 30 of the fifth one,
 and with f(0) its second one with an error of h^4 / 90 of the sixth; rounding adds eps |f| / h, or / h^2. The step h is looked for
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]  # points (n, P) -> (n,)
 
-BEND, CHANGE = 1e-4, 0.03  # nats: what second differences are to be, and first ones at most
+BEND, CHANGE = 1e-4, 0.03  # nats: the aim of second differences, and the most of first ones
 BEGIN, TRIES = 1e-2, 6  # the first step, of the coordinate's size or 1; how often it is changed
-KNOWN = 1e3  # times a value's rounding, above which a difference says something
+KNOWN = 1e3  # times a value's rounding, above which a difference is no rounding error
 SHORTER = 0.1  # a step where gradients are known, whose first differences lose fewer digits
-FARTHER, LEAST, MOST = 100.0, 1e-9, 1e4  # by which a step changes at once; what it may be
+FARTHER, LEAST, MOST = 100.0, 1e-9, 1e4  # by which a step changes at once; its bounds
 TOGETHER = 8192  # points in one call
 
 
 def steps(values: Function, points: Array, at: Array) -> Array:
-    """(c, P) The step in each coordinate at points (c, P), where the values `at` (c,) are known."""
+    """Returns (c, P) the step in each coordinate at points (c, P), where the values `at` (c,) are known."""
     c, P = points.shape
     unit = np.maximum(1.0, np.abs(points))
     h = BEGIN * unit
@@ -47,37 +47,37 @@ def steps(values: Function, points: Array, at: Array) -> Array:
 
 
 def gradient(values: Function, points: Array) -> tuple[Array, Array]:
-    """(c,) Values at points (c, P), and their gradients (c, P)."""
+    """Returns (c,) values at points (c, P), and their gradients (c, P)."""
     at = _asked(values, points)
     h = steps(values, points, at)
-    found = _along(values, points, h[:, :, np.newaxis] * np.eye(points.shape[1]))
-    return at, np.asarray(_first(found) / h)
+    along = _along(values, points, h[:, :, np.newaxis] * np.eye(points.shape[1]))
+    return at, np.asarray(_first(along) / h)
 
 
 def curvature(values: Function, points: Array) -> tuple[Array, Array, Array]:
-    """(c,) Values at points (c, P), their gradients (c, P), and minus their Hessians (c, P, P)."""
+    """Returns (c,) values at points (c, P), their gradients (c, P), and minus their Hessians (c, P, P)."""
     c, P = points.shape
     at = _asked(values, points)
     h = steps(values, points, at)
     single = h[:, :, np.newaxis] * np.eye(P)
     i, k = np.triu_indices(P, 1)
-    found = _along(values, points, np.concatenate([single, single[:, i] + single[:, k]], axis=1))
-    second = (-found[0] + 16 * found[1] - 30 * at[:, np.newaxis] + 16 * found[2] - found[3]) / 12
+    along = _along(values, points, np.concatenate([single, single[:, i] + single[:, k]], axis=1))
+    second = (-along[0] + 16 * along[1] - 30 * at[:, np.newaxis] + 16 * along[2] - along[3]) / 12
     hessian = np.zeros((c, P, P))
     every = np.arange(P)
     hessian[:, every, every] = second[:, :P]
     hessian[:, i, k] = hessian[:, k, i] = (second[:, P:] - second[:, i] - second[:, k]) / 2
-    return at, np.asarray(_first(found[:, :, :P]) / h), -hessian / (h[:, :, np.newaxis] * h[:, np.newaxis, :])
+    return at, np.asarray(_first(along[:, :, :P]) / h), -hessian / (h[:, :, np.newaxis] * h[:, np.newaxis, :])
 
 
 def of_gradients(values: Function, gradients: Callable[[Array], Array], points: Array) -> tuple[Array, Array, Array]:
-    """The same of a function that has gradients: points (n, P) -> (n, P)."""
+    """Returns the same for a function that has gradients: points (n, P) -> (n, P)."""
     c, P = points.shape
     at = _asked(values, points)
     h = SHORTER * steps(values, points, at)
     moved = _moved(points, h[:, :, np.newaxis] * np.eye(P))
-    found = _asked(gradients, moved.reshape(-1, P)).reshape(4, c, P, P)
-    slopes = _first(found) / h[:, :, np.newaxis]
+    along = _asked(gradients, moved.reshape(-1, P)).reshape(4, c, P, P)
+    slopes = _first(along) / h[:, :, np.newaxis]
     return at, _asked(gradients, points), -(slopes + slopes.swapaxes(1, 2)) / 2
 
 
@@ -87,16 +87,16 @@ def _moved(points: Array, directions: Array) -> Array:
 
 
 def _along(values: Function, points: Array, directions: Array) -> Array:
-    """(4, c, D) Values there."""
+    """(4, c, D) Values at the points of `_moved`."""
     moved = _moved(points, directions)
     return _asked(values, moved.reshape(-1, points.shape[1])).reshape(moved.shape[:3])
 
 
-def _first(found: Array) -> Array:
+def _first(along: Array) -> Array:
     """First derivatives times the step, from values (4, ..)."""
-    return np.asarray((found[0] - 8 * found[1] + 8 * found[2] - found[3]) / 12)
+    return np.asarray((along[0] - 8 * along[1] + 8 * along[2] - along[3]) / 12)
 
 
 def _asked(function: Function, points: Array) -> Array:
-    """A function of many points, not of all at once."""
+    """A function's values at many points, asked for in parts."""
     return np.concatenate([function(points[k : k + TOGETHER]) for k in range(0, len(points), TOGETHER)])

@@ -1,4 +1,4 @@
-"""A log-likelihood that is written in JAX, as an own model: values, gradients and Hessians of many points at once, in float64."""
+"""Makes an own model of a log-likelihood that is written in JAX: values, gradients and Hessians of many points, in float64."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ...errors import JobError
 
 Array = NDArray[np.float64]
 
-BATCH = 256  # points at once: of each the function may hold some numbers for every row
+BATCH = 256  # points at once: for each the function may hold some numbers for every row
 
 
 def jax() -> Any:
-    """The package, which is optional.
+    """Returns the package, which is optional.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def jax() -> Any:
 
 
 def double() -> AbstractContextManager[Any]:
-    """In which JAX computes in float64, as all of fedkern does; what stands around it is as it was."""
+    """Returns a context in which JAX computes in float64, as all of fedkern does; outside nothing changes."""
     package = jax()
     if hasattr(package, "enable_x64"):
         context: AbstractContextManager[Any] = package.enable_x64(True)
@@ -47,8 +47,10 @@ def double() -> AbstractContextManager[Any]:
 
 @lru_cache(maxsize=64)
 def _compiled(function: Callable[..., Any], what: str, shared: int) -> Callable[..., Any]:
-    """Of many points, the function's values, gradients or Hessians, once for all clients of a process; it takes `shared` arrays
-    beside the points."""
+    """The compiled function of many points, of values, gradients or Hessians, once for all clients of a process.
+
+    It takes `shared` arrays beside the points.
+    """
     package = jax()
     if what == "joint":
         both = package.vmap(package.value_and_grad(function, argnums=(0, 1)), in_axes=(0, 0, *(None for _ in range(shared))))
@@ -60,21 +62,24 @@ def _compiled(function: Callable[..., Any], what: str, shared: int) -> Callable[
 
 
 def of_all(function: Callable[..., Any], what: str, points: Array, data: tuple[Any, ...] = (), batch: int = BATCH) -> Array:
-    """(n, ..) Of points (n, P), a batch at a time: each number of points at once is compiled anew, so that they are 2^k."""
-    found = []
+    """Returns (n, ..) values, gradients or Hessians at points (n, P), a batch at a time.
+
+    Each number of points at once is compiled anew, so that these numbers are powers of two.
+    """
+    parts = []
     with double():
         run = _compiled(function, what, len(data))
         for k in range(0, len(points), batch):
             part = points[k : k + batch]
             size = min(batch, 1 << (len(part) - 1).bit_length())
             filled = np.concatenate([part, np.repeat(part[:1], size - len(part), axis=0)])
-            found.append(np.asarray(run(filled, *data))[: len(part)])
-    return np.concatenate(found)
+            parts.append(np.asarray(run(filled, *data))[: len(part)])
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
 class FromJax:
-    """What `from_jax` gives back."""
+    """Holds the own model that `from_jax` makes."""
 
     names: tuple[str, ...]
     loglik: Callable[..., Any]
@@ -83,24 +88,24 @@ class FromJax:
     batch: int
 
     def values(self, points: Array) -> Array:
-        """(n,) At points (n, P)."""
+        """Returns (n,) log-likelihoods at points (n, P)."""
         return of_all(self.loglik, "values", points, self.data, self.batch)
 
     def gradient(self, points: Array) -> Array:
-        """(n, P)"""
+        """Returns (n, P) gradients at points (n, P)."""
         return of_all(self.loglik, "gradient", points, self.data, self.batch)
 
     def curvature(self, points: Array) -> Array:
-        """(n, P, P) Minus the Hessians."""
+        """Returns (n, P, P) minus the Hessians at points (n, P)."""
         return -of_all(self.loglik, "curvature", points, self.data, self.batch)
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
-        """log p(rows, u | xi), and its gradients in xi and u."""
+        """Returns log p(rows, u | xi), and its gradients in xi and u."""
         value, of_xi, of_u = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
         return float(value[0]), of_xi[0], of_u[0]
 
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
-        """The same at (c, P) and (c, local_size)."""
+        """Returns the same for all chains, at (c, P) and (c, local_size)."""
         with double():
             value, (of_xi, of_u) = _compiled(self.loglik, "joint", len(self.data))(xi, u, *self.data)
             return np.asarray(value), np.asarray(of_xi), np.asarray(of_u)

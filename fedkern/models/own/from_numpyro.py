@@ -1,7 +1,7 @@
-"""A NumPyro program as an own model: the sites that all clients share, and those that are the client's own.
+"""Makes an own model of a NumPyro program: of the sites that all clients share, and those that are the client's own.
 
 log p(rows, u | shared) is the sum of the log-densities of all sites but the shared ones, whose own sum is the prior. Sites are
-taken as unconstrained numbers by NumPyro's own bijections, with their Jacobians: of shared sites in the prior, of the others in
+taken as unconstrained numbers by NumPyro's own bijections. The Jacobians of shared sites are in the prior, those of the others in
 the client's density.
 """
 
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Site:
-    """A latent site: its name, what makes it unconstrained, its shape, and where its numbers stand."""
+    """Describes a latent site: its name, the bijection that makes it unconstrained, its shape, and the place of its numbers."""
 
     name: str
     bijection: Any
@@ -31,7 +31,7 @@ class Site:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its numbers."""
+        """The names of its numbers."""
         if not self.shape:
             return (self.name,)
         return tuple(f"{self.name}[{','.join(str(i + 1) for i in at)}]" for at in np.ndindex(*self.shape))
@@ -39,22 +39,22 @@ class Site:
 
 @dataclass(frozen=True)
 class FromNumPyro(FromJax):
-    """What `from_numpyro` gives back; its points are unconstrained."""
+    """Holds the own model that `from_numpyro` makes; its points are unconstrained."""
 
     unconstrained: bool = True
     shared_density: Callable[[Any], Any] = lambda point: 0.0
     constrained: Callable[[Any], Any] = lambda point: point
 
     def log_prior(self, points: Array) -> Array:
-        """(n,) Of the shared sites, with the Jacobians of their constraints."""
+        """Returns (n,) the log-density of the shared sites, with the Jacobians of their constraints."""
         return of_all(self.shared_density, "values", points)
 
     def log_prior_gradient(self, points: Array) -> Array:
-        """(n, P)"""
+        """Returns (n, P) its gradients."""
         return of_all(self.shared_density, "gradient", points)
 
     def natural(self, points: Array) -> Array:
-        """(n, P) The shared sites."""
+        """Returns (n, P) the shared sites, constrained."""
         return of_all(self.constrained, "values", points)
 
 
@@ -81,11 +81,11 @@ def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object
 
     def traced(values: Mapping[str, Any]) -> dict[str, Any]:
         seeded = handlers.seed(handlers.substitute(model, data=dict(values)), jax().random.PRNGKey(0))
-        found: dict[str, Any] = handlers.trace(seeded).get_trace(*args, **kwargs)
-        return found
+        trace: dict[str, Any] = handlers.trace(seeded).get_trace(*args, **kwargs)
+        return trace
 
     def density(trace: Mapping[str, Any], names: Sequence[str], *, inside: bool) -> Any:
-        """The sum over the sites that are among the names, or are not."""
+        """Returns the sum over the sites that are among the names, or are not."""
         total: Any = 0.0
         for name, site in trace.items():
             if site["type"] == "sample" and (name in names) == inside:
@@ -103,13 +103,13 @@ def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object
         both = _sites(distributions, latent, tuple(shared)), _sites(distributions, latent, tuple(set(latent) - set(shared)))
 
     def values(sites: Sequence[Site], point: Any) -> tuple[dict[str, Any], Any]:
-        """Name -> value, and the logarithm of the Jacobian."""
-        found, log = {}, 0.0
+        """Returns name -> value, and the logarithm of the Jacobian."""
+        sites_at, log = {}, 0.0
         for site in sites:
             x = point[site.at].reshape(site.shape)
-            found[site.name] = site.bijection(x)
-            log = log + site.bijection.log_abs_det_jacobian(x, found[site.name]).sum()
-        return found, log
+            sites_at[site.name] = site.bijection(x)
+            log = log + site.bijection.log_abs_det_jacobian(x, sites_at[site.name]).sum()
+        return sites_at, log
 
     def loglik(xi: Any, *u: Any) -> Any:
         held = values(both[0], xi)[0]
@@ -130,8 +130,8 @@ def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object
 
 
 def _sites(distributions: Any, latent: Mapping[str, Any], names: Sequence[str]) -> tuple[Site, ...]:
-    """Those of the names, in the program's order."""
-    found, start = [], 0
+    """The sites with these names, in the program's order."""
+    chosen, start = [], 0
     for name, site in latent.items():
         if name not in names:
             continue
@@ -145,6 +145,6 @@ def _sites(distributions: Any, latent: Mapping[str, Any], names: Sequence[str]) 
                 "matrix): build it in the program from sites of one number each"
             )
         size = int(np.prod(shape))
-        found.append(Site(name, bijection, shape, slice(start, start + size)))
+        chosen.append(Site(name, bijection, shape, slice(start, start + size)))
         start += size
-    return tuple(found)
+    return tuple(chosen)

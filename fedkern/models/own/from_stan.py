@@ -1,7 +1,7 @@
-"""A compiled Stan model, or whatever has BridgeStan's functions, as an own model.
+"""Makes an own model of a compiled Stan model, or of whatever has BridgeStan's functions.
 
-The program's model block has the likelihood alone: priors are the job's, and what the program has of them would count at every
-client. Nothing is downloaded or compiled here.
+The program's model block has the likelihood alone: priors are the job's, and those of the program would count at every client.
+Nothing is downloaded or compiled here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class StanModel(Protocol):
-    """What is asked of it, as `bridgestan.StanModel` has it."""
+    """Describes the functions that are needed, as `bridgestan.StanModel` has them."""
 
     def param_unc_num(self) -> int: ...
     def log_density_gradient(self, theta_unc: Array, propto: bool = True, jacobian: bool = True) -> tuple[float, Array]: ...
@@ -28,22 +28,22 @@ class StanModel(Protocol):
 
 @dataclass(frozen=True)
 class FromStan:
-    """What `from_stan` gives back; its points are unconstrained, as the program's own."""
+    """Holds the own model that `from_stan` makes; its points are unconstrained, as the program's own."""
 
     names: tuple[str, ...]
     model: StanModel
     unconstrained: bool = True
 
     def values(self, points: Array) -> Array:
-        """(n,) At points (n, P), Jacobians of the program's constraints left out."""
+        """Returns (n,) log-likelihoods at points (n, P), without Jacobians of the program's constraints."""
         return np.array([self._at(point)[0] for point in points], np.float64)
 
     def gradient(self, points: Array) -> Array:
-        """(n, P)"""
+        """Returns (n, P) gradients at points (n, P)."""
         return np.array([self._at(point)[1] for point in points], np.float64).reshape(points.shape)
 
     def constrain(self, point: Array) -> Array:
-        """(P,) Parameters."""
+        """Returns (P,) the parameters at a point."""
         return np.asarray(self.model.param_constrain(point), np.float64)
 
     def _at(self, point: Array) -> tuple[float, Array]:
@@ -59,7 +59,7 @@ def from_stan(model: StanModel, names: Sequence[str] | None = None) -> FromStan:
     Parameters
     ----------
     model : with BridgeStan's `param_unc_num`, `log_density_gradient` and `param_constrain`
-    names : (P,) of its parameters, in their order; by default what its `param_unc_names` says
+    names : (P,) of its parameters, in their order; by default those of its `param_unc_names`
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The prior that a model of the holders' own package has itself, at the server; its derivatives are found by differences."""
+"""Computes the prior that a model of the holders' own package has itself, at the server, with derivatives by differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDE = 2.0  # starts beside the first are uniform up to this, as Stan's
 
 @dataclass(frozen=True)
 class Given:
-    """`log_prior` of a model, whose parameters are coordinates themselves: Jacobians of its constraints are part of it.
+    """Holds `log_prior` of a model whose parameters are coordinates themselves: Jacobians of its constraints are part of it.
 
     Attributes
     ----------
@@ -32,24 +32,24 @@ class Given:
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of parameters."""
         return len(self.names)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """What is said of the coordinates."""
+        """The names of the coordinates."""
         return self.names
 
     def values(self, points: Array) -> Array:
-        """(S,) Log-densities of the points (S, P)."""
+        """Returns (S,) log-densities of the points (S, P)."""
         return self.own.answer("log_prior", self.own.taken(points), (len(points),))
 
     def without_jacobian(self, points: Array) -> Array:
-        """(S,) The same: what of it is a Jacobian is not known."""
+        """Returns (S,) the same: its Jacobians cannot be told from it."""
         return self.values(points)
 
     def curvature(self, xi: Array) -> tuple[float, Array, Array]:
-        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
         point = xi[np.newaxis]
         if self.own.has(SLOPE):
             value, gradient, curved = differences.of_gradients(self.values, self._slopes, point)
@@ -58,7 +58,7 @@ class Given:
         return float(value[0]), gradient[0], curved[0]
 
     def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
-        """The log-density at xi (P,), and its gradient (P,)."""
+        """Returns the log-density at xi (P,), and its gradient (P,)."""
         point = xi[np.newaxis]
         if self.own.has(SLOPE):
             return float(self.values(point)[0]), self._slopes(point)[0]
@@ -70,20 +70,20 @@ class Given:
         return self.own.answer(SLOPE, self.own.taken(points), points.shape)[:, np.argsort(self.own.order)]
 
     def drawn(self, u: Array) -> Array:
-        """(S, P) Starts by uniform numbers (S, P): the model's own as far as it has some."""
-        found = 2 * WIDE * (np.array(u) - 0.5)
+        """Returns (S, P) starts by uniform numbers (S, P): the model's own as far as it has some."""
+        points = 2 * WIDE * (np.array(u) - 0.5)
         starts = getattr(self.own.supplied, "starts", None)
         if starts is None:
-            return found
+            return points
         own = np.asarray(starts, np.float64)
         if own.ndim != 2 or own.shape[1] != self.size or not np.isfinite(own).all():
             raise JobError(f"{self.own.who}: starts must be finite numbers of the shape (k, {self.size})")
-        n = min(len(own), len(found))
-        found[:n] = own[:n, np.argsort(self.own.order)]
-        return found
+        n = min(len(own), len(points))
+        points[:n] = own[:n, np.argsort(self.own.order)]
+        return points
 
     def natural(self, points: Array) -> Array:
-        """(S, P) What is published of the points (S, P)."""
+        """Returns (S, P) the published numbers at the points (S, P)."""
         if not self.own.has("natural"):
             return points
         return self.own.answer("natural", self.own.taken(points), points.shape)[:, np.argsort(self.own.order)]

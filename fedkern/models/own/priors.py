@@ -1,7 +1,7 @@
-"""Priors of parameters by name, and the coordinates in which the server steps and draws.
+"""Computes priors of parameters by name, and the coordinates in which the server steps and draws.
 
-A coordinate runs over all real numbers. Of a parameter with a normal or Student prior it is the parameter itself; of a positive
-one (half-normal, half-student, gamma) its logarithm; of a correlation matrix R with prior det(R)^(eta - 1) the hyperbolic
+A coordinate runs over all real numbers. A parameter with a normal or Student prior is its own coordinate; a positive one
+(half-normal, half-student, gamma) has its logarithm. A correlation matrix R with prior det(R)^(eta - 1) has the hyperbolic
 arctangents of its canonical partial correlations, row by row below the diagonal. These are independent under that prior: in
 column k (from 0) of a d x d matrix (r + 1) / 2 ~ Beta(b, b), b = eta + (d - 2 - k) / 2 (Lewandowski, Kurowicka and Joe 2009). So
 a prior is a product of densities of one coordinate each, and its Hessian is a diagonal. Jacobians are part of `values`, and of
@@ -33,7 +33,7 @@ STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 
 
 class Densities(NamedTuple):
-    """Of n coordinates at S points, each (S, n): log-densities, those of the parameters, slopes, and minus second derivatives."""
+    """Holds (S, n) log-densities of coordinates at points, those of the parameters, slopes, and minus second derivatives."""
 
     value: Array
     bare: Array
@@ -43,12 +43,12 @@ class Densities(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Parameters with one prior: of a single one, of several with the same, or of a correlation matrix.
+    """Describes parameters with one prior: a single one, several alike, or a correlation matrix.
 
     Attributes
     ----------
     name, kind : of the parameter; of its prior
-    size : how many there are; of "lkj" the rows of the matrix
+    size : the number of parameters; for "lkj" the rows of the matrix
     several : whether they are numbered (`name[1]`, ..)
     mean, sd : normal; sd: half-normal
     df, mean, scale : student; df, scale: half-student
@@ -70,30 +70,30 @@ class Block:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Of a correlation matrix: row and column of each entry below the diagonal, row by row."""
+        """Row and column of each entry of a correlation matrix below the diagonal, row by row."""
         return [(i, k) for i in range(self.size) for k in range(i)]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters."""
+        """The names of the parameters."""
         if self.kind == "lkj":
             return tuple(f"{self.name}[{i + 1},{k + 1}]" for i, k in self.pairs)
         return tuple(f"{self.name}[{i + 1}]" for i in range(self.size)) if self.several else (self.name,)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """What is said of the coordinates."""
+        """The names of the coordinates."""
         if self.kind == "lkj":
             return tuple(f"atanh of the partial correlation {name}" for name in self.names)
         return tuple(f"log {name}" for name in self.names) if self.kind in POSITIVE else self.names
 
     @cached_property
     def _b(self) -> Array:
-        """Of each partial correlation."""
+        """b of each partial correlation's beta distribution."""
         return np.array([self.eta + (self.size - 2 - k) / 2 for _, k in self.pairs])
 
     def densities(self, y: Array) -> Densities:
-        """At (S, n) coordinates."""
+        """Returns the densities at (S, n) coordinates."""
         if self.kind == "normal":
             z = (y - self.mean) / self.sd
             value = -0.5 * z**2 - HALF_LOG_TAU - math.log(self.sd)
@@ -120,7 +120,7 @@ class Block:
         return Densities(value + y, value, slope * x + 1, curved * x**2 - slope * x)
 
     def _student(self, z: Array) -> tuple[Array, Array, Array]:
-        """Log-density of a difference from the mean, slope, and minus the second derivative."""
+        """Log-density of a difference z from the mean, slope, and minus the second derivative."""
         nu, s = self.df, self.scale
         u = (z / s) ** 2
         constant = special.gammaln((nu + 1) / 2) - special.gammaln(nu / 2) - 0.5 * math.log(nu * math.pi) - math.log(s)
@@ -128,7 +128,7 @@ class Block:
         return value, -(nu + 1) * z / (s**2 * (nu + u)), (nu + 1) * (nu - u) / (s * (nu + u)) ** 2
 
     def drawn(self, u: Array) -> Array:
-        """(S, n) Coordinates that (S, n) uniform numbers are the probabilities of; of halves their medians."""
+        """Returns (S, n) coordinates at the quantiles (S, n); at 0.5 their medians."""
         u = np.clip(u, LEAST, MOST)
         match self.kind:
             case "normal":
@@ -147,7 +147,7 @@ class Block:
                 return np.asarray(np.arctanh(np.clip(r, -MOST, MOST)))
 
     def natural(self, y: NDArray[np.inexact]) -> NDArray[np.inexact]:
-        """(S, n) The parameters at coordinates (S, n): of complex ones, too, by which they are differentiated."""
+        """Returns (S, n) the parameters at coordinates (S, n), which may be complex, for derivatives."""
         if self.kind in POSITIVE:
             return np.asarray(np.exp(y))
         if self.kind != "lkj":
@@ -165,23 +165,23 @@ class Block:
 
 @dataclass(frozen=True)
 class Priors:
-    """The prior of all parameters, in the coordinates xi."""
+    """Holds the prior of all parameters, in the coordinates xi."""
 
     blocks: tuple[Block, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the P parameters."""
+        """The names of the P parameters."""
         return tuple(name for block in self.blocks for name in block.names)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """What is said of the P coordinates."""
+        """The names of the P coordinates."""
         return tuple(name for block in self.blocks for name in block.coordinates)
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of parameters."""
         return len(self.names)
 
     @cached_property
@@ -195,28 +195,31 @@ class Priors:
         return Densities(*(np.concatenate(parts, axis=1) for parts in zip(*each)))
 
     def values(self, points: Array) -> Array:
-        """(S,) Log-densities of the points (S, P)."""
+        """Returns (S,) log-densities of the points (S, P)."""
         return np.asarray(self._densities(points).value.sum(axis=1))
 
     def without_jacobian(self, points: Array) -> Array:
-        """(S,) Log-densities of the parameters at the points, but for a constant: what a power of the prior is of."""
+        """Returns (S,) log-densities of the parameters at the points, up to a constant.
+
+        A power of the prior is a power of these.
+        """
         return np.asarray(self._densities(points).bare.sum(axis=1))
 
     def curvature(self, xi: Array) -> tuple[float, Array, Array]:
-        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
         found = self._densities(xi[np.newaxis])
         return float(found.value.sum()), found.slope[0], np.diag(found.curved[0])
 
     def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
-        """The log-density at xi (P,), and its gradient (P,)."""
+        """Returns the log-density at xi (P,), and its gradient (P,)."""
         return self.curvature(xi)[:2]
 
     def drawn(self, u: Array) -> Array:
-        """(S, P) Draws by uniform numbers (S, P)."""
+        """Returns (S, P) draws by uniform numbers (S, P)."""
         return np.concatenate([block.drawn(u[:, at]) for block, at in self._at], axis=1)
 
     def natural(self, points: NDArray[np.inexact]) -> NDArray[np.inexact]:
-        """(S, P) Parameters at the points (S, P)."""
+        """Returns (S, P) the parameters at the points (S, P)."""
         return np.concatenate([block.natural(points[:, at]) for block, at in self._at], axis=1)
 
     @property
@@ -225,7 +228,7 @@ class Priors:
         return all(block.kind in ("normal", "student") for block in self.blocks)
 
     def jacobian(self, xi: Array) -> Array:
-        """(P, P) Derivatives of the parameters at xi (P,)."""
+        """Returns (P, P) derivatives of the parameters at xi (P,)."""
         J = np.eye(self.size)
         for block, at in self._at:
             if block.kind not in ("normal", "student"):
@@ -233,9 +236,9 @@ class Priors:
         return J
 
     def in_coordinates(self, points: Array, gradient: Array, curved: Array | None) -> tuple[Array, Array]:
-        """A function's gradient (c, P) and minus its Hessian (c, P, P), or None, which were found in the parameters, in xi.
+        """Returns a function's gradient (c, P) and minus its Hessian (c, P, P) in xi, from those in the parameters.
 
-        With J = dtheta / dxi it is J' H J, and what bends theta times the gradient.
+        With J = dtheta / dxi the Hessian is J' H J plus the gradient times the second derivatives of theta. `curved` may be None.
         """
         c, P = points.shape
         new = gradient.copy()

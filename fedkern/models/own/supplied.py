@@ -1,7 +1,9 @@
-"""A client's log-likelihood that its holder's own installed package computes: what it must have, and what is checked of it.
+"""Asks and checks a client's log-likelihood that its holder's own installed package computes.
 
-Whatever goes wrong in it is told to other parties by the client, the factory, what was asked, and the type of the exception; what
-it says may quote a cell, and is for the holder alone. Source: docs/how-to/own-model.md.
+Other parties are told of a fault by the client, the factory, the question, and the type of the exception. Its message may quote a
+cell, and is for the holder alone.
+
+Source: docs/how-to/own-model.md.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Apart = Callable[[], AbstractContextManager[None]]
 
-# Of values that are asked twice; of derivatives beside differences; of values, by which differences may be off
+# Most difference of values that are asked twice; of derivatives from differences; part of a value by which differences may be off
 SAME, ALIKE, ROUNDED = 1e-9, 0.05, 1e-5
 LOST_PART, FEWEST = 0.01, 100  # of the points of a question of at least so many, that may have no number
 
 
 class _Nowhere:
-    """In the place of a stream."""
+    """Takes the place of a stream, and writes nothing."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -43,23 +45,25 @@ class _Nowhere:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """What a package prints goes nowhere: it could be rows, and a launcher shows what ranks print to whoever started the job."""
+    """Drops the lines that a package prints: they could be rows, and a launcher shows ranks' lines to whoever started the job."""
     with redirect_stdout(_Nowhere()), redirect_stderr(_Nowhere()):
         yield
 
 
-def _apart(found: Array, near: Array, size: float) -> bool:
-    """Whether derivatives are others than differences say, of values of this size."""
-    largest = max(float(np.abs(found).max(initial=0)), float(np.abs(near).max(initial=0)))
-    return bool(np.isfinite([found, near]).all() and np.abs(found - near).max(initial=0) > ALIKE * largest + ROUNDED * size)
+def _apart(given: Array, near: Array, size: float) -> bool:
+    """Whether derivatives are far from those by differences; `size`: of the values."""
+    largest = max(float(np.abs(given).max(initial=0)), float(np.abs(near).max(initial=0)))
+    return bool(np.isfinite([given, near]).all() and np.abs(given - near).max(initial=0) > ALIKE * largest + ROUNDED * size)
 
 
 class Supplied(Protocol):
-    """What a factory gives back. Only `names` and `values` must be there, or of a model with local unknowns `log_joint_grad`.
+    """Describes the model that a factory makes.
 
-    Other attributes that are looked for: `gradient(points)` (n, P); `curvature(points)` (n, P, P), minus the Hessians;
+    It must have `names` and `values`; with local unknowns, `names` and `log_joint_grad`.
+
+    It may also have these: `gradient(points)` (n, P); `curvature(points)` (n, P, P), minus the Hessians;
     `log_prior(points)` (n,), where the job has no [model.priors], its `log_prior_gradient(points)` (n, P), `natural(points)`
-    (n, P), what is published of them, and `starts` (k, P), where the mode is looked for; `unconstrained`, whether points are
+    (n, P), the published numbers, and `starts` (k, P), where the mode is looked for; `unconstrained`, whether points are
     coordinates where the job has priors, and `constrain(point)` (P,), which then must agree with the priors' own; `local_size`,
     the number of local unknowns, and `log_joint_grads`, which is `log_joint_grad` of all chains at once.
 
@@ -72,24 +76,24 @@ class Supplied(Protocol):
     def names(self) -> tuple[str, ...]: ...
 
     def values(self, points: Array) -> Array:
-        """(n,) Log-likelihoods of the client's rows at points (n, P); minus infinity where there is no density."""
+        """Returns (n,) log-likelihoods of the client's rows at points (n, P); minus infinity where the density is 0."""
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
-        """log p(rows, u | xi), and its gradients in xi (P,) and in the client's own unknowns u (local_size,)."""
+        """Returns log p(rows, u | xi), and its gradients in xi (P,) and in the client's own unknowns u (local_size,)."""
 
 
 @dataclass(frozen=True)
 class Own:
-    """A client's model, in the coordinates xi.
+    """Holds a client's model, in the coordinates xi.
 
     Attributes
     ----------
     supplied : of the holder's package
     who : how a sentence of it begins, "client 'a': the model of factory \"schools:model\""
-    order : (P,) which parameter of the job each of its names is
+    order : (P,) the number of the job's parameter that each of its names is
     priors : of the job; None where the model has a prior of its own
-    apart : in which its code runs
-    looked_at : whether its answers were held against each other, which the first question does
+    apart : a context in which its code runs
+    looked_at : not empty once its answers were compared with each other, at the first question
     """
 
     supplied: Supplied
@@ -110,12 +114,12 @@ class Own:
         local: bool,
         apart: Apart = nullcontext,
     ) -> Own:
-        """A model that has the parameters of the job, in whatever order.
+        """Makes it of a model that has the parameters of the job, in whatever order.
 
         Raises
         ------
         JobError
-            It has others, or lacks what is asked of it.
+            The model has other parameters, or lacks a method.
         """
         wanted = "log_joint_grad" if local else "values"
         own = tuple(map(str, named)) if isinstance(named := getattr(supplied, "names", None), tuple | list) else None
@@ -140,13 +144,13 @@ class Own:
             )
         if local and not size:
             raise JobError(f"{who} has no unknowns of its client (local_size), and model.local = true; remove that key")
-        found = cls(cast(Supplied, supplied), who, np.array([names.index(name) for name in own], np.int64), priors, apart)
-        found._constrains_alike()
-        return found
+        model = cls(cast(Supplied, supplied), who, np.array([names.index(name) for name in own], np.int64), priors, apart)
+        model._constrains_alike()
+        return model
 
     @property
     def size(self) -> int:
-        """P."""
+        """P, the number of parameters."""
         return len(self.order)
 
     @property
@@ -160,39 +164,39 @@ class Own:
         return self.priors is None or self.priors.plain or bool(getattr(self.supplied, "unconstrained", False))
 
     def values(self, points: Array, nodes: int = 1) -> Array:
-        """(n,) At points (n, P); NaN where it is no number. `nodes`: of a quadrature that it has not."""
+        """Returns (n,) log-likelihoods at points (n, P); NaN where one is no number. `nodes`: not looked at."""
         taken = self.taken(points)
-        found = self.answer("values", taken, (len(points),))
-        found[found == np.inf] = np.nan
-        lost = np.isnan(found).mean() if len(found) >= FEWEST else 0.0
+        answer = self.answer("values", taken, (len(points),))
+        answer[answer == np.inf] = np.nan
+        lost = np.isnan(answer).mean() if len(answer) >= FEWEST else 0.0
         if lost > LOST_PART:
             text = f"{self.who}: values are no numbers at more than {100 * LOST_PART:g} % of the points"
             remedy = "return minus infinity where there is no density, and compute in float64"
-            first = dict(zip(self.supplied.names, taken[np.isnan(found)][0].tolist()))
+            first = dict(zip(self.supplied.names, taken[np.isnan(answer)][0].tolist()))
             raise OwnFault(f"{text}; {remedy}", f"{text} ({100 * lost:.1f} %, first at {first}); {remedy}")
-        return found
+        return answer
 
     def gradients(self, points: Array) -> tuple[Array, Array]:
-        """(c,) Values at points (c, P), and gradients (c, P)."""
+        """Returns (c,) values at points (c, P), and gradients (c, P)."""
         if not self.has("gradient"):
             return differences.gradient(self.values, points)
         return self.values(points), self._gradient(points)
 
     def curvature(self, points: Array, nodes: int = 1) -> tuple[Array, Array, Array]:
-        """(c,) Values, gradients (c, P), and minus Hessians (c, P, P): the model's own, or by differences."""
-        found = self._curvature(points)
+        """Returns (c,) values, gradients (c, P), and minus Hessians (c, P, P): the model's own, or by differences."""
+        derivatives = self._curvature(points)
         if not self.looked_at:
             self.looked_at.append(True)
-            self._agrees(points[:1], *(one[:1] for one in found))
-        return found
+            self._agrees(points[:1], *(one[:1] for one in derivatives))
+        return derivatives
 
     def _agrees(self, point: Array, value: Array, gradient: Array, curved: Array) -> None:
-        """Whether values are the same when they are asked twice, and derivatives are those of the values.
+        """Refuses values that differ when they are asked twice, and derivatives that are not those of the values.
 
         Raises
         ------
         OwnFault
-            They are not: no search would find a mode, and no word of it would say why.
+            They are so: no search would find a mode, and no message would say why.
         """
         again = self.values(point)
         if not np.isfinite([*value, *again]).all():
@@ -232,18 +236,18 @@ class Own:
         return value, *self.priors.in_coordinates(points, gradient, curved)
 
     def rule(self, points: Array, nodes: int) -> Array:
-        """(n,) zeros: what is integrated out is the model's own affair."""
+        """Returns (n,) zeros: integrals are the model's own affair."""
         return np.zeros(len(points))
 
     def joint(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
-        """log p(rows, u | xi) at one point, and its gradients in xi (P,) and u."""
+        """Returns log p(rows, u | xi) at one point, and its gradients in xi (P,) and u."""
         taken = self.taken(xi[np.newaxis])[0]
         answer = self._asked("log_joint_grad", lambda: self.supplied.log_joint_grad(taken, u))
         value, slope, own = self._three("log_joint_grad", answer, ((), (self.size,), (self.local_size,)))
         return float(value), self._back(xi[np.newaxis], slope[np.newaxis])[0], own
 
     def joints(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
-        """The same of all chains: (c,) values at (c, P) and (c, local_size), and both gradients."""
+        """Returns the same for all chains: (c,) values at (c, P) and (c, local_size), and both gradients."""
         if not self.has("log_joint_grads"):
             each = [self.joint(*one) for one in zip(xi, u)]
             return np.array([one[0] for one in each]), np.array([one[1] for one in each]), np.array([one[2] for one in each])
@@ -254,7 +258,7 @@ class Own:
         return value, self._back(xi, slope), own
 
     def _back(self, points: Array, slope: Array) -> Array:
-        """(c, P) Gradients as the model has them, in the coordinates."""
+        """(c, P) Gradients of the model, carried to the coordinates."""
         slope = slope[:, np.argsort(self.order)]
         if self._in_coordinates:
             return slope
@@ -268,11 +272,11 @@ class Own:
         return value, slope, own
 
     def _gradient(self, points: Array) -> Array:
-        """(n, P) In the coordinates."""
+        """(n, P) Gradients in the coordinates."""
         return self._back(points, self.answer("gradient", self.taken(points), points.shape))
 
     def taken(self, points: Array) -> Array:
-        """(n, P) What the model takes, in the order of its names."""
+        """Returns (n, P) the points as the model takes them, in the order of its names."""
         with np.errstate(all="ignore"):
             if not self._in_coordinates:
                 assert self.priors is not None
@@ -283,18 +287,18 @@ class Own:
         return callable(getattr(self.supplied, method, None))
 
     def answer(self, what: str, taken: Array, shape: tuple[int, ...]) -> Array:
-        """What a method of the model says of points as it takes them.
+        """Returns the answer of a method of the model, at points as it takes them.
 
         Raises
         ------
         OwnFault
-            It fails, or returns what is no array of this shape.
+            It fails, or returns something else than an array of this shape.
         """
         function = cast(Callable[[Array], object], getattr(self.supplied, what))
         return self._checked(what, self._asked(what, lambda: function(taken)), shape)
 
     def _asked(self, what: str, function: Callable[[], object]) -> object:
-        """What the holder's code answers."""
+        """The answer of the holder's code."""
         try:
             with self.apart(), silent(), np.errstate(all="ignore"):
                 return function()
@@ -305,15 +309,15 @@ class Own:
 
     def _checked(self, what: str, answer: object, shape: tuple[int, ...]) -> Array:
         try:
-            found = np.asarray(answer)
+            array = np.asarray(answer)
         except (Exception, SystemExit) as error:
             raise raised(f"{self.who}: what {what} returns", error) from None
-        if found.dtype != np.float64 or found.shape != shape:
-            raise self._wrong(what, f"float64 numbers of the shape {shape}", f"{found.dtype} of the shape {found.shape}")
-        return np.array(found)
+        if array.dtype != np.float64 or array.shape != shape:
+            raise self._wrong(what, f"float64 numbers of the shape {shape}", f"{array.dtype} of the shape {array.shape}")
+        return np.array(array)
 
     def _wrong(self, what: str, wanted: str, came: str) -> OwnFault:
-        """Of an answer that cannot be one; what came may tell how many rows there are."""
+        """The fault of an answer of another shape, which may tell the number of rows and is for the holder."""
         text = f"{self.who}: {what} must return {wanted}"
         return OwnFault(f"{text}; mend the package, and install the same version at every holder", f"{text}, and returned {came}")
 
@@ -322,7 +326,7 @@ class Own:
         return self._asked("constrain", lambda: constrain(xi))
 
     def _constrains_alike(self) -> None:
-        """JobError where a model that takes coordinates makes other parameters of them than the priors do."""
+        """Refuses a model that makes other parameters of coordinates than the priors do, with a JobError."""
         if self.priors is None or not getattr(self.supplied, "unconstrained", False) or not self.has("constrain"):
             return
         for at in (-0.5, 0.7):
@@ -342,7 +346,7 @@ class Own:
 
 
 def raised(what: str, error: Exception | SystemExit) -> OwnFault:
-    """What an exception of the holder's code becomes."""
+    """Returns the fault that an exception of the holder's code becomes."""
     text = f"{what} failed ({type(error).__name__})"
     remedy = "mend the package, and install the same version at every holder"
     return OwnFault(f"{text}; {remedy}", f"{text}:\n{''.join(traceback.format_exception(error))}")
