@@ -38,14 +38,14 @@ STATISTICS = ("mean", "variance", "zeros")
 def complete(
     run: Run[Config], model: Model, index: int, rows: Held, likelihood: Rows | levels.Rows, machine: importance.Client
 ) -> Own:
-    """Returns all that a client has at the end; writes the effects of its groups, and its own, into its folder."""
+    """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
     own = complete_draws(model, index, rows, likelihood, machine)
     write_effects(run, model, own)
     return own
 
 
 def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
-    """Returns what clients' sums say of the model, at the server's place; nothing elsewhere."""
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
@@ -71,7 +71,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
 
 
 def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
-    """Returns how well rows are foreseen without themselves, where the job asks for it."""
+    """Asks clients for leave-one-out sums, where the job asks for them; returns `loo` of summary.json."""
     if not model.output.loo:
         return Checked()
     asked = loo_sums.AskLoo(0) if run.place.is_server else None
@@ -83,7 +83,7 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
 
 
 def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
-    """Returns what each client's rows say alone, where the job asks for it."""
+    """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites` of summary.json."""
     alone = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
     return sites.exchange_modes(run, model, alone)
 

@@ -1,4 +1,4 @@
-"""What the engine asks of this method."""
+"""Gathers the files of this method that the engine asks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""How long a holder's machine computes for one round of draws, tried on a few of its points: a client that is silent for longer
-than `job.deadline` counts as lost."""
+"""Measures how long a holder's machine computes for one round of draws, on a few of its points.
+
+A client that is silent for longer than `job.deadline` counts as lost.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from ...jobs.check import OwnFile
 from .keys import Config
 from .models import model_of
 
-ENOUGH = 0.5  # seconds that a trial lasts
+ENOUGH_SECONDS = 0.5  # of a trial
 FEW = 32  # points, at first
 SAID = 0.1  # the part of the deadline from which on it is said
 REMEDY = 3  # times as long a deadline as a round takes: the quadrature may need twice the nodes
 
 
 def lines(file: OwnFile[Config], deadline: float) -> list[str]:
-    """What `fedkern check --local` says of it; nothing where it is short."""
+    """Returns the line of `fedkern check --local` on the time of a round; nothing where that is short."""
     try:
-        seconds = of_a_round(file)
+        seconds = seconds_of_a_round(file)
     except JobError:  # a level that only others' files have is the reference
         return []
     if seconds < SAID * deadline:
@@ -35,8 +37,8 @@ def lines(file: OwnFile[Config], deadline: float) -> list[str]:
     ]
 
 
-def of_a_round(file: OwnFile[Config]) -> float:
-    """Seconds."""
+def seconds_of_a_round(file: OwnFile[Config]) -> float:
+    """Returns the seconds that one round of draws takes with a holder's own file."""
     model = model_of(file.config, ("",), file.encoding)
     rows = model.likelihood(model.read(encode(file.table, model.encoding), file.table, ""), machine.cores())
     every, n = model.settings.points, FEW
@@ -45,6 +47,6 @@ def of_a_round(file: OwnFile[Config]) -> float:
         began = time.perf_counter()
         rows.values(points, model.layout.nodes)
         seconds = time.perf_counter() - began
-        if n >= every or seconds > ENOUGH:
+        if n >= every or seconds > ENOUGH_SECONDS:
             return seconds * every / len(points)
         n *= 4

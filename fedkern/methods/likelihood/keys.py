@@ -157,7 +157,7 @@ class Config(JobConfig):
 
     @property
     def random(self) -> RandomSection:
-        """What differs between groups or clients; nothing where the job has no such section."""
+        """The section on effects of groups and clients; an empty one where the job has none."""
         return self.model.random or RandomSection()
 
     @property
@@ -225,12 +225,12 @@ class Config(JobConfig):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Of the response, in their order; () where it has none."""
+        """The levels of the response, in their order; () where it has none."""
         return tuple(self.data.levels or ())
 
     @property
     def row(self) -> families.Family:
-        """What is known of a row's response: of a survival time whether it ends with the event."""
+        """The family of a row's response; survival times have that of whether a row ends with the event."""
         if self.leveled:
             return FAMILIES["ordinal-probit" if self.model.link == "probit" else "ordinal"]
         return FAMILIES["bernoulli" if self.hazards else self.model.family]
@@ -278,7 +278,7 @@ class Config(JobConfig):
 
     @property
     def _plain_linear(self) -> bool:
-        """Whether what clients send is a function of cross-products alone."""
+        """Whether clients' messages are functions of cross-products alone."""
         return self.row.linear and self.random.group is None
 
     @property
@@ -321,7 +321,7 @@ ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the 
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """What other methods have and this one has not."""
+    """Yields the faults of keys that other methods have and this one does not."""
     yield from laid.faults(raw, random=True)
     data, model = table(raw, "data"), table(raw, "model")
     if "privacy" in raw:
@@ -350,7 +350,7 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def filled(raw: Raw) -> dict[str, Any]:
-    """The job file with everything it left out."""
+    """Returns the job file with the defaults of everything that it leaves out."""
     raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
@@ -362,7 +362,7 @@ def filled(raw: Raw) -> dict[str, Any]:
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Every fault, each a sentence with its remedy."""
+    """Yields every fault, each a sentence with its remedy."""
     data, model = config.data, config.model
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'

@@ -21,7 +21,7 @@ from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
 from ...results.released import Drawing
 from ...results.weighted import WeightedDraws
-from .level_predictive import kind
+from .level_predictive import predictive_of
 from .model import Model
 from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
 
@@ -146,7 +146,7 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
     others = model.others_at_client(own.told[at], own.inner[at])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
     family, terms = one_row(model.family), {"group": model.layout.group}
-    new = kind(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
+    new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
     drawn = np.zeros((n, 1, 0, 0), np.float32)
     if own.groups is not None and own.groups.drawn is not None:
         drawn = (model.units.scale * own.groups.drawn).astype(np.float32)
@@ -170,7 +170,7 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
 
 
 def read(folder: Path, run: str, client: str) -> Known:
-    """Of a client's own folder, which a run's id and the client's name are of.
+    """Returns the effects in a client's own folder; `run`, `client`: the run's id and the client's name, as in the file.
 
     Raises
     ------
@@ -180,5 +180,7 @@ def read(folder: Path, run: str, client: str) -> Known:
     told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
     about = About(**told)
     covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
-    new = kind(about.family)(Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"])
+    new = predictive_of(about.family)(
+        Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"]
+    )
     return Known(about, new, content["drawn"])

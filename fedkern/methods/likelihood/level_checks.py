@@ -72,7 +72,7 @@ def _unseen(model: LevelModel, numbers: Array) -> list[str]:
 
 
 def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
-    """Returns what clients' sums say of the model, at the server's place; nothing elsewhere."""
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     return join(_exchange_levels(run, model, owns), exchange_loo(run, model, owns), exchange_sites(run, model, owns))
 
 

@@ -1,6 +1,8 @@
-"""What a posterior says of the levels of rows that it has not seen (docs/methods/likelihood.md, sections 7 and 10).
+"""Predicts the levels of rows that a posterior has not seen.
 
 The chance of each level is an average over draws of the posterior, and over the effects of a new group and of a new client.
+
+Source: docs/methods/likelihood.md, sections 7 and 10.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ordered(Predictive):
-    """Of ordered levels: `scale` is (K - 1, m), the thresholds on the scale of the encoding's columns. Means are (K, n)."""
+    """Predicts ordered levels. `scale` is (K - 1, m), the thresholds on the scale of the encoding's columns; means are (K, n)."""
 
     @classmethod
     def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding, nu: float | None) -> Array:
@@ -42,19 +44,19 @@ class Ordered(Predictive):
         return np.diff(self.scale, axis=0, prepend=0.0)[..., np.newaxis]
 
     def means(self, shifted: Array, weights: Array) -> Array:
-        """(K, m, n) chances."""
+        """Returns (K, m, n) chances of the levels."""
         F = ndtr if FAMILIES[self.family].link == "probit" else expit
         below = [np.tensordot(weights, np.asarray(F(cut[:, np.newaxis] - shifted)), 1) for cut in self.scale]
         none = np.zeros_like(below[0])
         return np.diff(np.stack([none, *below, none + 1]), axis=0)
 
-    def scores(self, design: Design, found: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
-        return _scores(self, design, found)
+    def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+        return _scores(self, design, predicted)
 
 
 @dataclass(frozen=True)
 class Nominal(Predictive):
-    """Of levels without an order: `theta` is (m, (K - 1) p), and there are no effects. Means are (K, n)."""
+    """Predicts levels without an order, which have no effects. `theta` is (m, (K - 1) p); means are (K, n)."""
 
     @property
     def width(self) -> int:
@@ -82,29 +84,30 @@ class Nominal(Predictive):
         none = np.zeros(n)
         return Foreseen(mean, dict(zip(at, spread)), none, none, None if y is None else density)
 
-    def scores(self, design: Design, found: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
-        return _scores(self, design, found)
+    def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+        return _scores(self, design, predicted)
 
 
-def _scores(predictive: Predictive, design: Design, found: Foreseen | None) -> tuple[dict[str, float], dict[str, Any]]:
-    """How often the most probable level is the row's, and the mean logarithm of the chance of what it is; beside it that of who
-    says the rows' own shares."""
-    if found is None:
-        found = predictive.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
-    assert found.log_density is not None
+def _scores(predictive: Predictive, design: Design, predicted: Foreseen | None) -> tuple[dict[str, float], dict[str, Any]]:
+    """How often the most probable level is the row's, and the mean logarithm of the chance of the row's level; beside it that of
+    a guess by the rows' own shares."""
+    if predicted is None:
+        predicted = predictive.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
+    assert predicted.log_density is not None
     y = design.y.astype(np.int64)
     numbers = np.bincount(y, minlength=len(predictive.encoding.labels))
     shares = numbers[numbers > 0] / len(y)
-    metrics = {"accuracy": float((found.mean.argmax(axis=0) == y).mean()), "log_likelihood": float(found.log_density.mean())}
+    accuracy = float((predicted.mean.argmax(axis=0) == y).mean())
+    metrics = {"accuracy": accuracy, "log_likelihood": float(predicted.log_density.mean())}
     return metrics, {"rows": len(y), "guess": float(shares @ np.log(shares))}
 
 
-def kind(family: str) -> type[Predictive]:
-    """What foresees rows of this family."""
+def predictive_of(family: str) -> type[Predictive]:
+    """Returns the class that predicts rows of this family."""
     return Ordered if family in ORDERED else Nominal if family in NOMINAL else Predictive
 
 
 def family_of(model: Mapping[str, Any]) -> str:
-    """Of one row, by the [model] section of a finished job."""
+    """Returns the family of one row, by the [model] section of a finished job."""
     family = one_row(str(model["family"]))
     return f"{family}-probit" if model.get("link") == "probit" else family

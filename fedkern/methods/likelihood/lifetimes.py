@@ -1,5 +1,5 @@
-"""After the draws of a job of times whose baseline hazard all share: what clients tell of their rows, curves, and whether the
-hazard has the right shape.
+"""Completes a job of times whose baseline hazard all share: exchanges sums over clients' rows, and checks the hazard's shape by
+them.
 
 Source: docs/methods/likelihood.md, section 9.
 """
@@ -39,7 +39,7 @@ WALKING = 1e-8  # a time of which the probability to come later is smaller is no
 
 @dataclass(frozen=True)
 class Ended:
-    """What a client has at the end: as `own.Own`, its likelihood, and its times in the order of its rows."""
+    """Holds a client's draws (`own.Own`), its likelihood, and its times in the order of its rows, at the end."""
 
     own: Own
     lived: Lifetimes
@@ -51,7 +51,7 @@ class Ended:
 def complete(
     run: Run[Config], model: LifetimeModel, index: int, rows: Lived, lived: Lifetimes, machine: importance.Client
 ) -> Ended:
-    """Returns all that a client has at the end; writes tables of the effects of its groups, and its own, into its folder."""
+    """Completes a client's draws, and writes tables of the effects of its groups, and its own, into its folder."""
     assert machine.told is not None
     held, times = rows
     own = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
@@ -63,7 +63,7 @@ def complete(
 
 
 def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, Ended]) -> Checked:
-    """Returns what clients' sums say of the model, at the server's place; nothing elsewhere."""
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
@@ -83,7 +83,7 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
 
 
 def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
-    """Of a client's rows."""
+    """Returns the sums over a client's rows."""
     rows, own = ended.lived.rows, ended.own
     n, events = len(rows), ended.lived.events
     several = int(np.clip(MOST // max(31 * n, 1), 1, DRAWS))

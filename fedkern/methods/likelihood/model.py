@@ -199,7 +199,7 @@ class Model(JobModel[OutputSection]):
 
     @property
     def takes_client(self) -> bool:
-        """Whether the job could have an effect of clients beside what it has."""
+        """Whether the job could have an effect of clients beside the effects that it has."""
         return not (self.config.random.group is not None and not self.layout.concave)
 
     @property
@@ -458,7 +458,7 @@ class Model(JobModel[OutputSection]):
         return f"{self.encoding.response}{f', successes of {trials} trials' if trials else ''}"
 
     def describe_kind(self) -> Iterator[str]:
-        """Yields the lines on what clients' answers tell of rows of this kind."""
+        """Yields the lines on the disclosure of rows of this kind by clients' answers."""
         d, wanted = self.encoding.size, self.config.told_up_to(self.encoding.size)
         yield (
             f"curvature what a client sends tells X'WX of its rows, and their labels; one with at most {wanted} rows is none of "

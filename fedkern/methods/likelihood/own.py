@@ -1,4 +1,4 @@
-"""Completes a client's draws by its own effects, and writes what only the client may see: the effects with their intervals.
+"""Completes a client's draws by its own effects, and writes the effects with their intervals, which only the client may see.
 
 Source: docs/methods/likelihood.md, section 2. `checks` has the sums that a client tells of its completed draws.
 """
@@ -83,9 +83,9 @@ def answers(
     return run.ask(stage, question, asked, clients)[0]
 
 
-def key(model: Model, client: int, what: int) -> int:
-    """Returns the key of the effects that a client draws; `what`: `OF_CLIENT` or `OF_GROUPS`."""
-    return rng.key(model.seed, "posterior", 1 + 3 * client + what)
+def key(model: Model, client: int, effect: int) -> int:
+    """Returns the key of the effects that a client draws; `effect`: `OF_CLIENT` or `OF_GROUPS`."""
+    return rng.key(model.seed, "posterior", 1 + 3 * client + effect)
 
 
 def anew() -> int:
@@ -100,7 +100,12 @@ def anew() -> int:
 def complete_draws(
     model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client, draws: Array | None = None
 ) -> Own:
-    """Returns what a client has once the server has told its draws; `draws`: as the rows see them, where these know less."""
+    """Returns a client's rows and completed draws, once the server has told its draws.
+
+    Parameters
+    ----------
+    draws : these draws as the rows see them, where rows depend on fewer unknowns
+    """
     assert client.told is not None
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)

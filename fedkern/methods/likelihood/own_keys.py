@@ -1,4 +1,4 @@
-"""The keys of a job whose log-likelihoods are computed by the holders' own packages (kind = "own"), and what contradicts them."""
+"""Describes the keys of a job whose log-likelihoods the holders' own packages compute, and their contradictions."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class PriorSection(Section):
 
     @property
     def block(self) -> dict[str, float]:
-        """What is given of it."""
+        """The numbers that the job file gives."""
         return {name: value for name in SAID if (value := getattr(self, name)) is not None}
 
 
 def priors(tables: Mapping[str, PriorSection]) -> Priors:
-    """Of all parameters, in the job file's order."""
+    """Returns the prior of all parameters, in the job file's order."""
     return Priors(tuple(Block(name, one.kind, one.size or 1, one.size is not None, **one.block) for name, one in tables.items()))
 
 
 def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[str]:
-    """Every fault of such a job, from its tables."""
+    """Yields every fault of such a job, from its tables."""
     if not data.clients:
         yield 'data.clients is missing: model.kind = "own" is of files, whose columns the factory reads'
     if model.factory is None:
@@ -91,7 +91,7 @@ def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[st
 
 
 def not_own(model: Any, algorithm: Any) -> Iterator[str]:
-    """What is said of keys that only such a job has."""
+    """Yields the faults of a job without own models whose keys only such a job has."""
     for name in ("factory", "options", "priors", "local"):
         if getattr(model, name):
             yield f'model.{name} is for model.kind = "own"; set it, or remove the key'

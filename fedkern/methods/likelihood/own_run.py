@@ -75,7 +75,7 @@ class Packages:
 
 
 def complete(run: Run[Config], model: OwnModel, index: int, rows: Own, likelihood: Own, machine: Machine) -> Ended:
-    """Returns all that a client has at the end; writes its own unknowns into its folder, where it has some."""
+    """Returns a client's model and machine; writes its own unknowns into its folder, where it has some."""
     if isinstance(machine, hmc.Client):
         _write(run, model, index, machine)
     return Ended(likelihood, machine)
@@ -89,7 +89,7 @@ def _bind(run: Run[Config], party: int, factory: Factory) -> None:
 
 
 def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended]) -> Checked:
-    """Returns what each client's rows say alone, at the server's place, where the job asks for it; nothing of chains."""
+    """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites`, and nothing of chains."""
     for stage in own_modes(model) if not model.chains else ():
         asked = site_modes.AskSiteMode(0) if run.place.is_server else None
         server = answers(run, stage, site_modes.QUESTION, asked, ended, lambda one: _alone(model, *one))

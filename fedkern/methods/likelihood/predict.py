@@ -1,5 +1,6 @@
-"""What a posterior says of new rows: of clients and groups that it has not seen, from what the server released; at a holder, from
-the client's own folder, of its groups what their own rows say. Nobody is asked.
+"""Predicts new rows, without asking anybody: of new clients and groups, from the files that the server released.
+
+At a holder it predicts from the client's own folder, and rows of its groups by the effects of these.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
 from . import foreseen, known
-from .level_predictive import family_of, kind
+from .level_predictive import family_of, predictive_of
 from .predictive import Foreseen, Predictive
 
 Array = NDArray[np.float64]
@@ -36,7 +37,7 @@ Foresee = Callable[[Array, Array | None, Array | None, Mapping[str, float], Indi
 
 
 def predicted(result: Result, rows: Any) -> Prediction:
-    """Of a path, a data frame, or arrays.
+    """Returns the prediction of rows: a path, a data frame, or arrays.
 
     Raises
     ------
@@ -56,7 +57,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
         if str(model["family"]) in LIFETIMES:
             return foreseen.predicted(result.job, posterior, encoding, terms, rows)
         family = family_of(model)
-        predictive = kind(family).of(posterior, encoding, family, terms, model.get("nu"))
+        predictive = predictive_of(family).of(posterior, encoding, family, terms, model.get("nu"))
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return predictive.of_rows(X, offset, y, at)
@@ -65,7 +66,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
 
 
 def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool]:
-    """The same at a client's own place, with its own effect, and those of its groups where a row's label is one of theirs.
+    """Returns the prediction at a client's own place, with its own effect, and those of its groups where a row's label is theirs.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
 
     Returns
     -------
-    the prediction, which says of each row whether its group was known; whether the server's checks of the run found nothing
+    the prediction, which says of each row whether its group was known; whether the server's checks of the run passed
 
     Raises
     ------
@@ -94,15 +95,15 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return own.foreseen(X, offset, y, groups[which], at)
 
-        found = _prediction(read, encoding, own.new, foresee)
+        prediction = _prediction(read, encoding, own.new, foresee)
     if about.group is None:
-        return found, about.converged
+        return prediction, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
-    return replace(found, used={"group_effect": used, **found.used}), about.converged
+    return replace(prediction, used={"group_effect": used, **prediction.used}), about.converged
 
 
 def _refuse(job: Record) -> None:
-    """JobError where rows have survival times, or a likelihood of which fedkern knows no more than its values."""
+    """Refuses rows with survival times, or with a likelihood that only a holder's package knows, with a JobError."""
     if job["model"].get("kind") == "own":
         raise JobError(
             'model.kind = "own": the factory says how probable a client\'s rows are, and not what is expected of new ones; take '
@@ -123,7 +124,7 @@ def _refuse(job: Record) -> None:
 
 @contextmanager
 def _own_rows() -> Iterator[None]:
-    """Whoever predicts holds the rows, and the job is over: a fault of theirs is said in full."""
+    """Says faults of rows in full: whoever predicts holds the rows, and the job is over."""
     try:
         yield
     except OwnFault as fault:
@@ -131,13 +132,13 @@ def _own_rows() -> Iterator[None]:
 
 
 def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee) -> Prediction:
-    """Of rows that were read; scores of those that have a response."""
+    """The prediction of rows that were read, with scores of those that have a response."""
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known_response = encoding.response in read.names and (trials is None or trials in read.names)
     scored = np.array(new_rows.responded(read, whole) if known_response else [], np.bool_)
     bare = replace(encoding, response=None, positive=None, labels=(), trials=None, row_id=None)
     design = encode(read, bare)
-    found = foresee(np.asarray(design.X, np.float64), design.offset, None, ENDS, np.arange(len(design.X)))
+    drawn = foresee(np.asarray(design.X, np.float64), design.offset, None, ENDS, np.arange(len(design.X)))
     scores: dict[str, float] = {}
     if scored.any():
         which = np.flatnonzero(scored)
@@ -146,14 +147,14 @@ def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee
         scores = predictive.scores(own, foresee(np.asarray(own.X, np.float64), own.offset, own.y, {}, which))[0]
     if predictive.width > 1:
         linear = predictive.family not in NOMINAL
-        return of_levels(encoding.labels, found, scores, scored=int(scored.sum()), linear=linear)
-    made = Prediction(found.mean, found.quantiles, found.linear_mean, found.linear_sd, scores, scored=int(scored.sum()))
+        return of_levels(encoding.labels, drawn, scores, scored=int(scored.sum()), linear=linear)
+    made = Prediction(drawn.mean, drawn.quantiles, drawn.linear_mean, drawn.linear_sd, scores, scored=int(scored.sum()))
     return within(made, predictive.family)
 
 
-def of_levels(levels: Sequence[str], found: Foreseen, scores: Mapping[str, float], *, scored: int, linear: bool) -> Prediction:
-    """The chances of all levels, a column each."""
+def of_levels(levels: Sequence[str], drawn: Foreseen, scores: Mapping[str, float], *, scored: int, linear: bool) -> Prediction:
+    """Returns the prediction of the chances of all levels, a column each."""
     none = np.zeros(0)
-    ends = (found.linear_mean, found.linear_sd) if linear else (none, none)
-    quantiles = {name: values.T for name, values in found.quantiles.items()}
-    return OfLevels(found.mean.T, quantiles, *ends, scores, scored=scored, levels=tuple(levels))
+    ends = (drawn.linear_mean, drawn.linear_sd) if linear else (none, none)
+    quantiles = {name: values.T for name, values in drawn.quantiles.items()}
+    return OfLevels(drawn.mean.T, quantiles, *ends, scores, scored=scored, levels=tuple(levels))

@@ -1,7 +1,9 @@
-"""What a posterior says of rows of clients and groups that it has not seen (docs/methods/likelihood.md, section 7).
+"""Predicts rows of clients and groups that a posterior has not seen.
 
 A row's mean is an average over draws of the posterior, and over the effects of a new group and of a new client: together they are
 one normal number of each row. A gaussian response has both integrals in closed form.
+
+Source: docs/methods/likelihood.md, section 7.
 """
 
 from __future__ import annotations
@@ -29,8 +31,15 @@ BLOCK = 2_000_000  # numbers at once
 
 
 class Foreseen(NamedTuple):
-    """Of n rows: E[y], or (K, n) the chance of each level, its quantiles over the posterior, mean and sd of the linear predictor,
-    and log p(y) where y is given."""
+    """Holds the prediction of n rows.
+
+    Attributes
+    ----------
+    mean : (n,) E[y]; (K, n) the chance of each level
+    quantiles : name -> of the mean, over the posterior
+    linear_mean, linear_sd : (n,) of the linear predictor
+    log_density : (n,) log p(y); None where y is not given
+    """
 
     mean: Array
     quantiles: Mapping[str, Array]
@@ -41,7 +50,7 @@ class Foreseen(NamedTuple):
 
 @dataclass(frozen=True)
 class Predictive:
-    """Draws of a posterior, for rows.
+    """Holds draws of a posterior, and predicts rows by them.
 
     Attributes
     ----------
@@ -61,8 +70,13 @@ class Predictive:
     def of(
         cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
     ) -> Predictive:
-        """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect; `nu`: degrees of
-        freedom where the job gives them."""
+        """Makes it of the group "posterior" that a run releases.
+
+        Parameters
+        ----------
+        terms : "group" or "client" -> the terms of its effect
+        nu : degrees of freedom, where the job gives them
+        """
         flat = cls.thinned(posterior)
         m = len(next(iter(flat.values())))
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
@@ -86,7 +100,7 @@ class Predictive:
 
     @staticmethod
     def thinned(posterior: Group) -> dict[str, Array]:
-        """Name -> draws of all chains one after the other, at most `MOST_DRAWS` of them."""
+        """Returns name -> draws of all chains one after the other, at most `MOST_DRAWS` of them."""
         flat = {name: np.asarray(values).reshape(-1, *values.shape[2:]) for name, (_, values) in posterior.variables.items()}
         m = len(next(iter(flat.values())))
         some = np.unique(np.linspace(0, m - 1, min(m, MOST_DRAWS)).astype(int))
@@ -94,12 +108,12 @@ class Predictive:
 
     @classmethod
     def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding, nu: float | None) -> Array:
-        """(m,) the family's second number, or (k, m) of several."""
+        """Returns (m,) the family's second number, or (k, m) of several."""
         return Layout((), family, given=() if nu is None else (math.log(nu),)).scale_of(flat, len(theta))
 
     @property
     def width(self) -> int:
-        """How many means a row has."""
+        """The number of means that a row has."""
         return 1
 
     @property
@@ -108,12 +122,18 @@ class Predictive:
         return self.scale[..., np.newaxis]
 
     def means(self, shifted: Array, weights: Array) -> Array:
-        """(m, n) averages of the mean over nodes of the predictor (nodes, m, n)."""
+        """Returns (m, n) averages of the mean over nodes of the predictor (nodes, m, n)."""
         record = FAMILIES[self.family]
         return record.expected(np.tensordot(weights, np.asarray(record.mean(shifted)), 1), self.natural)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
-        """Rows X (n, p) of the encoding; offset (n,), or (m, n) at each draw; `at`: names of quantiles -> their probabilities."""
+        """Returns the prediction of rows X (n, p) of the encoding.
+
+        Parameters
+        ----------
+        offset : (n,), or (m, n) at each draw
+        at : names of quantiles -> their probabilities
+        """
         n, m = len(X), len(self.theta)
         nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
         parts = []
@@ -124,7 +144,7 @@ class Predictive:
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
     def linear(self, X: Array, offset: Array | None) -> tuple[Array, Array]:
-        """(m, n) predictors without effects, and variances of the effects of a new group and a new client."""
+        """Returns (m, n) predictors without effects, and variances of the effects of a new group and a new client."""
         eta = self.theta @ X.T
         eta = eta if offset is None else eta + offset
         variance = np.zeros_like(eta)
@@ -159,32 +179,36 @@ class Predictive:
         center, scale = next(column.constants for column in self.encoding.columns if column.name == name)
         return X[:, self.encoding.names.index(name)] * scale + center
 
-    def scores(self, design: Design, found: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
-        """`metrics` and `test` of summary.json: how well rows with a response are foreseen (or were: `found`); of trials each
-        trial is one."""
+    def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+        """Returns `metrics` and `test` of summary.json: how well rows with a response are predicted; each trial counts as a row.
+
+        Parameters
+        ----------
+        predicted : the rows' prediction, where it is known
+        """
         family, record = self.family, FAMILIES[self.family]
-        if found is None:
-            found = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
-        assert found.log_density is not None
+        if predicted is None:
+            predicted = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
+        assert predicted.log_density is not None
         counts = design.weights if design.units is not None else None
-        metrics = {"log_likelihood": float(np.average(found.log_density, weights=counts))}
+        metrics = {"log_likelihood": float(np.average(predicted.log_density, weights=counts))}
         rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
         n = len(design.y) if counts is None else int(counts.sum())
         test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, np.median(self.scale, axis=-1))}
         if record.binary:
-            right = (found.mean > 0.5) == (design.y > 0.5)
+            right = (predicted.mean > 0.5) == (design.y > 0.5)
             metrics = {"accuracy": float(np.average(right, weights=counts))} | metrics
-            test["reliability"] = reliability(found.mean, design.y, counts=counts)
+            test["reliability"] = reliability(predicted.mean, design.y, counts=counts)
         else:
-            metrics["rmse"] = float(np.sqrt(((design.y - found.mean) ** 2).mean()))
+            metrics["rmse"] = float(np.sqrt(((design.y - predicted.mean) ** 2).mean()))
         return metrics, test
 
 
 def blocks(n: int, size: int) -> list[tuple[int, int]]:
-    """0 .. n in parts (from, to) of at most `size`; one that is empty where there is nothing."""
+    """Returns 0 .. n in parts (from, to) of at most `size`; one empty part where n is 0."""
     return [(at, min(at + size, n)) for at in range(0, n, size)] or [(0, 0)]
 
 
 def one_row(family: str) -> str:
-    """The family of one row, or one trial."""
+    """Returns the family of one row, or one trial."""
     return "bernoulli" if family == "binomial" else family

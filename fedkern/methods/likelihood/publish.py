@@ -20,7 +20,7 @@ from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts
 from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compare_clients, notes, sensitivity, without
-from .level_predictive import kind
+from .level_predictive import predictive_of
 from .model import Model
 from .predictive import one_row
 
@@ -156,7 +156,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
     family = one_row(model.family)
-    predictive = kind(family).of(drawn, model.encoding, family, model.terms, model.nu)
+    predictive = predictive_of(family).of(drawn, model.encoding, family, model.terms, model.nu)
     metrics, about = predictive.scores(test)
     return metrics, {"test": about}
 

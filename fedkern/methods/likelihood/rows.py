@@ -1,4 +1,4 @@
-"""Who takes part in a job, what is known of their columns, and to which group each row of a client belongs.
+"""Finds the parties of a job and what is known of their columns, and sorts a client's rows by group.
 
 Labels of groups are read where the rows live, and leave it in no form. Two clients that have the
 same label have two groups.
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """The parties of a job whose paths are relative to `folder`.
+    """Returns the parties of a job whose paths are relative to `folder`.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def parties(config: Config, folder: Path) -> Parties:
     """
     data, model = config.data, config.model
     declared = jobs.declared(data.columns) | incomplete.marks(config)
-    # Successes of trials are rows of both, with their numbers; of survival times the response is the event.
+    # Trials are read as rows of successes and of failures with their numbers; the response of survival times is the event.
     family = "bernoulli" if data.trials is not None or config.hazards else model.family
     if config.leveled:
         family = config.row.name
@@ -53,21 +53,21 @@ def parties(config: Config, folder: Path) -> Parties:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
             spec = spec if config.lifetimes else replace(spec, group=data.strata)
-        found = jobs.from_files(config, folder, spec, spec.texts)
-        _several(config, found)
-        return found
+        job_parties = jobs.from_files(config, folder, spec, spec.texts)
+        _several(config, job_parties)
+        return job_parties
     dealt = jobs.dealt(data)
     jobs.fits(model.family, dealt)
     columns, response = {**dealt.columns, **declared}, data.response or dealt.response or None
     known = known._replace(response=response, positive=dealt.positive, columns=columns)
-    found = jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, known))
-    _several(config, found)
-    return found
+    job_parties = jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, known))
+    _several(config, job_parties)
+    return job_parties
 
 
-def _several(config: Config, found: Parties) -> None:
-    """JobError where effects of clients would be those of one."""
-    if config.random.client and found.n_clients < 2:
+def _several(config: Config, parties: Parties) -> None:
+    """Refuses an effect of clients in a job of one client, with a JobError."""
+    if config.random.client and parties.n_clients < 2:
         raise JobError(
             "model.random.client = true: an effect of each client needs at least two, and there is one; remove it, or name the "
             'column of what differs in this file (group = "COLUMN")'
@@ -75,33 +75,33 @@ def _several(config: Config, found: Parties) -> None:
 
 
 def times_of(config: Config) -> Columns | None:
-    """The columns of survival times; None where rows have none."""
+    """Returns the columns of survival times; None where rows have none."""
     data = config.data
     return Columns(str(data.time), data.entry, data.strata, data.time_upper) if config.hazards else None
 
 
 def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> None:
-    """What a client's file must have and does not depend on other clients' rows: groups and slopes, or survival times.
+    """Refuses a client's file without the groups, slopes or survival times that the job asks for, whatever others' rows are.
 
     Raises
     ------
     OwnFault
-        It has not; cells are for the holder.
+        It lacks one, or has too few rows of it; cells are for the holder.
     """
     check_groups(config, table, spec, client)
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
-        found = read(columns, table, event, client)
+        times = read(columns, table, event, client)
         begin = who(client, table.source)
         if not config.lifetimes:
-            check_between(config.output.survival_at or (), found, event, begin)
+            check_between(config.output.survival_at or (), times, event, begin)
         elif few.lowered(config) is None:
-            check_pieces(config.model.cuts or (), found, begin)
+            check_pieces(config.model.cuts or (), times, begin)
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a client's likelihood reads: it is the field of no message.
+    """Holds the rows that a client's likelihood reads: it is the field of no message.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Held:
     y, trials, offset : (n,) response, number of trials (1 where a row is one), and what is added to the predictor
     starts : (G + 1,) where each group begins, and n; without groups (0, n)
     labels : (G,) of the groups
-    order : (n,) of the file's rows that each is
+    order : (n,) the file's row of each
     table : the file, where changes of its columns are asked for
     """
 
@@ -127,7 +127,7 @@ class Held:
 
 
 def held(design: Design, table: Table, group: str | None) -> Held:
-    """A client's rows for its likelihood."""
+    """Returns a client's rows for its likelihood, sorted by group."""
     X, y, trials, offset, of_file = _rows(design)
     if group is None:
         return Held(X, y, trials, offset, np.array([0, len(y)]), (), of_file)
@@ -141,7 +141,7 @@ def held(design: Design, table: Table, group: str | None) -> Held:
 
 
 def notes(table: Table, group: str | None) -> list[str]:
-    """For the client's own eyes: labels of groups that may be one, and of which each makes a group of its own."""
+    """Returns notes for the client's own eyes: labels that may mean one group, and make several."""
     if group is None:
         return []
     return [
@@ -174,7 +174,7 @@ def _cells(table: Table, name: str) -> Text:
 
 
 def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> None:
-    """Whether a client's file has the groups and the slopes that the job asks for: what does not depend on other clients' rows.
+    """Refuses a client's file without the groups and the slopes that the job asks for, whatever other clients' rows are.
 
     Raises
     ------
@@ -210,14 +210,16 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
 
 
 def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.int64], begin: str) -> None:
-    """Whether a client has few groups of one row, or of two: messages are sums over all groups of a size, of the squares and
-    products of the means of their rows, as if these were the client's only rows; with random slopes of each group's own squares
-    and products, which of two rows are both (docs/methods/likelihood.md, section 6).
+    """Refuses a client with few groups of one row, or of two.
+
+    Messages are sums over all groups of a size, of the squares and products of the means of their rows, as if these were the
+    client's only rows. With random slopes they are each group's squares and products, which tell both rows of a group of two
+    (docs/methods/likelihood.md, section 6).
 
     Raises
     ------
     OwnFault
-        It has.
+        It has few of one kind; numbers are for the holder.
     """
     table, spec = looked_at(table, spec)
     numbers = np.bincount(codes)
@@ -239,12 +241,12 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
 
 
 def check_slopes(held: Held, slopes: Mapping[str, int], client: str, source: str) -> None:
-    """Whether slopes of groups can be told from their intercepts: a column must vary within some group.
+    """Refuses slopes of groups that cannot be told from their intercepts: a column must vary within some group.
 
     Raises
     ------
     OwnFault
-        One of `slopes`, name -> its column of X, does not at this client.
+        One of `slopes`, name -> its column of X, varies in no group of this client.
     """
     begin = who(client, source)
     for name, j in slopes.items():

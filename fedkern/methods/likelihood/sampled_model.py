@@ -1,4 +1,4 @@
-"""Says what the rounds of a job need of its model, whether fedkern computes the likelihood or the holders' own packages do."""
+"""Defines the model of a job as its rounds need it, whether fedkern or the holders' own packages compute the likelihood."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SampledModel(Protocol):
 
     @property
     def output(self) -> OutputSection:
-        """The results that are asked for."""
+        """The [output] section: the results that are asked for."""
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""What may be exchanged in a job, and what `fedkern check` prints: the model, its rounds and bytes, every message."""
+"""Lists the exchanges of a job, and the lines of `fedkern check` on its model, rounds and bytes."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 
 def opening(config: Config) -> list[Stage]:
-    """What the parties exchange before the model is known: their columns, or whose package computes."""
+    """Returns the exchanges before the model is known: of columns, or of the packages that compute."""
     return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.of(own_models)]
 
 
 def stages(model: SampledModel) -> list[Stage]:
-    """Returns what the parties exchange once the columns are agreed."""
+    """Returns the exchanges once the columns are agreed, in their order."""
     rounds = [*([sampled(model)] if model.has_mode else []), *([walked(model)] if model.chains else [])]
     if not isinstance(model, Model):  # whose columns only the factory reads
         return [*rounds, *own_modes(model)]
@@ -82,7 +82,7 @@ def stages(model: SampledModel) -> list[Stage]:
 
 
 def sampled(model: SampledModel) -> Stage:
-    """The way to the mode, and the rounds of draws."""
+    """Returns the stage of the way to the mode and the rounds of draws."""
     settings = model.settings
     to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
@@ -94,7 +94,7 @@ def sampled(model: SampledModel) -> Stage:
 
 
 def walked(model: SampledModel) -> Stage:
-    """The chains, from the mode where there is one."""
+    """Returns the stage of the chains."""
     s = model.walks
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
@@ -103,22 +103,22 @@ def walked(model: SampledModel) -> Stage:
 
 
 def told(model: SampledModel) -> Stage:
-    """Draws of the chains, and whether they can be trusted."""
+    """Returns the stage that tells clients draws of the chains, and whether they can be trusted."""
     return Stage(telling.PROTOCOL, {"t": TOLD, "xi": model.size})
 
 
 def left_out_sums() -> Stage:
-    """Sums of the rows' leave-one-out densities."""
+    """Returns the stage of sums of the rows' leave-one-out densities."""
     return Stage.of(loo_sums)
 
 
 def own_modes(model: SampledModel) -> list[Stage]:
-    """What each client's rows say alone, where the job asks for it."""
+    """Returns the stage of the clients' own modes, where the job asks for it."""
     return [Stage(site_modes.PROTOCOL, site_modes.dims(model.n_of_a_site))] if model.output.sites else []
 
 
 def checked(at: Check[Config]) -> Said | None:
-    """What is said of the job, at the server's place; None elsewhere."""
+    """Returns the words on the job, at the server's place; None elsewhere."""
     if (own := terms_of(at.config)) is not None:
         return own_check.checked(at, own)
     for k in at.mine:
@@ -137,7 +137,7 @@ def checked(at: Check[Config]) -> Said | None:
 
 
 def look_through(file: OwnFile[Config]) -> list[str]:
-    """What else is to be said of this file; JobError where it would end a run."""
+    """Returns more lines on a holder's own file; JobError where it would end a run."""
     if (own := terms_of(file.config)) is not None:
         return own_check.look_through(file, own)
     check_file(file.config, file.table, file.spec)
@@ -146,12 +146,12 @@ def look_through(file: OwnFile[Config]) -> list[str]:
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
-    """None: no job of this method has a budget."""
+    """Returns None: no job of this method has a budget."""
     return None
 
 
 def _lines(model: Model, unknown: bool) -> Iterator[str]:
-    """Job, model, clients and columns, of which some may turn out to be categorical."""
+    """Lines on job, model, clients and columns; `unknown`: whether some columns may turn out to be categorical."""
     config, settings = model.config, model.settings
     d, size = model.encoding.size, model.layout.size
     how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
@@ -181,7 +181,7 @@ def _effects(terms: Sequence[str]) -> str:
 
 
 def _rounds(model: Model) -> Iterator[str]:
-    """How often each client is asked, and how much that is."""
+    """Lines on the number of rounds and their bytes."""
     settings, P = model.settings, model.layout.size
     if model.chains:
         s = model.walks

@@ -1,4 +1,4 @@
-"""Says in which steps kinds of rows differ. A job's `run` is a page of these; `kinds` has those of each kind."""
+"""Defines the steps in which kinds of rows differ. A job's `run` is a page of them; `kinds` lists those of each kind."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Read(NamedTuple):
 
 
 class Opening(Protocol):
-    """Holds what the parties have agreed on, and reads rows by it."""
+    """Holds the model that the parties have agreed on, and reads rows by it."""
 
     @property
     def model(self) -> Any:
         """The job's model, the same at every place."""
 
     def read_rows(self, run: Run[Config], tables: Tables) -> Read:
-        """Reads the clients' rows, and exchanges what the model must know of them; empties `tables`."""
+        """Reads the clients' rows, and exchanges the facts that the model needs of all of them; empties `tables`."""
 
 
 class Steps(NamedTuple):
@@ -53,11 +53,12 @@ class Steps(NamedTuple):
     Attributes
     ----------
     agree : lets the parties come to one model, before their rows are read
-    complete : run, model, index of a client, its rows, its likelihood, its machine's last state -> all that it has at the end;
-        writes files into the client's own folder
-    exchange_checks : run, model, these of each client that lives here -> what sums over clients' rows say of the model, at the
+    complete : run, model, index of a client, its rows, its likelihood, its machine's last state -> its completed draws, as
+        `exchange_checks` takes them; writes files into the client's own folder
+    exchange_checks : run, model, completed draws of each client that lives here -> findings of sums over all clients' rows, at
+    the
         server's place
-    make_fit : model, what the server has after the last round, its test rows -> the result
+    make_fit : model, the server's states and findings, its test rows -> the result
     """
 
     agree: Callable[[Run[Config], Tables], Opening]

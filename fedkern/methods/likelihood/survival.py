@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 def complete(
     run: Run[Config], model: CoxModel, index: int, rows: Timed, likelihood: survival.Rows, machine: importance.Client
 ) -> Ended:
-    """Returns all that a client has at the end; writes its baseline hazards into its folder."""
+    """Completes a client's draws, and writes its baseline hazards into its folder."""
     assert machine.told is not None
     ended = Ended(likelihood, rows.labels, machine.told, machine.nodes, machine.converged)
     _write(run, model, index, ended)
@@ -87,7 +87,7 @@ def _write(run: Run[Config], model: CoxModel, client: int, own: Ended) -> None:
 
 
 def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended]) -> Checked:
-    """Returns what clients' sums say of the model, at the server's place; nothing elsewhere.
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere.
 
     Responses that the model makes are not drawn: their times need baseline hazards, which the server does not have.
     """

@@ -1,4 +1,7 @@
-"""Rows with survival times, as a client reads them. Source: docs/methods/likelihood.md, sections 8 and 9."""
+"""Reads a client's rows with survival times.
+
+Source: docs/methods/likelihood.md, sections 8 and 9.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Indices = NDArray[np.int64]
 
 
 class Columns(NamedTuple):
-    """Names of a file's columns, beside that of the event, which is the response."""
+    """Names the columns of a file's times; the event is the response."""
 
     time: str
     entry: str | None
@@ -33,13 +36,13 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """What a client's likelihood reads of rows with times: it is the field of no message.
+    """Holds the rows with times that a client's likelihood reads: it is the field of no message.
 
     Attributes
     ----------
     X : (n, p) the columns of the coefficients
     time, event : (n,) when each row ends, and whether that is by its event
-    entry : (n,) from when on each was seen; None: from the beginning
+    entry : (n,) the time from which on each was seen; None: from the beginning
     strata, labels : (n,) the number of each row's label, and the labels; None and () where there are none
     weights, offset : (n,) or None
     upper : (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was
@@ -61,7 +64,7 @@ class Timed:
 
 
 class Times(NamedTuple):
-    """Of rows: as `Timed` has them."""
+    """Holds the times of rows, as `Timed` has them."""
 
     time: Array
     entry: Array | None
@@ -71,7 +74,7 @@ class Times(NamedTuple):
 
 
 def read(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
-    """A client's times, which do not depend on what the parties agree on.
+    """Returns a client's times, which do not depend on the agreement of the parties.
 
     Parameters
     ----------
@@ -107,8 +110,10 @@ def read(columns: Columns, table: Table, event: Array, client: str = "") -> Time
 
 
 def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Array) -> Array:
-    """(n,) ends of the intervals in which events are, as `Timed` has them. One rule: empty where there was no event, the same
-    time where it was seen, a later one where it was between."""
+    """(n,) ends of the intervals in which events are, as `Timed` has them.
+
+    A cell is empty where the row has no event, the same time where the event was seen, a later one where it was between.
+    """
     name = str(columns.upper)
     upper = read_numbers(table, name, marks, missing=True, instead=NO_TIME)
     empty, between = np.isnan(upper), f"{columns.time!r} and {name!r}"
@@ -120,24 +125,24 @@ def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Arr
 
 
 def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
-    """A client's rows with their times; raises what `read` does."""
-    X, found = np.ascontiguousarray(design.X, np.float64), read(columns, table, design.y, client)
-    given = (found.entry, found.strata, found.labels, design.weights, design.offset, found.upper)
-    return Timed(X, found.time, design.y > 0.5, *given)
+    """Returns a client's rows with their times; raises the errors of `read`."""
+    X, times = np.ascontiguousarray(design.X, np.float64), read(columns, table, design.y, client)
+    given = (times.entry, times.strata, times.labels, design.weights, design.offset, times.upper)
+    return Timed(X, times.time, design.y > 0.5, *given)
 
 
-def check_between(times: Sequence[float], found: Times, event: Array, begin: str) -> None:
-    """Whether a client that has events has enough of them between any two times at which its cumulative hazard is asked for.
+def check_between(times: Sequence[float], rows: Times, event: Array, begin: str) -> None:
+    """Refuses a client with few events between two times at which its cumulative hazard is asked for; one without events passes.
 
     Raises
     ------
     OwnFault
-        It has not; numbers are for the holder.
+        It has few; numbers are for the holder.
     """
     if not times or not (event == 1).any():
         return
     ends = np.array([0.0, *times])
-    counts = np.histogram(found.time[event == 1], ends)[0]
+    counts = np.histogram(rows.time[event == 1], ends)[0]
     if counts.min() < BETWEEN:
         k = int(counts.argmin())
         remedy = "leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
@@ -146,10 +151,10 @@ def check_between(times: Sequence[float], found: Times, event: Array, begin: str
         raise OwnFault(told, own)
 
 
-def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
-    """Whether enough of a client's rows end in each piece of a hazard, or none do.
+def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
+    """Refuses a client of whose rows few, and not none, end in a piece of a hazard.
 
-    What a client sends tells how long its rows were seen in each piece, with the sums of their columns: the difference of two
+    A client's messages tell how long its rows were seen in each piece, with the sums of their columns: the difference of two
     neighbouring pieces is about the rows that end between, and one that ends there alone is read off it.
 
     Raises
@@ -159,7 +164,7 @@ def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
     """
     if not cuts:
         return
-    end = np.where(np.isfinite(found.upper), np.maximum(found.upper, found.time), found.time)
+    end = np.where(np.isfinite(rows.upper), np.maximum(rows.upper, rows.time), rows.time)
     counts = np.bincount(np.searchsorted(np.array(cuts), end, side="left"), minlength=len(cuts) + 1)
     few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
     if len(few):
@@ -171,19 +176,19 @@ def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
 
 
 def exposure(rows: Timed) -> Array:
-    """(n,) how long each row was seen without event; of one in an interval till its middle."""
+    """Returns (n,) how long each row was seen without event; an event in an interval counts at its middle."""
     end = np.where(np.isfinite(rows.upper), (rows.time + rows.upper) / 2, rows.time)
     return np.asarray(end if rows.entry is None else end - np.maximum(rows.entry, 0.0))
 
 
 def notes(rows: Timed, *, exposed: bool) -> list[str]:
-    """For the client's own eyes; `exposed`: whether rows without event have terms of their own."""
-    found = []
+    """Returns notes for the client's own eyes; `exposed`: whether rows without event have terms of their own."""
+    said = []
     events = int(rows.event.sum())
     if not events and exposed:
-        found.append("no row has its event: this client adds how long its rows were seen without one")
+        said.append("no row has its event: this client adds how long its rows were seen without one")
     elif not events:
-        found.append("no row has its event: this client adds nothing, for who is at risk is asked at times of events alone")
+        said.append("no row has its event: this client adds nothing, for who is at risk is asked at times of events alone")
     elif len(np.unique(rows.time[rows.event])) == 1 and events > 1:
-        found.append(f"all {events} events are at one time: is the time rounded too much, or is another column meant?")
-    return found
+        said.append(f"all {events} events are at one time: is the time rounded too much, or is another column meant?")
+    return said
