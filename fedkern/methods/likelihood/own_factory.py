@@ -142,7 +142,7 @@ def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
 
 @contextmanager
 def _without(barred: tuple[str, ...]) -> Iterator[None]:
-    """Keeps Python from finding modules at these entries of sys.path."""
+    """Python finds no module at these entries of sys.path."""
     before = [*sys.path]
     if barred:
         sys.path[:] = [entry for entry in before if entry not in barred]

@@ -73,7 +73,7 @@ class Times(NamedTuple):
     upper: Array
 
 
-def read(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
+def read_times(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
     """Returns a client's times, which do not depend on the agreement of the parties.
 
     Parameters
@@ -124,9 +124,9 @@ def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Arr
     return np.where(empty, np.inf, upper)
 
 
-def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
-    """Returns a client's rows with their times; raises the errors of `read`."""
-    X, times = np.ascontiguousarray(design.X, np.float64), read(columns, table, design.y, client)
+def read_timed_rows(columns: Columns, design: Design, table: Table, client: str) -> Timed:
+    """Returns a client's rows with their times; raises the errors of `read_times`."""
+    X, times = np.ascontiguousarray(design.X, np.float64), read_times(columns, table, design.y, client)
     given = (times.entry, times.strata, times.labels, design.weights, design.offset, times.upper)
     return Timed(X, times.time, design.y > 0.5, *given)
 
@@ -151,10 +151,10 @@ def check_between(times: Sequence[float], rows: Times, event: Array, begin: str)
         raise OwnFault(told, own)
 
 
-def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
-    """Refuses a client of whose rows few, and not none, end in a piece of a hazard.
+def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
+    """Whether enough of a client's rows end in each piece of a hazard, or none do.
 
-    A client's messages tell how long its rows were seen in each piece, with the sums of their columns: the difference of two
+    What a client sends tells how long its rows were seen in each piece, with the sums of their columns: the difference of two
     neighbouring pieces is about the rows that end between, and one that ends there alone is read off it.
 
     Raises
@@ -164,7 +164,7 @@ def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
     """
     if not cuts:
         return
-    end = np.where(np.isfinite(rows.upper), np.maximum(rows.upper, rows.time), rows.time)
+    end = np.where(np.isfinite(found.upper), np.maximum(found.upper, found.time), found.time)
     counts = np.bincount(np.searchsorted(np.array(cuts), end, side="left"), minlength=len(cuts) + 1)
     few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
     if len(few):
@@ -181,7 +181,7 @@ def exposure(rows: Timed) -> Array:
     return np.asarray(end if rows.entry is None else end - np.maximum(rows.entry, 0.0))
 
 
-def notes(rows: Timed, *, exposed: bool) -> list[str]:
+def describe_times(rows: Timed, *, exposed: bool) -> list[str]:
     """Returns notes for the client's own eyes; `exposed`: whether rows without event have terms of their own."""
     said = []
     events = int(rows.event.sum())
