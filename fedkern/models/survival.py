@@ -295,6 +295,7 @@ def concordance(rows: Rows, beta: Vector) -> tuple[float, float]:
     leaving: dict[int, list[int]] = {}
     for i, k in enumerate(until or ()):
         leaving.setdefault(k, []).append(i)
+    # Sets of a stratum come from its last time to its first: rows at risk join, and leave again before their entry.
     begun, to, sorted_risks = -1, 0, list[float]()
     pairs = right = 0.0
     for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):

@@ -1,5 +1,6 @@
-"""Computes the result with another prior, or without a client, by weights of the draws; and whether clients differ by more than
-chance, by their answers at the mode. None of it has a message.
+"""Computes the result with another prior, or without a client, and whether clients differ by more than chance.
+
+The first two are by weights of the draws, the last by the clients' answers at the mode. None of it has a message.
 
 Sources: Kallioinen, Paananen, Buerkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
 power-scaling; docs/methods/likelihood.md, section 5; docs/concepts/convergence.md, "Sites that differ".

@@ -87,6 +87,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     posterior = release_draws(model, weights)
     evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
+    # A level's own coefficient has no meaning alone: contrasts stand in its place wherever effects are compared.
     against, levels = contrasts.of_levels(model, on_data_scale)
     told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)

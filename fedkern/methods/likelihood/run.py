@@ -34,7 +34,7 @@ def fit(run: Run[Config]) -> Fit | None:
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}
     for k, machine in machines.items():
-        with owned(k):
+        with owned(k):  # a fault here is this client's: its own folder gets the whole of it
             ended[k] = steps.complete(run, read.model, k, read.rows[k], read.likelihoods[k], machine)
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
@@ -64,7 +64,7 @@ def _walk(
         assert server is not None
         assert mode is not None
         xi = hmc.draws(server).reshape(-1, model.size)
-        some = xi[np.linspace(0, len(xi) - 1, TOLD).round().astype(int)]
+        some = xi[np.linspace(0, len(xi) - 1, TOLD).round().astype(int)]  # spread over all chains
         right = publish.judge_chains(model, mode, server).converged is True
         return telling.start(len(run.names), mode.round, mode.nodes, some, converged=right)
 

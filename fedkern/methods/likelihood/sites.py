@@ -52,6 +52,7 @@ def find_own_mode(model: Model, own: Alone) -> site_modes.SiteMode:
     """Returns a client's own coefficients, on the data's scale and for standardised columns; NaN where it has no mode."""
     rows = own.rows
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
+    # The layout lacks the client's effect: the search begins at the means of the unknowns that are left.
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p
     at_mode = mode.find_mode(rows, prior, start, own.nodes)

@@ -231,8 +231,11 @@ class LifetimeModel(TimeModel):
         return np.asarray(J @ covariance @ J.T)
 
     def _family_numbers(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) the numbers of a hazard beside its coefficients; of "piecewise" logarithms of each later piece's hazard,
-        of a row whose covariates are 0, as the intercept is of the first one."""
+        """Name -> (N,) the numbers of a hazard beside its coefficients.
+
+        "piecewise" has the logarithm of each later piece's hazard, for a row whose covariates are 0; the intercept is that of the
+        first piece.
+        """
         shapes, cuts = points[:, self.layout.shapes_at].T, self.cuts
         if self.family == "weibull":
             return {"shape": np.exp(shapes[0])}
