@@ -350,7 +350,7 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def filled(raw: Raw) -> dict[str, Any]:
-    """Returns the job file with the defaults of everything that it leaves out."""
+    """The job file with everything it left out."""
     raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")

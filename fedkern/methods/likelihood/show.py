@@ -18,7 +18,7 @@ WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio":
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
-    """Yields the lines of a finished job: stop reason, evidence, metrics, coefficients, effects, and the bytes that were sent."""
+    """Stop reason, evidence, metrics, coefficients, effects, and what was sent."""
     mode, draws = content.get("rounds_to_mode"), content.get("rounds_of_draws", content["rounds"])
     to_mode = "" if mode is None else f"{mode} rounds to the mode and "  # of unknowns of clients no mode is looked for
     yield f"{why}: {to_mode}{draws} of draws, {len(content['clients'])} clients"

@@ -118,7 +118,7 @@ def stages_of_sites(model: SampledModel) -> list[Stage]:
 
 
 def checked(at: Check[Config]) -> Said | None:
-    """Returns the words on the job, at the server's place; None elsewhere."""
+    """What is said of the job, at the server's place; None elsewhere."""
     if (own := terms_of(at.config)) is not None:
         return own_check.checked(at, own)
     for k in at.mine:
