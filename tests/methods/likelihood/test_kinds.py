@@ -10,9 +10,10 @@ import pytest
 
 from fedkern.kernels.families import OfLikelihood
 from fedkern.methods import likelihood
-from fedkern.methods.likelihood.keys import Config, ModelSection, RowKind
+from fedkern.methods.likelihood.keys import Config, DataSection, ModelSection, RowKind
 from fedkern.methods.likelihood.kinds import STEPS, steps_of
-from fedkern.methods.likelihood.models import MODELS
+from fedkern.methods.likelihood.models import MODELS, model_of
+from fedkern.models.encoding import Column, Encoding
 
 OTHERS = {
     "ordinal": "ordered",
@@ -25,8 +26,9 @@ OTHERS = {
 PAGES = ("run", "publish", "regression")  # which serve every kind, and so ask for none
 
 
-def job(**model: str) -> Config:
-    return Config.model_construct(model=ModelSection.model_construct(**model))
+def job(**model: object) -> Config:
+    data = DataSection.model_construct(levels=["none", "mild", "severe"])
+    return Config.model_construct(data=data, model=ModelSection.model_construct(**model))
 
 
 def test_every_kind_has_steps_and_all_but_own_models_have_a_model_of_ours() -> None:
@@ -52,3 +54,26 @@ def test_a_page_for_all_kinds_asks_for_none(page: str) -> None:
     attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not asked & (attributes | called)
+
+
+BLOCKS = ("mild:intercept", "mild:age", "severe:intercept", "severe:age")
+
+
+@pytest.mark.parametrize(
+    ("family", "intercept", "names", "unknowns", "first"),
+    [
+        ("bernoulli", True, ("intercept", "age"), ("intercept", "age"), True),
+        ("cox", False, ("age",), ("age",), False),
+        ("ordinal", False, ("intercept", "age"), ("threshold[none|mild]", "age"), True),
+        ("multinomial", True, BLOCKS, BLOCKS, False),
+    ],
+)
+def test_clients_are_compared_in_the_coefficients_of_the_kind(
+    family: str, intercept: bool, names: tuple[str, ...], unknowns: tuple[str, ...], first: bool
+) -> None:
+    """`unknowns`: where these stand in xi; `first`: whether the first is an intercept, of which each client may have its own."""
+    encoding = Encoding((Column("age", center=0.0, scale=1.0),), "pain", intercept=intercept)
+    model = model_of(job(kind="regression", family=family, intercept=intercept), ("a", "b"), encoding)
+    compared, places, is_intercept = model.compared
+    assert (compared, is_intercept) == (names, first)
+    assert tuple(model.layout.names[k] for k in places) == unknowns
