@@ -468,12 +468,12 @@ def rounds() -> Iterator[str]:
 def anew() -> Iterator[str]:
     """Responses that a client draws anew, by numbers of the seed, as they once were, and by its own."""
     yield "\nlikelihood, gaussian: covariates from Replicated alone, by least squares from zeros"
-    own = checks.anew
+    own = checks.draw_secret_key
     for n, p in ((20, 2), (31, 2), (60, 3), (100, 2)):
         for words, key in (("numbers of the seed, as it was", curious_likelihood.of_the_seed(0)), ("own numbers", None)):
-            checks.anew = own if key is None else (lambda: curious_likelihood.of_the_seed(0))
+            checks.draw_secret_key = own if key is None else (lambda: curious_likelihood.of_the_seed(0))
             tape, X = curious_likelihood.linear(n, p)
-            checks.anew = own
+            checks.draw_secret_key = own
             began = time.process_time()
             found, misfit = curious_likelihood.drawn_anew(tape, 0, n, curious_likelihood.of_the_seed(0))
             used, off = time.process_time() - began, np.abs(found - X).max(axis=1)

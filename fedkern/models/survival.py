@@ -202,8 +202,8 @@ def cumulative(rows: Rows, draws: Vector, uniform: Vector, at: Vector) -> Vector
 def restricted_means(rows: Rows, draws: Vector, uniform: Vector, tau: float) -> dict[int, Vector]:
     """Returns stratum -> (3,) the restricted mean of a row with the client's average covariates: mean, 2.5 % and 97.5 %.
 
-    It is the mean time until the event or tau. Behind the last event of a stratum the probability to be without event stays as it
-    was. Parameters are those of `baseline`.
+    It is the mean time until the event or tau; the three are over the posterior. Behind the last event of a stratum the
+    probability to be without event stays as it was. Parameters are those of `baseline`.
     """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
     means = {}
@@ -295,6 +295,7 @@ def concordance(rows: Rows, beta: Vector) -> tuple[float, float]:
     leaving: dict[int, list[int]] = {}
     for i, k in enumerate(until or ()):
         leaving.setdefault(k, []).append(i)
+    # Sets of a stratum come from its last time to its first: rows at risk join, and leave again before their entry.
     begun, to, sorted_risks = -1, 0, list[float]()
     pairs = right = 0.0
     for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):

@@ -23,10 +23,10 @@ from ...results.plain import Record
 from . import excess, marginal, sites
 from .keys import Config
 from .model import Model
-from .own import Own, anew, answers, complete_draws, write_effects
+from .own import Own, ask_clients, complete_draws, draw_secret_key, write_effects
 from .publish import Checked, join
 from .rows import Held
-from .stages import left_out_sums
+from .stages import stage_of_loo
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
@@ -51,7 +51,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
     doubt = ""
     chances = model.row.chances
     asked = replicated.AskReplicated(0) if run.place.is_server else None
-    told = answers(run, model.sums_stage, replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
+    told = ask_clients(run, model.sums_stage, replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -75,7 +75,7 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
     if not model.output.loo:
         return Checked()
     asked = loo_sums.AskLoo(0) if run.place.is_server else None
-    told = answers(run, left_out_sums(), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
+    told = ask_clients(run, stage_of_loo(), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
     if told is None:
         return Checked()
     summary = loo.summary(in_order(told.replies), model.units.scale)
@@ -90,7 +90,7 @@ def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> C
 
 def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:
     assert isinstance(own.rows, Rows)
-    return replicated.make_reply(*predictive.sums(own.rows, own.inner, anew()).arrays, of_rows=of_rows)
+    return replicated.make_reply(*predictive.sums(own.rows, own.inner, draw_secret_key()).arrays, of_rows=of_rows)
 
 
 def _left_out(own: Own) -> loo_sums.LooSums:

@@ -1,5 +1,6 @@
-"""Computes the result with another prior, or without a client, by weights of the draws; and whether clients differ by more than
-chance, by their answers at the mode. None of it has a message.
+"""Computes the result with another prior, or without a client, and whether clients differ by more than chance.
+
+The first two are by weights of the draws, the last by the clients' answers at the mode. None of it has a message.
 
 Sources: Kallioinen, Paananen, Buerkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
 power-scaling; docs/methods/likelihood.md, section 5; docs/concepts/convergence.md, "Sites that differ".
@@ -53,7 +54,7 @@ def _mark(prior: float, likelihood: float) -> str:
     return CONFLICT if likelihood >= SENSITIVE else STRONG
 
 
-def without(weights: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
+def leave_out_clients(weights: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
     """Returns client -> the result without it: mean, sd, 95 % interval and shift of each of `values`.
 
     Shifts are in the standard deviations with the client. Where its weights cannot be trusted, the reason stands in their place.
@@ -94,7 +95,7 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     return heterogeneity.compare_sites(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
 
 
-def notes(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
+def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
     """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known."""
     said = []
     for why in (CONFLICT, STRONG):

@@ -22,7 +22,7 @@ SAID = 0.1  # the part of the deadline from which on it is said
 REMEDY = 3  # times as long a deadline as a round takes: the quadrature may need twice the nodes
 
 
-def lines(file: OwnFile[Config], deadline: float) -> list[str]:
+def describe_duration(file: OwnFile[Config], deadline: float) -> list[str]:
     """Returns the line of `fedkern check --local` on the time of a round; nothing where that is short."""
     try:
         seconds = seconds_of_a_round(file)

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 MOST = 4_000_000  # numbers at once
 
 
-def predicted(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any) -> Prediction:
+def predict_times(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any) -> Prediction:
     """Returns the prediction of rows, which need no times; its `mean` is the restricted mean.
 
     Raises

@@ -199,13 +199,13 @@ class Config(JobConfig):
 
     @property
     def hazards(self) -> bool:
-        """Whether rows have times: the likelihood is then of who is at risk, and none of its terms is of one row alone."""
+        """Whether rows have survival times."""
         return self.model.family in families.HAZARDS
 
     @property
     def without_intercept(self) -> bool:
-        """Whether the predictor of a row with covariates of 0 is 0, and not whatever an intercept, thresholds or a baseline make
-        it. (Levels of built-in data's columns do.)"""
+        """Whether the predictor of a row with covariates of 0 is 0: no intercept, thresholds, baseline, or levels of built-in
+        data's columns move it."""
         return not self.model.intercept and self.model.family not in families.WITHOUT_INTERCEPT and self.data.builtin is None
 
     @property
@@ -236,7 +236,7 @@ class Config(JobConfig):
         return FAMILIES["bernoulli" if self.hazards else self.model.family]
 
     def unknowns(self, coefficients: int) -> int:
-        """Numbers that a likelihood of so many coefficients of the columns depends on, where effects are no part of it."""
+        """Returns the number of unknowns of a likelihood without effects, from the number of columns with coefficients."""
         others = max(len(self.levels) - 1, 1)
         return coefficients * others if self.nominal else coefficients + others if self.leveled else coefficients
 

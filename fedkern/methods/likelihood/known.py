@@ -86,6 +86,7 @@ class Known:
         theta, scale = np.repeat(self.new.theta, several, axis=0), np.repeat(self.new.scale, several, axis=-1)
         inner = replace(self.new, theta=theta, covariances=(), scale=scale)
         parts, order = [], []
+        # Rows of new groups average over the effect's distribution, those of known groups over its draws: each sort by itself.
         for of_known in (False, True):
             chosen = np.flatnonzero((groups != NEW) == of_known)
             if not len(chosen) and (of_known or n):
@@ -99,7 +100,7 @@ class Known:
                     own = shift if own is None else shift + own
                 parts.append((inner if of_known else self.new).of_rows(X[some], own, None if y is None else y[some], at))
                 order.append(some)
-        back = np.argsort(np.concatenate(order), kind="stable")
+        back = np.argsort(np.concatenate(order), kind="stable")  # to the order in which the rows came
         assert len(back) == n
 
         def joined(columns: Sequence[Array]) -> Array:

@@ -28,7 +28,7 @@ from ...models.mixed.conditional import predictor, with_effects
 from .checks import exchange_loo, exchange_sites
 from .keys import Config
 from .level_models import OF_TOLD, LevelModel
-from .own import Own, anew, answers
+from .own import Own, ask_clients, draw_secret_key
 from .publish import Checked, join
 from .rows import Held
 
@@ -79,7 +79,9 @@ def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]
 def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
     asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if run.place.is_server else None
-    server = answers(run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: told(model, own, anew()))
+    server = ask_clients(
+        run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: count_levels(model, own, draw_secret_key())
+    )
     if server is None:
         return Checked()
     notes = [f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())]
@@ -92,7 +94,7 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
     return Checked({"predictive": content}, (*notes, *_said(model, content)))
 
 
-def told(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
+def count_levels(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
     """Returns a client's sums; `key`: of its own random numbers."""
     rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
     X = own.held.X[:, : model.summed_columns]

@@ -1,4 +1,7 @@
-"""Keys of a response that is one of several levels: what they may be. Source: docs/methods/likelihood.md, section 10."""
+"""Checks the keys of a response that is one of several levels.
+
+Source: docs/methods/likelihood.md, section 10.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ Levels = Annotated[list[str] | None, BeforeValidator(_texts)]
 
 
 def faults(data: Any, model: Any) -> Iterator[str]:
-    """Every fault of a job file whose sections these are, each a sentence with its remedy."""
+    """Yields every fault of a job file with these sections, each a sentence with its remedy."""
     family = str(model.family)
     if family not in LEVELED:
         if data.levels is not None:

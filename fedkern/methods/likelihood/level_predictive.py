@@ -89,8 +89,10 @@ class Nominal(Predictive):
 
 
 def _scores(predictive: Predictive, design: Design, predicted: Foreseen | None) -> tuple[dict[str, float], dict[str, Any]]:
-    """How often the most probable level is the row's, and the mean logarithm of the chance of the row's level; beside it that of
-    a guess by the rows' own shares."""
+    """Accuracy and mean logarithmic score of the rows' levels, and the score of a guess by the rows' own shares.
+
+    A row counts as right where its level is the most probable one; its score is the logarithm of the chance of its level.
+    """
     if predicted is None:
         predicted = predictive.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
     assert predicted.log_density is not None

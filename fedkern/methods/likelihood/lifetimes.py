@@ -29,7 +29,7 @@ from ...models.survival_parametric import Timed as Rows
 from . import own as owns
 from . import sites
 from .keys import Config
-from .own import Own, answers, complete_draws, write_tables
+from .own import Own, ask_clients, complete_draws, write_tables
 from .publish import Checked, join
 from .time_models import LifetimeModel, Lived
 
@@ -72,7 +72,7 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
     notes: list[str] = []
     doubt = ""
     asked = AskSurvival(0) if run.place.is_server else None
-    server = answers(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
+    server = ask_clients(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
     if server is not None:
         notes += [
             f"client {run.names[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())

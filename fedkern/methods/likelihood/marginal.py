@@ -23,7 +23,7 @@ from . import changes
 from .keys import Config
 from .model import Model
 from .moved import Of, is_binary, move_rows
-from .own import Own, answers
+from .own import Own, ask_clients
 from .publish import Checked
 
 Array = NDArray[np.float64]
@@ -35,13 +35,13 @@ def exchange_effects(run: Run[Config], model: Model, owns: Mapping[int, Own]) ->
     """Returns `marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in changes.stages(model):
         asked = marginal_sums.AskMarginal(0) if run.place.is_server else None
-        server = answers(run, stage, marginal_sums.QUESTION, asked, owns, lambda own: told(model, own))
+        server = ask_clients(run, stage, marginal_sums.QUESTION, asked, owns, lambda own: sum_effects(model, own))
         if server is not None:
             return Checked(_content(model, server), tuple(_notes(server, run.names)))
     return Checked()
 
 
-def told(model: Model, own: Own) -> marginal_sums.MarginalSums:
+def sum_effects(model: Model, own: Own) -> marginal_sums.MarginalSums:
     """Returns a client's sums.
 
     From 0 to 1 no column is moved whose values are others: the mean of the response there may be far from any row's.

@@ -35,7 +35,7 @@ from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
 from ...models.spatial.units import Units
 from .keys import Config, OutputSection
-from .rows import Held, check_slopes, held
+from .rows import Held, check_slopes, sort_by_group
 from .time_units import Said
 
 Array = NDArray[np.float64]
@@ -110,7 +110,7 @@ class Model(JobModel[OutputSection]):
 
     def read(self, design: Design, table: Table, client: str) -> Any:  # each kind has rows of its own, which only it reads
         """Returns a client's rows as `likelihood` takes them."""
-        rows = held(design, table, self.group)
+        rows = sort_by_group(design, table, self.group)
         return replace(rows, table=table) if self.output.marginal and self.encoding.formula is not None else rows
 
     def check_rows(self, rows: Any, client: str, source: str) -> None:

@@ -60,7 +60,7 @@ class Own:
     converged: bool
 
 
-def answers(
+def ask_clients(
     run: Run[Config],
     stage: Stage,
     question: once.Question[Q, A],
@@ -83,12 +83,12 @@ def answers(
     return run.ask(stage, question, asked, clients)[0]
 
 
-def key(model: Model, client: int, effect: int) -> int:
+def key_of_effects(model: Model, client: int, effect: int) -> int:
     """Returns the key of the effects that a client draws; `effect`: `OF_CLIENT` or `OF_GROUPS`."""
     return rng.key(model.seed, "posterior", 1 + 3 * client + effect)
 
 
-def anew() -> int:
+def draw_secret_key() -> int:
     """Returns a secret key for the responses that a client draws anew, sums of which it sends.
 
     A key of the job's seed would tell rows: sums over rows with a known number for each row are equations whose one solution is
@@ -110,7 +110,7 @@ def complete_draws(
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)
     seen = client.told if draws is None else draws
-    inner, effect = effects.complete_draws(rows, seen, client.nodes, key(model, index, OF_CLIENT))
+    inner, effect = effects.complete_draws(rows, seen, client.nodes, key_of_effects(model, index, OF_CLIENT))
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
 
@@ -132,7 +132,7 @@ def write_tables(run: Run[Config], model: Model, own: Own) -> Effects | None:
     if folder is None:
         return None
     if layout.group and isinstance(own.rows, Rows):
-        groups = effects.of_groups(own.rows, own.inner, key(model, own.index, OF_GROUPS))
+        groups = effects.of_groups(own.rows, own.inner, key_of_effects(model, own.index, OF_GROUPS))
         columns: dict[str, Sequence[Any]] = {
             "converged": [own.converged] * len(own.held.labels),
             "group": list(own.held.labels),

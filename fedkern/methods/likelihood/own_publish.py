@@ -14,7 +14,7 @@ from ...jobs.publish import Fit
 from ...models.weighted import Weighted
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
-from .differently import notes, sensitivity, without
+from .differently import describe_sensitivity, leave_out_clients, sensitivity
 from .own_model import OwnModel
 from .publish import INFERENCE, NO_WEIGHTS, Ended, judge_draws, judge_walks
 
@@ -33,7 +33,7 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
     assert sampled.log_evidence is not None
     values = model.natural(weights.draws)
     sensitive = sensitivity(weights, model.prior.without_jacobian(weights.draws), sampled.values.sum(axis=1), values)
-    others = without(weights, sampled.values, values, model.names) if model.output.without else {}
+    others = leave_out_clients(weights, sampled.values, values, model.names) if model.output.without else {}
     evidence, error = sampled.log_evidence
     more: dict[str, object] = {
         **_about(model),
@@ -59,7 +59,7 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
         chains=model.output.chains,
         draws=model.output.draws,
         encoding={},
-        notes=[_modes(sampled), *_prior_said(model), *notes(sensitive, others), *alone.notes],
+        notes=[_modes(sampled), *_prior_said(model), *describe_sensitivity(sensitive, others), *alone.notes],
         more=more,
         inference=INFERENCE,
     )

@@ -19,13 +19,13 @@ from ...models.mixed import mode
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
 from .keys import Config
-from .own import answers
+from .own import ask_clients
 from .own_factory import Factory
 from .own_model import OwnModel, terms_of
 from .own_parties import agree_on_package, check_prior, of_client, of_server
 from .publish import Checked
 from .sites import of_parameters
-from .stages import own_modes
+from .stages import stages_of_sites
 from .steps import Machine, Read, Tables
 
 QUANTILES = (0.025, 0.5, 0.975)
@@ -91,9 +91,9 @@ def _bind(run: Run[Config], party: int, factory: Factory) -> None:
 
 def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended]) -> Checked:
     """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites`, and nothing of chains."""
-    for stage in own_modes(model) if not model.chains else ():
+    for stage in stages_of_sites(model) if not model.chains else ():
         asked = site_modes.AskSiteMode(0) if run.place.is_server else None
-        server = answers(run, stage, site_modes.QUESTION, asked, ended, lambda one: _alone(model, *one))
+        server = ask_clients(run, stage, site_modes.QUESTION, asked, ended, lambda one: _alone(model, *one))
         if server is not None:
             return of_parameters(model.parameters, server, run.names)
     return Checked()

@@ -19,7 +19,16 @@ from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts
-from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compare_clients, notes, sensitivity, without
+from .differently import (
+    ALONE,
+    INTERCEPTS,
+    OF_A_COLUMN,
+    SLOPES,
+    compare_clients,
+    describe_sensitivity,
+    leave_out_clients,
+    sensitivity,
+)
 from .level_predictive import predictive_of
 from .model import Model
 from .predictive import one_row
@@ -78,11 +87,12 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     posterior = release_draws(model, weights)
     evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
+    # A level's own coefficient has no meaning alone: contrasts stand in its place wherever effects are compared.
     against, levels = contrasts.of_levels(model, on_data_scale)
     told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
-    alone = without(weights, sampled.values, told, model.names) if model.output.without else {}
+    alone = leave_out_clients(weights, sampled.values, told, model.names) if model.output.without else {}
     differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
@@ -121,7 +131,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         draws=model.output.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[*differing, *notes(sensitive, alone), *_tails(model, posterior), *ended.checked.notes],
+        notes=[*differing, *describe_sensitivity(sensitive, alone), *_tails(model, posterior), *ended.checked.notes],
         more=more,
         inference=INFERENCE,
     )

@@ -20,8 +20,7 @@ from . import response
 from .keys import Config
 from .model import Model
 from .models import model_of
-from .rows import check_file
-from .rows import notes as row_notes
+from .rows import check_file, describe_groups
 from .steps import Read, Tables
 
 ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
@@ -94,7 +93,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *nothing.describe_columns(),
         *not_there(model.ignored, table.names),
     ]
-    notes += [*far.notes(table, encoding, design.y), *row_notes(table, model.group)]
+    notes += [*far.notes(table, encoding, design.y), *describe_groups(table, model.group)]
     return design, with_far(nothing, design.X, encoding, design.y), notes
 
 

@@ -26,7 +26,7 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
-from .times import Columns, check_between, check_pieces, read
+from .times import Columns, check_between, check_pieces, read_times
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     check_groups(config, table, spec, client)
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
-        times = read(columns, table, event, client)
+        times = read_times(columns, table, event, client)
         begin = who(client, table.source)
         if not config.lifetimes:
             check_between(config.output.survival_at or (), times, event, begin)
@@ -126,7 +126,7 @@ class Held:
         return len(self.y)
 
 
-def held(design: Design, table: Table, group: str | None) -> Held:
+def sort_by_group(design: Design, table: Table, group: str | None) -> Held:
     """Returns a client's rows for its likelihood, sorted by group."""
     X, y, trials, offset, of_file = _rows(design)
     if group is None:
@@ -140,7 +140,7 @@ def held(design: Design, table: Table, group: str | None) -> Held:
     return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order])
 
 
-def notes(table: Table, group: str | None) -> list[str]:
+def describe_groups(table: Table, group: str | None) -> list[str]:
     """Returns notes for the client's own eyes: labels that may mean one group, and make several."""
     if group is None:
         return []

@@ -19,7 +19,7 @@ from . import lines, publish
 from .keys import Config
 from .kinds import steps_of
 from .model import TOLD
-from .stages import sampled, told, walked
+from .stages import stage_of_chains, stage_of_draws, stage_of_telling
 from .steps import Machine, Read
 
 
@@ -34,7 +34,7 @@ def fit(run: Run[Config]) -> Fit | None:
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}
     for k, machine in machines.items():
-        with owned(k):
+        with owned(k):  # a fault here is this client's: its own folder gets the whole of it
             ended[k] = steps.complete(run, read.model, k, read.rows[k], read.likelihoods[k], machine)
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
@@ -47,7 +47,7 @@ def _find_mode_and_draw(run: Run[Config], read: Read) -> tuple[importance.Server
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model = read.model
     clients = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}
-    return run.saying(lines.to_mode_and_draws()).exchange(sampled(model), model.start, clients)
+    return run.saying(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
 
 
 def _walk(
@@ -56,7 +56,7 @@ def _walk(
     """The last states of server and clients after the chains; where clients need draws, those of clients that were told some."""
     model = read.model
     walkers = {k: model.walker(k, likelihood, at_mode.get(k)) for k, likelihood in read.likelihoods.items()}
-    server, clients = run.saying(lines.of_chains()).exchange(walked(model), lambda: model.walk(mode), walkers)
+    server, clients = run.saying(lines.of_chains()).exchange(stage_of_chains(model), lambda: model.walk(mode), walkers)
     if not model.tells_draws:
         return server, clients
 
@@ -64,8 +64,8 @@ def _walk(
         assert server is not None
         assert mode is not None
         xi = hmc.draws(server).reshape(-1, model.size)
-        some = xi[np.linspace(0, len(xi) - 1, TOLD).round().astype(int)]
+        some = xi[np.linspace(0, len(xi) - 1, TOLD).round().astype(int)]  # spread over all chains
         right = publish.judge_chains(model, mode, server).converged is True
         return telling.start(len(run.names), mode.round, mode.nodes, some, converged=right)
 
-    return server, run.exchange(told(model), tell, at_mode)[1]
+    return server, run.exchange(stage_of_telling(model), tell, at_mode)[1]

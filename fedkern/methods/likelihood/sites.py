@@ -20,9 +20,9 @@ from ...models.survival_parametric import Lifetimes
 from ...results.gaussian import label
 from .keys import Config
 from .model import Model
-from .own import answers
+from .own import ask_clients
 from .publish import Checked
-from .stages import own_modes
+from .stages import stages_of_sites
 
 Array = NDArray[np.float64]
 
@@ -40,18 +40,19 @@ class Alone(NamedTuple):
 
 def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) -> Checked:
     """Returns `sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
-    for stage in own_modes(model):
+    for stage in stages_of_sites(model):
         asked = site_modes.AskSiteMode(0) if run.place.is_server else None
-        server = answers(run, stage, site_modes.QUESTION, asked, owns, lambda own: told(model, own))
+        server = ask_clients(run, stage, site_modes.QUESTION, asked, owns, lambda own: find_own_mode(model, own))
         if server is not None:
             return of_coefficients(model, server, run.names)
     return Checked()
 
 
-def told(model: Model, own: Alone) -> site_modes.SiteMode:
+def find_own_mode(model: Model, own: Alone) -> site_modes.SiteMode:
     """Returns a client's own coefficients, on the data's scale and for standardised columns; NaN where it has no mode."""
     rows = own.rows
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
+    # The layout lacks the client's effect: the search begins at the means of the unknowns that are left.
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p
     at_mode = mode.find_mode(rows, prior, start, own.nodes)

@@ -71,17 +71,17 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
-    rounds = [*([sampled(model)] if model.has_mode else []), *([walked(model)] if model.chains else [])]
+    rounds = [*([stage_of_draws(model)] if model.has_mode else []), *([stage_of_chains(model)] if model.chains else [])]
     if not isinstance(model, Model):  # whose columns only the factory reads
-        return [*rounds, *own_modes(model)]
+        return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
-    draws = [told(model)] if model.chains else []
-    loo = [left_out_sums()] if model.output.loo else []
-    after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *own_modes(model)]
+    draws = [stage_of_telling(model)] if model.chains else []
+    loo = [stage_of_loo()] if model.output.loo else []
+    after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
     return [*before, *rounds, *draws, *after]
 
 
-def sampled(model: SampledModel) -> Stage:
+def stage_of_draws(model: SampledModel) -> Stage:
     """Returns the stage of the way to the mode and the rounds of draws."""
     settings = model.settings
     to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
@@ -93,7 +93,7 @@ def sampled(model: SampledModel) -> Stage:
     return Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
 
 
-def walked(model: SampledModel) -> Stage:
+def stage_of_chains(model: SampledModel) -> Stage:
     """Returns the stage of the chains."""
     s = model.walks
     steps = s.rounds * (s.leapfrog - 1)
@@ -102,17 +102,17 @@ def walked(model: SampledModel) -> Stage:
     return Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
 
 
-def told(model: SampledModel) -> Stage:
+def stage_of_telling(model: SampledModel) -> Stage:
     """Returns the stage that tells clients draws of the chains, and whether they can be trusted."""
     return Stage(telling.PROTOCOL, {"t": TOLD, "xi": model.size})
 
 
-def left_out_sums() -> Stage:
+def stage_of_loo() -> Stage:
     """Returns the stage of sums of the rows' leave-one-out densities."""
     return Stage.of(loo_sums)
 
 
-def own_modes(model: SampledModel) -> list[Stage]:
+def stages_of_sites(model: SampledModel) -> list[Stage]:
     """Returns the stage of the clients' own modes, where the job asks for it."""
     return [Stage(site_modes.PROTOCOL, site_modes.dims(model.n_of_a_site))] if model.output.sites else []
 
@@ -142,7 +142,7 @@ def look_through(file: OwnFile[Config]) -> list[str]:
         return own_check.look_through(file, own)
     check_file(file.config, file.table, file.spec)
     describe(file.table, file.spec)
-    return durations.lines(file, file.config.job.deadline)
+    return durations.describe_duration(file, file.config.job.deadline)
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:

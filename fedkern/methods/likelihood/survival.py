@@ -21,7 +21,7 @@ from ...models import survival
 from ...results.weighted import summarised
 from . import sites, time_units
 from .keys import Config
-from .own import anew, answers
+from .own import ask_clients, draw_secret_key
 from .publish import Checked, join
 from .time_models import CoxModel
 from .times import Timed
@@ -95,7 +95,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     notes: list[str] = []
     doubt = ""
     asked = survival_sums.AskSurvival(0) if run.place.is_server else None
-    server = answers(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
+    server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
         notes += [
             f"client {run.names[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
@@ -106,7 +106,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         content, said = _content(model, replies)
         notes += said
     for stage in model.curve_stages:
-        told = answers(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
+        told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
             notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
             there = {k: one for k, one in sorted(told.replies.items()) if one.rows}
@@ -134,7 +134,7 @@ def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards
         k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
         if not k:
             return hazard_curves.make_reply(0, np.zeros((len(beta), len(at))))
-        uniform = rng.uniform(len(beta) * k, key=anew()).reshape(len(beta), k)
+        uniform = rng.uniform(len(beta) * k, key=draw_secret_key()).reshape(len(beta), k)
         times = np.exp(beta @ model.reference_row)[:, np.newaxis]
         return hazard_curves.make_reply(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 

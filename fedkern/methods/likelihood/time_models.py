@@ -27,9 +27,9 @@ from ...models.mixed.shapes import Shape
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
 from .model import TOLD, Model
-from .rows import Held, held, times_of
+from .rows import Held, sort_by_group, times_of
 from .time_units import Said, of_rates
-from .times import Columns, Timed, exposure, notes, timed
+from .times import Columns, Timed, describe_times, exposure, read_timed_rows
 
 Array = NDArray[np.float64]
 
@@ -88,13 +88,13 @@ class CoxModel(TimeModel):
     """Holds a job of a Cox model, in which each client has baseline hazards of its own."""
 
     def read(self, design: Design, table: Table, client: str) -> Timed:
-        return timed(self.times, design, table, client)
+        return read_timed_rows(self.times, design, table, client)
 
     def check_rows(self, rows: Timed, client: str, source: str) -> None:
         """Refuses nothing: no groups have effects."""
 
     def describe_rows(self, rows: Timed) -> list[str]:
-        return notes(rows, exposed=False)
+        return describe_times(rows, exposed=False)
 
     def likelihood(self, rows: Timed, n_threads: int) -> importance.Model:
         given = (rows.entry, rows.strata, rows.weights, rows.offset)
@@ -160,14 +160,14 @@ class LifetimeModel(TimeModel):
         return "poisson"  # events by the time that rows were seen
 
     def read(self, design: Design, table: Table, client: str) -> Lived:
-        times = timed(self.times, design, table, client)
-        return Lived(held(design, table, self.group), times)
+        times = read_timed_rows(self.times, design, table, client)
+        return Lived(sort_by_group(design, table, self.group), times)
 
     def check_rows(self, rows: Lived, client: str, source: str) -> None:
         super().check_rows(rows.held, client, source)
 
     def describe_rows(self, rows: Lived) -> list[str]:
-        return notes(rows.times, exposed=True)
+        return describe_times(rows.times, exposed=True)
 
     def exposure(self, rows: Lived) -> Array:
         return exposure(rows.times)
@@ -236,8 +236,11 @@ class LifetimeModel(TimeModel):
         return np.asarray(J @ covariance @ J.T)
 
     def _family_numbers(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) the numbers of a hazard beside its coefficients; of "piecewise" logarithms of each later piece's hazard,
-        of a row whose covariates are 0, as the intercept is of the first one."""
+        """Name -> (N,) the numbers of a hazard beside its coefficients.
+
+        "piecewise" has the logarithm of each later piece's hazard, for a row whose covariates are 0; the intercept is that of the
+        first piece.
+        """
         shapes, cuts = points[:, self.layout.shapes_at].T, self.cuts
         if self.family == "weibull":
             return {"shape": np.exp(shapes[0])}

@@ -74,7 +74,7 @@ class Times(NamedTuple):
     upper: Array
 
 
-def read(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
+def read_times(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
     """Returns a client's times, which do not depend on the agreement of the parties.
 
     Parameters
@@ -125,9 +125,9 @@ def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Arr
     return np.where(empty, np.inf, upper)
 
 
-def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
-    """Returns a client's rows with their times; raises the errors of `read`."""
-    X, times = np.ascontiguousarray(design.X, np.float64), read(columns, table, design.y, client)
+def read_timed_rows(columns: Columns, design: Design, table: Table, client: str) -> Timed:
+    """Returns a client's rows with their times; raises the errors of `read_times`."""
+    X, times = np.ascontiguousarray(design.X, np.float64), read_times(columns, table, design.y, client)
     given = (times.entry, times.strata, times.labels, design.weights, design.offset, times.upper)
     return Timed(X, times.time, design.y > 0.5, *given)
 
@@ -187,7 +187,7 @@ def exposure(rows: Timed) -> Array:
     return np.asarray(end if rows.entry is None else end - np.maximum(rows.entry, 0.0))
 
 
-def notes(rows: Timed, *, exposed: bool) -> list[str]:
+def describe_times(rows: Timed, *, exposed: bool) -> list[str]:
     """Returns notes for the client's own eyes; `exposed`: whether rows without event have terms of their own."""
     said = []
     events = int(rows.event.sum())

@@ -105,7 +105,7 @@ def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
         middle = points.mean(axis=0, keepdims=True)
         u += modes(rows, middle, predictor(rows, middle))[0]
     value = level(u)
-    for _ in range(STEPS):
+    for _ in range(STEPS):  # Newton's steps, each halved until the density does not fall
         slope, curved = _slopes(rows, with_effects(rows, fixed, T, u), points)
         g = np.einsum("sik,sgi->sgk", T, by_group(rows, slope[:, :, np.newaxis] * rows.Z)) - u
         H = np.einsum("sia,sgik,skb->sgab", T, by_group(rows, curved[:, :, np.newaxis, np.newaxis] * ZZ), T) + np.eye(d)
@@ -152,8 +152,7 @@ class Located:
         return cls(rows, points, fixed, rows.layout.factor(points, "group"), *modes(rows, points, fixed))
 
     def terms(self, nodes: int) -> Iterator[tuple[Vector, Vector]]:
-        """Yields for each node of a rule (S, G) logarithms of the terms that add up to the groups' integrals, and (S, n) of the
-        rows' densities."""
+        """Yields (S, G) logarithms of the terms of the groups' integrals, and (S, n) of the rows' densities, at each node."""
         log_det = -np.log(np.diagonal(self.back, axis1=2, axis2=3)).sum(axis=2)
         t, log_w = rule(nodes, self.mode.shape[2])
         for t_k, log_w_k in zip(t, log_w, strict=True):

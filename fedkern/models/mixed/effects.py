@@ -91,6 +91,7 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
     d, S, G = len(rows.layout.group), len(inner), rows.n_groups
     (mean, sd, above), quantiles, first = np.empty((3, G, d)), np.empty((3, G, d)), np.empty((S, G))
     T = rows.layout.factor(inner, "group")
+    # A number of each group and draw chooses its effect: no other group's rows, and no split into parts, change it.
     uniform = np.stack([rng.uniform(G, key=key, step=s) for s in range(S)])
     step = max(1, -(-S * G * d // MOST_DRAWN))
     kept = slice(None, None, step)
@@ -107,7 +108,7 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
             chosen = _chosen(below[kept], (uniform[kept, part] + r) / drawn.shape[1])
             at = chosen[:, np.newaxis, :, np.newaxis]
             drawn[:, r, part] = np.take_along_axis(effect[kept], at, axis=1)[:, 0]
-    rank = np.zeros(G)
+    rank = np.zeros(G)  # averaged over draws: ranks of posterior means would hide how little is known of them
     for of_draw in first:
         place = np.empty(G)
         place[np.argsort(-of_draw, kind="stable")] = np.arange(1, G + 1)

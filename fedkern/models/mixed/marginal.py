@@ -54,7 +54,7 @@ class Moved:
 def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast | Moved]) -> Vector:
     """Returns (S, K) sums over the rows of each effect, at draws (S, P)."""
     totals = np.zeros((len(draws), len(effects)))
-    for part in pieces(len(rows), MOST // max(len(draws), 1)):
+    for part in pieces(len(rows), MOST // max(len(draws), 1)):  # rows by draws at once would not fit into memory
         some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
         for k, effect in enumerate(effects):
             if isinstance(effect, Slope):

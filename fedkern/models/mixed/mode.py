@@ -49,6 +49,7 @@ def find_mode(rows: Likelihood, prior: Density, start: Vector, nodes: int) -> tu
     for _ in range(STEPS):
         if not np.isfinite(value):
             return None
+        # In units of its own curvature each coordinate counts alike; directions of negative curvature are climbed as if positive.
         scale = 1 / np.sqrt(np.maximum(np.abs(np.diagonal(curved)), 1e-12))
         w, V = np.linalg.eigh(curved * scale * scale[:, np.newaxis])
         along = V.T @ (scale * gradient)

@@ -68,8 +68,10 @@ class Sums:
 
     @property
     def dispersion(self) -> tuple[float, float]:
-        """How many times as much as in the model responses vary about their means, and by how many standard deviations of the
-        misfits that are drawn this is off; 1 and 0 where nothing was told."""
+        """The variation of responses about their means over that in the model, and its distance from 1 in standard deviations.
+
+        These are standard deviations of the drawn misfits. The two are 1 and 0 where nothing was told.
+        """
         seen, made = self.misfits.T
         if not made.sum():
             return 1.0, 0.0

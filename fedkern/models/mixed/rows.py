@@ -310,8 +310,10 @@ def _stencil(d: int) -> Vector:
 
 
 def _differences(level: Vector, around: Vector, width: float, d: int) -> tuple[Vector, Vector]:
-    """The gradient (s, d) and minus the Hessian (s, d, d) of a function from its value at 0 (s,), and around it by the stencil
-    times `width`."""
+    """The gradient (s, d) and minus the Hessian (s, d, d) of a function, by differences.
+
+    It is known at 0 (s,), and around it at the stencil times `width`.
+    """
     up, down, both = around[:, :d], around[:, d : 2 * d], around[:, 2 * d :]
     H = np.zeros((len(level), d, d))
     H[:, range(d), range(d)] = 2 * level[:, np.newaxis] - up - down
