@@ -97,7 +97,7 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     if rows.entry is None:
         of_rows = _Whole.of(rows, inner, None if ended.entry is None else ended.entry / unit)
     else:
-        of_rows = _Late.of(rows, inner, rows.entry, owns.key(model, own.index, owns.OF_GROUPS))
+        of_rows = _Late.of(rows, inner, rows.entry, owns.key_of_effects(model, own.index, owns.OF_GROUPS))
     low = 1 - of_rows.seen(rows.y)
     end = np.where(np.isinf(rows.upper), 0.0, of_rows.seen(np.where(np.isinf(rows.upper), rows.y, rows.upper)))
     high = np.where(rows.upper == rows.y, low, 1 - end)
