@@ -60,6 +60,11 @@ def changes(model: Model) -> list[Change]:
     return found
 
 
+def numbers(model: Model) -> int:
+    """The number of things that each change is of: the response's mean, or the probabilities of its levels."""
+    return len(model.levels) or 1
+
+
 def of_formula(formula: Formula) -> list[Change]:
     """Of each column that a formula reads, in all of its terms: of numbers and of labels as above."""
     found: list[Change] = []
@@ -81,5 +86,8 @@ def stages(model: Model) -> list[Stage]:
     """The exchange, where the job asks for it and there is a covariate."""
     of = changes(model) if model.output.marginal else []
     numeric = sum(one.numeric is not None for one in of)
-    dims = {**marginal_sums.dims(TOLD, numeric, len(of)), "d": model.layout.p}  # coefficients, by which `check` counts rows
+    dims = {
+        **marginal_sums.dims(TOLD, numeric, len(of) * numbers(model)),
+        "d": model.layout.p,
+    }  # coefficients, by which `check` counts rows
     return [Stage(marginal_sums.PROTOCOL, dims)] if of else []

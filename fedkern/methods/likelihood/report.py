@@ -59,8 +59,10 @@ def _marginal(run: RunFiles) -> str:
     found = run.summary.get("marginal", {})
     if not found:
         return ""
+    levels = any("level" in row for row in found["effects"].values())
+    what = "probability of each level" if levels else "mean of the response"
     text = (
-        f"By how much the mean of the response changes, on average over the clients' {number(found['rows'])} rows and over the "
+        f"By how much the {what} changes, on average over the clients' {number(found['rows'])} rows and over the "
         "effects of new groups and clients: for a unit of a numeric column, and for one value against another."
     )
     rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in found["effects"].items()]
