@@ -118,8 +118,6 @@ def write(run: Run[Config], model: Model, own: Own) -> None:
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
-    if model.lifetimes:
-        return
     known.write(folder, model, own.index, known.Ended(own.told, own.inner, found, own.held.labels, own.converged))
 
 

@@ -28,7 +28,7 @@ JOB: dict[str, Any] = {
 
 def frames() -> dict[str, pd.DataFrame]:
     rng, found = np.random.default_rng(6), {}
-    for name, n in zip(("ada", "bo", "cy"), (276, 300, 324)):
+    for name, n in zip(("ada", "bo", "cy"), (300, 324, 348)):
         age, male = rng.normal(60, 12, n).round(2), rng.integers(0, 2, n)
         unit, ward = rng.choice(["low", "mid", "top"], n), rng.permutation(np.arange(n) % 12)
         slope = 0.02 + 0.03 * rng.normal(size=12)[ward]
@@ -82,7 +82,7 @@ MODELS: list[dict[str, Any]] = [
 def test_effects_on_levels_are_averages_over_the_pooled_rows(model: dict[str, Any]) -> None:
     result, rows = run(model)
     found = result.summary["marginal"]
-    assert found["rows"] == len(rows) == 900
+    assert found["rows"] == len(rows) == 972
 
     def at(**cells: Any) -> Array:
         return chances(result, rows.assign(**cells), model)
