@@ -23,7 +23,8 @@ Index shape_numbers(MixedFamily family, Index cuts) {
 class MixedCall {
   public:
     MixedCall(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-              const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, int family, int nodes)
+              const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts,
+              const py::object& entry, int family, int nodes)
         : points(matrix<const double>(points, "points")), starts_(starts, "starts", {starts.ndim() == 1 ? starts.shape(0) : 0}) {
         const auto x = matrix<const double>(X, "X");
         const auto z = matrix<const double>(Z, "Z");
@@ -41,7 +42,7 @@ class MixedCall {
         if (!rises) throw py::value_error("starts: must rise from 0 to the number of rows");
         rows = {x, z, vector<const double>(y, "y", x.rows), column(trials, "trials"), column(offset, "offset"), {at, g},
                 MixedFamily(family), nodes};
-        times = {column(upper, "upper"), {nullptr, 0}};
+        times = {column(upper, "upper"), {nullptr, 0}, column(entry, "entry")};
         if (!cuts.is_none()) {
             const auto edges = py::cast<py::array>(cuts);
             times.cuts = vector<const double>(edges, "cuts", edges.ndim() == 1 ? edges.shape(0) : 0);
@@ -62,9 +63,9 @@ class MixedCall {
 };
 
 void values(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-            const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, int family, int nodes,
-            const py::array& value, int n_threads) {
-    const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes);
+            const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, const py::object& entry,
+            int family, int nodes, const py::array& value, int n_threads) {
+    const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes);
     const auto out = vector<double>(value, "value", call.points.rows);
     const py::gil_scoped_release unlocked;
     if (call.is_general())
@@ -74,9 +75,10 @@ void values(const py::array& points, const py::array& X, const py::array& Z, con
 }
 
 void curvature(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-               const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, int family,
-               int nodes, const py::array& value, const py::array& gradient, const py::array& minus_hessian, int n_threads) {
-    const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes);
+               const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts,
+               const py::object& entry, int family, int nodes, const py::array& value, const py::array& gradient,
+               const py::array& minus_hessian, int n_threads) {
+    const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes);
     const Index S = call.points.rows, P = call.points.cols;
     const auto out = vector<double>(value, "value", S);
     const auto slope = matrix<double>(gradient, "gradient", S, P);
@@ -92,10 +94,10 @@ void curvature(const py::array& points, const py::array& X, const py::array& Z, 
 
 void bind_mixed(py::module_& m) {
     using namespace py::literals;
-    m.def("values", &values, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "upper"_a, "cuts"_a, "family"_a, "nodes"_a,
-          "value"_a.noconvert(), "n_threads"_a);
-    m.def("curvature", &curvature, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "upper"_a, "cuts"_a, "family"_a, "nodes"_a,
-          "value"_a.noconvert(), "gradient"_a.noconvert(), "minus_hessian"_a.noconvert(), "n_threads"_a);
+    m.def("values", &values, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "upper"_a, "cuts"_a, "entry"_a,
+          "family"_a, "nodes"_a, "value"_a.noconvert(), "n_threads"_a);
+    m.def("curvature", &curvature, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "upper"_a, "cuts"_a, "entry"_a,
+          "family"_a, "nodes"_a, "value"_a.noconvert(), "gradient"_a.noconvert(), "minus_hessian"_a.noconvert(), "n_threads"_a);
 }
 
 } // namespace fedkern

@@ -21,10 +21,10 @@ from ..kernels.families import COUNTS, FAMILIES
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
-from .faults import HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
+from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
+from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
-from .reading import INFINITE, Reader, categories, hot, read_numbers, some
+from .reading import INFINITE, UNNAMED, Reader, categories, hot, read_numbers, some
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode", "read_numbers"]
@@ -102,7 +102,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
                 identifiers += _identifier(cells, name, table.names, known)
     labels: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
-        labels = tuple(sorted(categories(table, spec.response, marks).levels))
+        labels = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
     marks.refuse(client, known)
     if identifiers:
         raise _of_identifiers(identifiers, begin)
@@ -382,17 +382,20 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         return read_numbers(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
-        cells = categories(table, name, marks)
+        cells = categories(table, name, marks, UNNAMED)
         if encoding.labels:
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
             marks.mark(~known, name, "is not a label", f"the labels are {some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
-        numbers = level_numbers(categories(table, name, marks), encoding.labels)
+        numbers = level_numbers(categories(table, name, marks, UNNAMED), encoding.labels)
         remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
     y = floats(column)
+    if isinstance(column, Text):
+        empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
+        marks.mark(empty, name, "is missing", f"fill in the value or remove the row ({LEFT_OUT})")
     record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
     domain = COUNTS if of_trials else record.domain
     if record.binary and not of_trials:

@@ -20,6 +20,7 @@ from .table import Table
 
 LISTED = 1000  # faults that are kept one by one; the others are only counted
 NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "indicator" (likelihood, pvi, vertical)'
+LEFT_OUT = 'or set model.missing = "drop" (likelihood, pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
 LABEL = 'or name the label that counts as 1: [data] positive = "..."'
 HINT = "`fedkern check --local` shows the holder of the file where"
@@ -48,6 +49,11 @@ class Faults:
     rows: int = 0
     counts: tuple[tuple[str, int], ...] = ()
     first: tuple[Fault, ...] = ()
+
+
+def of_new_rows(text: str) -> str:
+    """Returns a fault's text without the keys of a job that would change what an empty cell is: new rows have no job."""
+    return text.replace(f" ({NO_VALUE})", "").replace(f" ({LEFT_OUT})", "")
 
 
 def who(client: str, source: str = "") -> str:
@@ -113,7 +119,7 @@ class Marks:
             where = "the row" if column is None else told(column, self.table.names, known)
             said.add(f"{where} {plain_text.told(reason) if column is None else reason}")
         listed = ", ".join(sorted(said))
-        ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
+        ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
         text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
         others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..models.encoding import Column
 from .cells import MISSING, TOO_LARGE, Text, floats, plain, too_large
 from .dialect import has_decimal_comma
-from .faults import COMMA, NO_VALUE, Marks
+from .faults import COMMA, LEFT_OUT, NO_VALUE, Marks
 from .table import Table
 
 INFINITE = "correct or remove the row; an infinite number is no missing cell"
@@ -47,14 +47,21 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
     return values
 
 
-def categories(table: Table, name: str, marks: Marks) -> Text:
-    """Cells of a categorical column; an empty one is a fault, since a missing value needs a name to be a level."""
+NAMED = f'remove the row, or give missing cells a name ("?") ({LEFT_OUT})'
+UNNAMED = f"remove the row ({LEFT_OUT})"
+
+
+def categories(table: Table, name: str, marks: Marks, empty_cell: str = NAMED) -> Text:
+    """Returns the cells of a categorical column, and marks empty ones: a missing value needs a name to be a level.
+
+    `empty_cell` is the remedy; of a response, whose levels are the job's, it is `UNNAMED`.
+    """
     column = table.columns[name]
     if not isinstance(column, Text):
         values, codes = np.unique(np.asarray(column), return_inverse=True)
         column = Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
     empty = np.array([level == "" for level in column.levels], dtype=bool)[column.codes]
-    marks.mark(empty, name, "is empty", 'remove the row, or give missing cells a name ("?")')
+    marks.mark(empty, name, "is empty", empty_cell)
     return column
 
 

@@ -78,9 +78,8 @@ def found(
     if not every and wanted > 1 and heavy_tailed and spec.response in table.columns:
         own = np.nan_to_num(without_faults(floats(table.columns[str(spec.response)])))
         every = (Rare((str(spec.response),), 1, far=True),) if heavy(own, weights) else ()
-    if not every and wanted > 1 and spec.exposed and spec.times[0] in table.columns:  # how long rows were seen is told in sum
-        own = np.nan_to_num(without_faults(floats(table.columns[spec.times[0]])))
-        every = (Rare((spec.times[0],), 1, far=True),) if heavy(own, weights) else ()
+    if not every and wanted > 1 and spec.exposed and set(spec.times) <= set(table.columns):
+        every = _seen(table, spec, weights)
     if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
         name = str(spec.response)
         # A number is read as a text where one of its cells is empty.
@@ -118,6 +117,16 @@ def found(
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
     return _words(every, table, spec, every[0].wanted or wanted, splines, by)
+
+
+def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
+    """A row whose time, or time after its entry, is nearly all of what a client's are: how long rows were seen is told in sum."""
+    time, *entry = (np.nan_to_num(without_faults(floats(table.columns[name]))) for name in spec.times)
+    if heavy(time, weights):
+        return (Rare(spec.times[:1], 1, far=True),)
+    # An entry that is not before its time is a fault of a cell, which is told later.
+    late = bool(entry) and heavy(np.maximum(time - np.maximum(entry[0], 0.0), 0.0), weights)
+    return (Rare(spec.times, 1, far=True),) if late else ()
 
 
 def _number(name: str) -> Column:
@@ -332,6 +341,8 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     rows = f"rows{by} have" if one.n_rows > 1 else f"row{by} has"
     alone = f"{has} that {one.n_rows} {rows} and all others lack; {wanted} are asked for"
+    if one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels):
+        alone = f"has nearly all of its sum in few rows, by their effective number at most {one.n_rows}; {wanted} are asked for"
     where = _farthest(one, table) if one.n_rows <= 2 and not by else ""
     return (
         f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",

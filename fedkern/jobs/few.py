@@ -190,9 +190,10 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
     most = f", {levels[widest]} of them of column {widest!r}" if named else ""
     those = "" if p == every else f" (for {p}: a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted)"
-    counts = f"{every} coefficients by its columns and levels{most}; more than {wanted} rows are asked for{those}"
+    counts = f"{every} coefficients by its columns and levels{most}{config.counted_too}; "
+    counts += f"more than {wanted} rows are asked for{those}"
     if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
-        remedies = f"take {fewer}, or fewer random slopes, or pool it with another site's rows"
+        remedies = f"take {fewer}, or fewer {config.fewer_too}, or pool it with another site's rows"
         own = f"client {client!r}, {table.source}: {n} rows that count and {counts}, since what is sent of fewer can tell them"
         return Few(f"client {client!r} has too few rows for its coefficients: {remedies}", f"{own}: {remedies}")
     remedies = f"{other} {fewer}, or pool it with another site's rows"
@@ -227,8 +228,8 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
         f"client {client!r}, {table.source}: {found.events} events, {found.covered} of them while at least {LEAST_AT_RISK} rows "
-        f"are at risk, and {p} coefficients by its columns and levels; no event, or {wanted} such ones, are asked for, since "
-        f"what is sent of fewer can tell rows: {remedy}"
+        f"are at risk, and {p} coefficients by its columns and levels{config.counted_too}; no event, or {wanted} such ones, are "
+        f"asked for, since what is sent of fewer can tell rows: {remedy}"
     )
     return Few(told, own, of="events")
 

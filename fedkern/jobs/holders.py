@@ -345,6 +345,12 @@ def lost(binding: Binding) -> Iterator[str]:
                 yield f"{file.path}, [data.{policy.data}]: {path} is not there, so it binds nothing; correct the path"
 
 
+ANY_FACTORY = (
+    "without a policy a job may have any function of any installed package run on these rows (model.factory); require = true in "
+    'a policy refuses that, and factories = ["package.module:function"] lists what may be run'
+)
+
+
 class Standing(NamedTuple):
     """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first;
     `goes_on` if it has lines of this run from an earlier start; `table`: what budgets call the noisy table that the job uses."""
@@ -430,6 +436,7 @@ def local(
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         lines.append("  policy  none names this file" + (f" ({files})" if files else ""))
+        lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
     own = parties.site(parties.names.index(client)) if client in parties.names else Site()
     refusal = binding.refusal(use_of(config), source_of(config)) or _asks_more(config, binding, own)
     books, budget, broken = None, "", ""

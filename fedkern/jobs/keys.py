@@ -341,6 +341,16 @@ class JobConfig(Section):
         """The effective number of rows, as a nonlinear model weighs them, that a client must have beside what `alike` asks."""
         return 0
 
+    @property
+    def counted_too(self) -> str:
+        """The numbers that a likelihood depends on beside coefficients of columns, in words that follow these; "" where none."""
+        return ""
+
+    @property
+    def fewer_too(self) -> str:
+        """The things beside columns of which a job may take fewer, where a client has too few rows."""
+        return "random slopes"
+
     def told_up_to(self, coefficients: int) -> int:
         """The rows of a client up to which what it sends may tell them all, or up to a rotation, of so many coefficients: such a
         client is none of this job; 0 where that is not asked."""

@@ -20,7 +20,8 @@ triangular, so that the effects T u_g have the covariance T T'. A point holds, o
 | "exponential" | the same with k = 1 | |
 | "piecewise" | a time of hazard exp(eta + a_j) after cuts[j-1], up to and with cuts[j] | a_0 .. a_m, of m cuts |
 
-A time is two columns: y = `upper`: an event at y (> 0); `upper` inf: none until y; else: an event after y, and until `upper`.
+A time is two columns: y = `upper`: an event at y (> 0); `upper` inf: none until y; else: an event after y, and until `upper`. A
+row with an `entry` was seen from then on: its density is given no event before, for each value of its group's effects.
 
 A group's integral is taken around its mode, by `nodes` nodes a dimension: log integral exp(l(u)) du = -log|C| + (d/2) log 2 pi +
 log sum_k w_k exp(l(mode + C^-T t_k) + t_k't_k / 2) with -l'' = C C' at the mode. Where a group's mode is not found or a number is
@@ -71,6 +72,7 @@ _INPUTS = (
     Array("starts", ("g",), (np.dtype("int64"),)),
     Array("upper", ("n",), F64, optional=True),
     Array("cuts", ("m",), F64, optional=True),
+    Array("entry", ("n",), F64, optional=True),
 )
 _SCALARS = (
     Scalar("family", choice_of(CODES, f"must be one of {', '.join(CODES)}")),
@@ -89,6 +91,7 @@ _WORDS = {
     "upper": "Of a time: y itself for an event, inf where it is censored on the right at y, and the end of an interval in which "
     "it was. None: all are events.",
     "cuts": "Where the hazard of a piecewise model changes: rising, above 0.",
+    "entry": "Of a time: from when on it was seen, at most y, and before it where the event is at y. None: from 0 on.",
     "family": "The likelihood of a row.",
     "nodes": "Of the quadrature, a dimension, or on each panel where there may be several modes. For gaussian rows 1 (the value) "
     "and 3 are exact, and taken.",
@@ -136,6 +139,7 @@ def values(
     starts: Indices,
     upper: Floats | None = None,
     cuts: Floats | None = None,
+    entry: Floats | None = None,
     *,
     family: str,
     nodes: int,
@@ -144,7 +148,7 @@ def values(
     backend: str | None = None,
 ) -> Floats:
     """Log-likelihood of a mixed model at many points, the effects of groups integrated out; NaN where a mode is not found."""
-    inputs = (points, X, Z, y, trials, offset, starts, upper, cuts)
+    inputs = (points, X, Z, y, trials, offset, starts, upper, cuts, entry)
     value: Floats
     (value,) = _call(VALUES, inputs, out, n_threads, backend, family, nodes)
     return value
@@ -161,6 +165,7 @@ def curvature(
     starts: Indices,
     upper: Floats | None = None,
     cuts: Floats | None = None,
+    entry: Floats | None = None,
     *,
     family: str,
     nodes: int,
@@ -169,7 +174,7 @@ def curvature(
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """The same with its gradient and minus its Hessian: those of the integral (Louis 1982), by the nodes of the value."""
-    inputs = (points, X, Z, y, trials, offset, starts, upper, cuts)
+    inputs = (points, X, Z, y, trials, offset, starts, upper, cuts, entry)
     value, gradient, minus_hessian = _call(CURVATURE, inputs, out, n_threads, backend, family, nodes)
     return value, gradient, minus_hessian
 
@@ -184,6 +189,8 @@ def _call(
     if d > most:
         of = f"{family} rows: Z must have at most 1 column" if most == 1 else f"Z must have at most {most} columns"
         raise ValueError(f"{kernel.name}: {of}, got {d}")
+    if arrays[9] is not None and family not in TIMES:
+        raise ValueError(f"{kernel.name}: entry is of times ({', '.join(TIMES)}), and {family} rows have none")
     cuts = _cuts(kernel, family, arrays[7], arrays[8])
     m = k - size(p, d, family, 0)
     own = SHAPES.get(family, 0) + len(cuts)

@@ -6,9 +6,12 @@
 | "exponential" | exp(eta) | |
 | "piecewise" | exp(eta + b_j) between the cuts c_j and c_(j+1), b_0 = 0 | b_1 .. b_m, and log s of their prior alone |
 
-A row has its event at `time`, or in (time, upper], or was seen without it until `time`. Rows that are seen from `entry` on are
-known to be without event until then: log integral of the rows less log integral of the same rows, censored at their entries, each
-over the same groups' effects (and over the client's, where it has one). A ratio of integrals is no integral of ratios.
+A row has its event at `time`, or in (time, upper], or was seen without it until `time`. A row that is seen from `entry` on is in
+the data because it was without event until then. Of rows that came one by one, whatever became of others of their group, that
+is so for each value of the group's effect: the integral is of the rows' densities, each over its probability to be without event
+until its entry, so that hazards count from the entry on. Of groups which are there because all of their rows were without event
+(`together`) it is of the group as a whole: log integral of the rows less log integral of the same rows, censored at their
+entries. A ratio of integrals is no integral of ratios; without effects both are the same.
 
 Source: docs/methods/likelihood.md, section 9.
 """
@@ -16,6 +19,7 @@ Source: docs/methods/likelihood.md, section 9.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +66,23 @@ class Baseline:
         own = points[:, points.shape[1] - len(layout.shapes) :]
         return cls(layout.family, own[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]], cuts)
 
+    def between(self, since: Vector, time: Vector) -> Vector:
+        """(S, n) the cumulative hazard from times to others, 0 <= since <= time, of which nothing cancels where both are near."""
+        S, n = len(self.own), len(time)
+        if self.family == "weibull":
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                k, grown = np.exp(self.own), (time - since) / since
+                ratio = np.where(grown < 1, np.log1p(grown), np.log(time) - np.log(since))  # log(time / since)
+                found = np.exp(k * np.log(time)) * -np.expm1(-k * np.where(since > 0, ratio, np.inf))
+            return np.asarray(np.where(time > since, found, 0.0))
+        if self.family == "exponential":
+            return np.broadcast_to(time - since, (S, n))
+        b, begins = np.hstack([np.zeros((S, 1)), self.own]), np.concatenate([[0.0], self.cuts])
+        ends = np.append(self.cuts, np.inf)
+        spent = np.minimum(time[:, np.newaxis], ends) - np.maximum(since[:, np.newaxis], begins)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(b) @ np.maximum(spent, 0.0).T)
+
     def at(self, time: Vector) -> tuple[Vector, Vector]:
         """(S, n) logarithms of the hazard, and the cumulative hazard, at times (n,), each 0 or above."""
         n, S = len(time), len(self.own)
@@ -88,32 +109,35 @@ class Timed(Rows):
     ----------
     upper : (n,) `y` where the event is at it; infinite where it had not happened by then; else the event is in (y, upper]
     cuts : (m,) of "piecewise"
+    entry : (n,) from when on each was seen, which its density is given; None: from 0 on
     """
 
     upper: Vector = field(default_factory=lambda: np.zeros(0))
     cuts: Vector = field(default_factory=lambda: np.zeros(0))
+    entry: Vector | None = None
 
     def take(self, index: Indices, starts: Indices) -> Timed:
-        offset = None if self.offset is None else self.offset[index]
+        offset, entry = (None if one is None else one[index] for one in (self.offset, self.entry))
         X, y, upper = self.X[index], self.y[index], self.upper[index]
-        return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset)
+        return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset, entry=entry)
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
-        arrays = (self._points(points), self.X, self.Z, self.y, None, self.offset, self.starts, self.upper, self._kernel_cuts)
-        return kernels.values(*arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
+        arrays, family = (self._points(points), *self._arrays), self.layout.family
+        return kernels.values(*arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         sent, at = self._points(points), self._own_at
-        arrays = (sent, self.X, self.Z, self.y, None, self.offset, self.starts, self.upper, self._kernel_cuts)
         value, gradient, lower = kernels.curvature(
-            *arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
+            sent, *self._arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
         )
         curved = unpacked(lower, sent.shape[1])
         return value, gradient[:, at], curved[:, at[:, np.newaxis], at]
 
     @property
-    def _kernel_cuts(self) -> Vector | None:
-        return self.cuts if self.layout.family == "piecewise" else None
+    def _arrays(self) -> tuple[Any, ...]:
+        """What the kernels take beside points."""
+        cuts = self.cuts if self.layout.family == "piecewise" else None
+        return self.X, self.Z, self.y, None, self.offset, self.starts, self.upper, cuts, self.entry
 
     @property
     def _first(self) -> int:
@@ -137,7 +161,7 @@ class Timed(Rows):
         return Baseline.of(self.layout, points, self.cuts)
 
     def density(self, eta: Vector, points: Vector) -> Vector:
-        """(S, n) of predictors (S, n): logarithms of densities of events, and of probabilities of all else."""
+        """(S, n) of predictors (S, n): logarithms of densities of events, and of probabilities of all else, given the entry."""
         begin, log_hazard, between = self._hazards(eta, points)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             of_end = np.where(self.upper == self.y, log_hazard, np.log(-np.expm1(-between)))
@@ -154,11 +178,13 @@ class Timed(Rows):
         return slope, begin + np.where(inside, np.where(d > 1e-8, bent, d / 2), 0.0)
 
     def _hazards(self, eta: Vector, points: Vector) -> tuple[Vector, Vector, Vector]:
-        """(S, n) cumulative hazards at y, logarithms of hazards there, and the cumulative hazard from y to `upper`."""
+        """(S, n) cumulative hazards from the entry to y, logarithms of hazards there, and the cumulative hazard from y to
+        `upper`."""
         base, scale = self.baseline(points), np.exp(eta)
         log_hazard, begin = base.at(self.y)
         end = base.at(np.where(np.isinf(self.upper), self.y, self.upper))[1]
-        return scale * begin, log_hazard + eta, scale * (end - begin)
+        seen = begin if self.entry is None else base.between(self.entry, self.y)
+        return scale * seen, log_hazard + eta, scale * (end - begin)
 
 
 @dataclass(frozen=True)
@@ -169,7 +195,7 @@ class Lifetimes:
     ----------
     layout : of the points, with what is of a prior alone
     rows : whose points have no such number
-    before : the same rows until they were seen, where some were not from the beginning
+    before : where groups entered together: the same rows until they were seen, if some were not from the beginning
     log_unit : the logarithm of a unit of the data's time, in those of the model, for each density
     """
 
@@ -191,13 +217,19 @@ class Lifetimes:
         cuts: Vector | None = None,
         n_threads: int = 1,
         unit: float = 1.0,
+        *,
+        together: bool = False,
     ) -> Lifetimes:
-        """Rows that are sorted by group; `unit`: the model's unit of time, in the data's."""
+        """Rows that are sorted by group; `unit`: the model's unit of time, in the data's; `together`: see above."""
         own = layout.of_rows
         cuts = np.zeros(0) if cuts is None else np.asarray(cuts, np.float64) / unit
         rows = Timed(own, X, time / unit, starts, None, offset, n_threads, upper / unit, cuts)
         before = None
-        if entry is not None and (late := np.flatnonzero(entry > 0)).size:
+        if entry is None or not (late := np.flatnonzero(entry > 0)).size:
+            pass
+        elif not together:
+            rows = replace(rows, entry=np.maximum(entry, 0.0) / unit)
+        else:
             some = rows.take(late, np.searchsorted(late, starts).astype(np.int64))
             before = replace(some, y=entry[late] / unit, upper=np.full(len(late), np.inf))
         return cls(layout, rows, before, -float(np.log(unit)) if unit != 1.0 else 0.0)

@@ -44,6 +44,7 @@ def data(source: Source) -> Arguments:
     if family in mixed.TIMES and source.choose([True, True, True, False]):
         kind = random.integers(0, 4, n)  # event, censored on the right, in an interval, censored on the left
         y, upper = np.where(kind == 3, 0.0, y), np.choose(kind, [y, np.full(n, np.inf), 1.5 * y, y])
+    entry = late(source, y, upper) if family in mixed.TIMES and source.choose([True, False]) else None
     if "negative-binomial" in family and source.choose([False, False, True]):
         points[0, len(points[0]) - own] = 0.0
     if source.choose([False, False, False, True]):  # far points, and one that is none
@@ -51,7 +52,7 @@ def data(source: Source) -> Arguments:
     if n and source.choose([False] * 7 + [True]):
         y[0] = source.choose([-1.0, np.nan])
     starts = np.concatenate([[0], np.sort(random.integers(0, n + 1, source.choose([0, 1, 4, 9]))), [n]])
-    optional = {"trials": trials, "offset": offset, "upper": upper, "cuts": cuts}
+    optional = {"trials": trials, "offset": offset, "upper": upper, "cuts": cuts, "entry": entry}
     return {
         "points": source.array(points),
         "X": source.array(X),
@@ -62,6 +63,13 @@ def data(source: Source) -> Arguments:
         "family": family,
         "nodes": source.choose(NODES[d]),
     }
+
+
+def late(source: Source, y: Any, upper: Any) -> Any:
+    """From 0 on, long before y, shortly before it, or, where no event is at y, from y on."""
+    kind = source.random.integers(0, 4, len(y))
+    there = kind < 3 if upper is None else (kind < 3) | (upper == y)
+    return np.where(there, np.choose(kind % 3, [0 * y, 0.7 * y, (1 - 1e-9) * y]), y)
 
 
 def response(source: Source, family: str, eta: Any, trials: Any, own: int) -> Any:

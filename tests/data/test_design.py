@@ -121,10 +121,16 @@ BAD_ROWS = {
     "empty number": (",smith,0,1,p,1", r"column 'age': '' is missing; fill in .* model\.missing = \"impute\""),
     "no number": ("NA,smith,0,1,p,1", "column 'age': 'NA' is missing; fill in the value or remove the row"),
     "unknown level": ("30,sailor,0,1,p,1", r"column 'job': 'sailor' is an unknown level; the levels are clerk, farmer, smith"),
-    "empty level": ("30,,0,1,p,1", r"column 'job': '' is empty; remove the row, or give missing cells a name \(\"\?\"\)"),
+    "empty level": (
+        "30,,0,1,p,1",
+        r"column 'job': '' is empty; remove the row, or give missing cells a name \(\"\?\"\) \(or set .*\"drop\"",
+    ),
     "label": ("30,smith,0,1,p,2", r"column 'y': '2' is not 0 or 1; .*positive"),
     "text label": ("30,smith,0,1,p,yes", "column 'y': 'yes' is not 0 or 1"),
-    "no label": ("30,smith,0,1,p,", "column 'y': '' is not 0 or 1"),
+    "no label": (
+        "30,smith,0,1,p,",
+        r"column 'y': '' is missing; fill in the value or remove the row \(or set model.missing = \"drop\"",
+    ),
     "offset": ("30,smith,x,1,p,1", "column 'o': 'x' is not a number"),
     "weight": ("30,smith,0,-1,p,1", "column 'w': '-1' is below zero; weights must be >= 0"),
     "short row": ("30,smith,0", "has 3 cells, the header 6; correct or remove the line"),

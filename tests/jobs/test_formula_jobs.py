@@ -94,6 +94,49 @@ def test_without_an_intercept_columns_are_not_centred(method: str, frames: dict[
             assert found[name]["mean"] == pytest.approx(value, abs=0.1 * found[name]["sd"]), (formula, name)
 
 
+def test_the_example_of_the_page_works_with_the_slope_as_a_term() -> None:
+    """`time` alone in the brackets is refused; the remedy, which is the page's own example, runs to its end."""
+    rng, example = np.random.default_rng(9), "died ~ age * sex + {}cs(bmi, df = 4) + (1 + time | ward)"
+    timed = {name: frame.assign(time=rng.normal(size=len(frame))) for name, frame in federation(300).items()}
+    with pytest.raises(JobError, match=r'"time" is no term .* lie about its coefficient; add it: \.\. \+ time \+ \.\.'):
+        run(timed, example.format(""))
+    pages = Path(__file__).parents[2] / "docs"
+    for page, text in (("methods/likelihood.md", example.format("time + ")), ("how-to/formula.md", "(1 + age | ward)")):
+        assert text in (pages / page).read_text(), page
+    found = run(timed, example.format("time + ")).parameters
+    assert {"theta[time]", "group_sd[intercept]", "group_sd[time]", "theta[age:sex[T.m]]"} <= {*found}
+
+
+def test_factor_of_r_is_the_column_of_labels(frames: dict[str, pd.DataFrame]) -> None:
+    found, wanted = (run(frames, f"died ~ age + {call}(drug)").summary["parameters"] for call in ("factor", "C"))
+    assert found == wanted
+    assert "theta[C(drug)[T.b]]" in found
+
+
+@pytest.mark.parametrize(("column", "cell"), [("drug", ""), ("sex", None)])
+def test_an_empty_cell_of_labels_is_named_with_what_leaves_it_out(
+    column: str, cell: str | None, frames: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others read the column, the holder the line; both read the key, which works."""
+    for name, frame in frames.items():
+        gap = frame.copy()
+        if name == "bo":
+            gap.loc[3, column] = cell
+        gap.to_csv(tmp_path / f"{name}.csv", index=False)
+    job = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\n[algorithm]\npoints = 256\neffective = 100\n'
+    job += f'[model]\nformula = "died ~ age + {column}"\n'
+    (tmp_path / "job.toml").write_text(job)
+    assert main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert f"column '{column}' is empty" in said
+    assert 'or set model.missing = "drop"' in said
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "bo.csv")]) == 2
+    assert f"line 5, column '{column}'" in "".join(capsys.readouterr())
+    (tmp_path / "job.toml").write_text(job + 'missing = "drop"\n')
+    assert main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "again"), "--quiet"]) == 0
+    assert fedkern.load(tmp_path / "again").summary["incomplete"]
+
+
 def test_a_check_takes_knots_that_only_rows_could_judge(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     for name, frame in frames.items():
         frame.to_csv(tmp_path / f"{name}.csv", index=False)

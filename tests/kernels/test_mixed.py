@@ -243,7 +243,7 @@ def test_refuses_by_name(change, message):
 @pytest.mark.parametrize("backend", ["cpp", "cuda", pytest.param("numba", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("code", [-1, max(mixed.CODES.values()) + 1])
 def test_a_number_that_no_family_has_is_refused(code, backend):
-    arrays = np.zeros((1, 2)), np.ones((4, 1)), np.ones((4, 1)), np.zeros(4), None, None, np.array([0, 2, 4]), None, None
+    arrays = np.zeros((1, 2)), np.ones((4, 1)), np.ones((4, 1)), np.zeros(4), None, None, np.array([0, 2, 4]), None, None, None
     outputs = np.empty(1), np.empty((1, 2)), np.empty((1, 3))
     with pytest.raises(ValueError, match="family: no likelihood"):
         mixed.VALUES.implementation(backend)(*arrays, code, 3, outputs[0], 1)

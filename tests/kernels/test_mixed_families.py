@@ -1,5 +1,7 @@
 """Families of rows of mixed models: where each stands at its limits, bad responses, and integrands with several modes."""
 
+from itertools import product
+
 import mpmath
 import numpy as np
 import pytest
@@ -28,8 +30,8 @@ DIGITS, STEP = 200, mpmath.mpf("1e-15")
 # One row far from its middle --------------------
 
 
-def exact(family, y, eta, w, upper=None):
-    """log p(y | eta, w) with 200 digits, by the definition of each family."""
+def exact(family, y, eta, w, upper=None, entry=0.0):
+    """log p(y | eta, w) with 200 digits, by the definition of each family; of a time given no event until `entry`."""
     with mpmath.workdps(DIGITS):
         m = mpmath.mpf
         y, eta, w = m(float(y)), m(eta), [m(one) for one in w]
@@ -76,23 +78,23 @@ def exact(family, y, eta, w, upper=None):
                 return mean * t**k
             return mean * sum(mpmath.exp(a) * max(min(t, high) - low, 0) for a, low, high in zip(w, edges, edges[1:]))
 
-        upper = y if upper is None else m(float(upper))
+        upper, before = y if upper is None else m(float(upper)), until(m(float(entry)))
         if upper == m("inf"):
-            return -until(y)
+            return before - until(y)
         if upper > y:
-            return -until(y) + mpmath.log(-mpmath.expm1(until(y) - until(upper)))
+            return before - until(y) + mpmath.log(-mpmath.expm1(until(y) - until(upper)))
         rate = w[sum(y > cut for cut in edges[1:-1])] if family == "piecewise" else mpmath.log(k) + (k - 1) * mpmath.log(y)
-        return eta + rate - until(y)
+        return eta + rate + before - until(y)
 
 
-def by_digits(family, y, xi, upper, h=STEP):
+def by_digits(family, y, xi, upper, h=STEP, entry=0.0):
     """The gradient and minus the Hessian (lower triangle) by differences, whose error is h^2."""
 
     def f(*steps):
         at = [mpmath.mpf(one) for one in xi]
         for j, step in steps:
             at[j] += step
-        return exact(family, y, at[0], at[1:], upper)
+        return exact(family, y, at[0], at[1:], upper, entry)
 
     with mpmath.workdps(DIGITS):
         slopes = [(f((j, h)) - f((j, -h))) / (2 * h) for j in range(len(xi))]
@@ -140,6 +142,29 @@ def test_a_row_is_right_far_from_its_middle(family, backend):
         at = f"{y, upper, eta, w}"
         terms = 1 + (np.exp(w[0]) if family in ("beta", "gamma") else 0)  # which cancel: of so many rows' information
         np.testing.assert_allclose(value[0], want, rtol=1e-12, atol=2e-12 + 1e-16 * terms, err_msg=at)
+        np.testing.assert_allclose(gradient[0], slopes, rtol=1e-9, atol=1e-9, err_msg=f"gradient of {at}")
+        np.testing.assert_allclose(minus_hessian[0], curves, rtol=1e-8, atol=1e-9, err_msg=f"curvature of {at}")
+
+
+LATE = (0.6, 1.3 * (1 - 1e-3), 1.3 * (1 - 1e-12), 1e-30)  # of a row that ends at 1.3, or begins to be unknown there
+FAR_LATE = {
+    "weibull": [(0.2, 0.1), (-40.0, 1.5), (5.0, -3.0), (2.0, 3.5), (0.1, -20.0)],
+    "exponential": [(0.2,), (-60.0,), (6.0,)],
+    "piecewise": [(0.2, -0.3, 2.0, -20.0), (-50.0, 3.0, -40.0, 0.1)],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("family", list(FAR_LATE))
+def test_a_row_that_is_seen_late_is_right_however_short_it_was_seen(family, backend):
+    """A difference of cumulative hazards, of which nothing cancels: also 1e-12 of its time before the end."""
+    cases = [(upper, entry) for upper in (1.3, np.inf, 1.30001, 9.0) for entry in LATE] + [(1.5, 1.3)]
+    for (upper, entry), (eta, *w) in product(cases, FAR_LATE[family]):
+        case = rows(family, [1.3], [upper]) | {"entry": np.array([entry])}
+        value, gradient, minus_hessian = mixed.curvature(np.array([[eta, *w]]), **case, nodes=1, backend=backend)
+        slopes, curves = by_digits(family, 1.3, [eta, *w], upper, entry=entry)
+        at = f"{upper, entry, eta, w}"
+        np.testing.assert_allclose(value[0], float(exact(family, 1.3, eta, w, upper, entry)), rtol=1e-12, atol=2e-12, err_msg=at)
         np.testing.assert_allclose(gradient[0], slopes, rtol=1e-9, atol=1e-9, err_msg=f"gradient of {at}")
         np.testing.assert_allclose(minus_hessian[0], curves, rtol=1e-8, atol=1e-9, err_msg=f"curvature of {at}")
 
@@ -196,6 +221,7 @@ def test_without_upper_all_times_are_events(backend):
 ERRORS = [
     ("student", {"Z": np.ones((24, 2))}, "student rows: Z must have at most 1 column, got 2"),
     ("gamma", {"upper": np.ones(24)}, "upper is of times .*, and gamma rows have none"),
+    ("gamma", {"entry": np.ones(24)}, "entry is of times .*, and gamma rows have none"),
     ("weibull", {"cuts": CUTS}, "cuts must be given of piecewise rows, and of no others"),
     ("piecewise", {"cuts": None}, "cuts must be given of piecewise rows, and of no others; got None"),
     ("piecewise", {"cuts": np.array([2.0, 1.0])}, "cuts must rise from above 0"),

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm, weibull_min
 
 from fedkern.models import survival_curves
-from fedkern.models.mixed import Layout, conditional
+from fedkern.models.mixed import Layout, conditional, effects
 from fedkern.models.survival_parametric import Baseline, Lifetimes, shapes_of
 
 FAMILIES = ("weibull", "exponential", "piecewise")
@@ -83,10 +83,12 @@ def plain(one: Layout, given: dict[str, Any], xi: np.ndarray, effect: np.ndarray
     return rows, np.array([-cumulative(one.family, own, t) * np.exp(e) for t, e in zip(entry, eta)])
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_effects_the_value_is_the_sum_of_rows_given_their_entry(family: str) -> None:
+def test_without_effects_the_value_is_the_sum_of_rows_given_their_entry(family: str, together: bool) -> None:
+    """However they came."""
     one, given = layout(family), table()
-    for xi, value in zip(points(one), lived(one, given).values(points(one), 1)):
+    for xi, value in zip(points(one), lived(one, given, together=together).values(points(one), 1)):
         rows, before = plain(one, given, xi)
         assert value == pytest.approx((rows - before).sum(), rel=1e-11)
 
@@ -104,40 +106,57 @@ def test_frailty_of_groups_is_a_ratio_of_two_integrals(family: str, entry: bool)
 
         integrals = [quad(at, -9, 9, (k,), epsabs=1e-13, epsrel=1e-11, limit=200)[0] for k in range(2)]
         found += float(np.log(integrals[0] / integrals[1]))
-    assert lived(one, given).values(xi[np.newaxis], 40)[0] == pytest.approx(found, abs=2e-7)
-    z, w = np.polynomial.hermite_e.hermegauss(40)  # one integral of ratios is another number: the control of this test
-    ratios = np.array([np.subtract(*plain(one, given, xi, tau * u)) for u in z])
-    sums = np.add.reduceat(ratios, given["starts"][:-1], axis=1)
-    of_ratios = logsumexp(sums + np.log(w / w.sum())[:, np.newaxis], axis=0).sum()
+    assert lived(one, given, together=True).values(xi[np.newaxis], 40)[0] == pytest.approx(found, abs=2e-7)
+    of_ratios = lived(one, given).values(xi[np.newaxis], 40)[0]  # another number: the control of this test
     assert not entry or abs(of_ratios - found) > 1e-3
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_of_rows_that_came_one_by_one_it_is_an_integral_of_ratios(family: str) -> None:
+    one, given = layout(family, ("intercept",)), table(12, 4)
+    (xi,), found = points(one, 1), 0.0
+    tau = np.exp(xi[one.group_at][0])
+    for a, b in zip(given["starts"][:-1], given["starts"][1:]):
+
+        def at(u: float, a: int = a, b: int = b) -> float:
+            rows, before = plain(one, given, xi, tau * u)
+            return float(np.exp((rows - before)[a:b].sum()) * norm.pdf(u))
+
+        found += float(np.log(quad(at, -9, 9, epsabs=1e-13, epsrel=1e-11, limit=200)[0]))
+    assert lived(one, given).values(xi[np.newaxis], 40)[0] == pytest.approx(found, abs=2e-7)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_an_effect_of_the_client_around_those_of_its_groups(family: str) -> None:
-    """All rows are seen from their entries on: a ratio of two integrals over the client's effect, in each of which those over the
-    groups' effects stand."""
+    """All rows are seen from their entries on: an integral over the client's effect of products of those over the groups'
+    effects; of groups that entered together a ratio of two such ones."""
     one, given = layout(family, ("intercept",), ("intercept",)), table(12, 3)
     (xi,) = points(one, 1)
     tau, own = np.exp(xi[one.group_at][0]), np.exp(xi[one.client_at][0])
     z, w = np.polynomial.hermite_e.hermegauss(40)
     log_w = np.log(w / w.sum())
-    logs = np.empty((2, 40))
+    logs = np.empty((3, 40))
     for k, v in enumerate(z):
         each = np.array([plain(one, given, xi, own * v + tau * u) for u in z])  # (nodes, 2, n)
-        for part in range(2):
+        each = np.concatenate([each, each[:, :1] - each[:, 1:]], axis=1)
+        for part in range(3):
             sums = np.add.reduceat(each[:, part], given["starts"][:-1], axis=1)
             logs[part, k] = logsumexp(sums + log_w[:, np.newaxis], axis=0).sum()
     found = logsumexp(logs + log_w, axis=1)
-    assert lived(one, given).values(xi[np.newaxis], 30)[0] == pytest.approx(found[0] - found[1], abs=2e-5)
+    assert lived(one, given, together=True).values(xi[np.newaxis], 30)[0] == pytest.approx(found[0] - found[1], abs=2e-5)
+    assert lived(one, given).values(xi[np.newaxis], 30)[0] == pytest.approx(found[2], abs=2e-5)
 
 
 EFFECTS = [((), ()), (("intercept", "x"), ()), (("intercept",), ("intercept",))]
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize(("family", "effects"), [*product(FAMILIES, EFFECTS)])
-def test_derivatives_are_those_of_the_value(family: str, effects: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+def test_derivatives_are_those_of_the_value(
+    family: str, effects: tuple[tuple[str, ...], tuple[str, ...]], together: bool
+) -> None:
     one = layout(family, *effects)
-    rows, (xi,) = lived(one, table(12, 3)), points(one, 1)
+    rows, (xi,) = lived(one, table(12, 3), together=together), points(one, 1)
     # Nodes of a client's effect are around a mode that is found to a tenth: values jump by the rule's error.
     nodes, h = (40, 1e-3) if effects[1] else (15, 1e-4)
     value, gradient, curved = (part[0] for part in rows.curvature(xi[np.newaxis], nodes))
@@ -152,13 +171,14 @@ def test_derivatives_are_those_of_the_value(family: str, effects: tuple[tuple[st
         assert (curved[-1] == 0).all()
 
 
-def test_clients_add_up_to_the_pooled_rows() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_clients_add_up_to_the_pooled_rows(together: bool) -> None:
     one, xi = layout("weibull", ("intercept",)), points(layout("weibull", ("intercept",)), 5)
     parts = [table(seed=k) for k in range(3)]
     starts = np.concatenate([parts[0]["starts"], *(24 * k + part["starts"][1:] for k, part in enumerate(parts[1:], start=1))])
     whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} | {"starts": starts}
-    each = [lived(one, part).curvature(xi, 15) for part in parts]
-    for found, several in zip(lived(one, whole).curvature(xi, 15), zip(*each)):
+    each = [lived(one, part, together=together).curvature(xi, 15) for part in parts]
+    for found, several in zip(lived(one, whole, together=together).curvature(xi, 15), zip(*each)):
         np.testing.assert_allclose(sum(several), found, rtol=1e-10, atol=1e-10)
 
 
@@ -173,20 +193,70 @@ def test_the_unit_of_time_changes_the_density_of_events_and_nothing_else(family:
     np.testing.assert_allclose(own.values(points(one), 1), years.values(points(one), 1) - events * np.log(365.25), rtol=1e-11)
 
 
+@pytest.mark.parametrize("entry", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_densities_of_single_rows_and_their_slopes(family: str) -> None:
-    one, given = layout(family, ("intercept",)), table(entry=False)
+def test_densities_of_single_rows_and_their_slopes(family: str, entry: bool) -> None:
+    one, given = layout(family, ("intercept",)), table(entry=entry)
     rows, xi = lived(one, given).rows, points(one)
     inner = lived(one, given).inner(xi)
     eta = conditional.predictor(rows, inner)
     for found, point in zip(conditional.density(rows, eta, inner), xi):
-        np.testing.assert_allclose(found, plain(one, given, point)[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found, np.subtract(*plain(one, given, point)), rtol=1e-9, atol=1e-9)
     slope, curved = conditional._slopes(rows, eta, inner)
     h = 1e-5
     up, down = conditional.density(rows, eta + h, inner), conditional.density(rows, eta - h, inner)
     np.testing.assert_allclose(slope, (up - down) / (2 * h), atol=1e-6)
     up, down = conditional._slopes(rows, eta + h, inner)[0], conditional._slopes(rows, eta - h, inner)[0]
     np.testing.assert_allclose(curved, (down - up) / (2 * h), atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_hazard_between_two_times(family: str) -> None:
+    """The difference of two cumulative ones; of times that are near it is the hazard times their difference."""
+    one, since = layout(family), np.array([0.0, 0.0, 0.3, 0.4, 0.2, 1.2])
+    base = Baseline.of(one, points(one), np.array(CUTS))
+    time = np.array([0.0, 0.7, 0.35, 3.0, 0.2, 5.0])
+    np.testing.assert_allclose(base.between(since, time), base.at(time)[1] - base.at(since)[1], rtol=1e-12, atol=1e-14)
+    near = time * (1 - 1e-13)
+    found, hazard = base.between(near, time)[:, 1:], np.exp(base.at(time)[0][:, 1:])
+    np.testing.assert_allclose(found, hazard * (time - near)[1:], rtol=1e-9)
+
+
+def test_a_row_that_begins_alone_in_a_piece_is_read_off_what_is_sent() -> None:
+    """Why none or ten of a client's rows may begin in each: who was there before and after counts as much in two neighbours."""
+    rng, n, cuts = np.random.default_rng(5), 60, np.array([1.0, 2.0, 3.0])
+    X = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    time, entry = 3 + rng.exponential(size=n), np.zeros(n)
+    entry[7] = 2.4
+    one = Layout(("intercept", "x"), "piecewise", (), (), shapes_of("piecewise", tuple(cuts)))
+    rows = Lifetimes.of(one, X, time, time, np.array([0, n]), entry, cuts=cuts)
+    _, _, curved = rows.curvature(np.zeros((1, one.size)), 1)
+    told = curved[0, 3, :2] - curved[0, 2, :2]  # of the hazards from 2 to 3 and from 1 to 2, with the columns: one row's
+    np.testing.assert_allclose(told, (3 - 2.4) * X[7], rtol=1e-9)
+
+
+@pytest.mark.parametrize("level", ["group", "client"])
+def test_effects_of_rows_that_were_seen_late_are_given_their_entries(level: str) -> None:
+    """What a holder reads of its wards, and of itself: means and sds at one point, against quadrature."""
+    terms = (("intercept",), ()) if level == "group" else ((), ("intercept",))
+    one, given = layout("weibull", *terms), table(12, 1)
+    (xi,) = points(one, 1)
+    sd = np.exp(xi[one.group_at if level == "group" else one.client_at][0])
+    z, w = np.polynomial.hermite_e.hermegauss(60)
+    found = np.array([np.subtract(*plain(one, given, xi, sd * v)).sum() for v in z]) + np.log(w)
+    share = np.exp(found - logsumexp(found))
+    mean = share @ (sd * z)
+    rows, draws = lived(one, given).rows, np.tile(lived(one, given).inner(xi[np.newaxis]), (400, 1))
+    inner, own = effects.completed(rows, draws, 15, 7)
+    seen = effects.of_groups(rows, inner, 7) if level == "group" else own
+    assert seen is not None
+    assert seen.mean[0, 0] == pytest.approx(mean, abs=0.005)
+    assert seen.sd[0, 0] == pytest.approx((share @ (sd * z - mean) ** 2) ** 0.5, abs=0.005)
+    if level == "client":
+        drawn = inner[:, 0] - xi[0]
+        assert drawn.mean() == pytest.approx(mean, abs=0.1)
+    without = np.array([plain(one, given, xi, sd * v)[0].sum() for v in z]) + np.log(w)  # the control: as if seen from 0 on
+    assert abs(np.exp(without - logsumexp(without)) @ (sd * z) - mean) > 0.05
 
 
 def test_curves_and_restricted_means() -> None:

@@ -130,7 +130,10 @@ def of_rows(xi, eta, i, case):
     own_at = case["X"].shape[1] + case["Z"].shape[1] * (case["Z"].shape[1] + 1) // 2
     like = (slice(None),) + (None,) * (eta.ndim - 1)
     y, trials, upper = (None if (one := case[name]) is None else one[i][like] for name in ("y", "trials", "upper"))
-    return density(case["family"], y, eta, trials, xi[own_at:], upper, case["cuts"])
+    found = density(case["family"], y, eta, trials, xi[own_at:], upper, case["cuts"])
+    if case.get("entry") is None:
+        return found
+    return found - log_survival(case["family"], case["entry"][i][like], eta, xi[own_at:], case["cuts"])
 
 
 def by_grid(case, steps=(0.02, 0.1, 0.25), reach=8):

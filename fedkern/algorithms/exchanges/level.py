@@ -112,7 +112,8 @@ class Client:
 @dataclass(frozen=True)
 class Server:
     """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each`
-    that of each client (the sum of its weights); `note` for the reader of the result, and `doubt` why it cannot stand."""
+    that of each client (the sum of its weights); `answers` those of the first leg, in the clients' order; `note` for the reader
+    of the result, and `doubt` why it cannot stand."""
 
     settings: Settings
     clients: tuple[str, ...]
@@ -124,6 +125,7 @@ class Server:
     note: str = ""
     doubt: str = ""
     each: tuple[float, ...] = ()
+    answers: tuple[tuple[float, float], ...] = ()
 
     @property
     def round(self) -> int:
@@ -180,6 +182,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if state.leg == SPREAD:
         state = _apart(state, np.array(answers))
         return _known(state, _gaussian(s, answers, state.centre, state.rows))
+    if state.leg == LEVEL:
+        state = replace(state, answers=tuple(answers))
     with np.errstate(over="ignore"):
         level = pooled_level(s.family, answers)
     if level is None:

@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 SMALL = 1e-3  # of its unit: a smaller t has the derivatives that an even function has there, for those in log t are rounded away
 FEW = 6  # coordinates, of which all may have heavy tails where nothing is said of them
+FLAT = 0.5  # standard deviation of an exponent: ten rows of a level leave a third, none leave .8 and more
+MOST_EXPONENT = 300.0  # so that the square of an exponential is a number
 LEAST = 1e-9  # of its unit: the smallest scale that is sent
 
 
@@ -41,6 +43,7 @@ class Coordinates:
     scales : for each logarithm of a scale its coordinate, and those of the entries below it in its column of T
     loose : those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
     learnt : that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
+    exponents : those that people read as their exponentials, in sums with others (gaps between thresholds)
     """
 
     names: tuple[str, ...]
@@ -48,6 +51,7 @@ class Coordinates:
     scales: tuple[tuple[int, ...], ...] = ()
     loose: tuple[int, ...] = ()
     learnt: int | None = None
+    exponents: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -63,6 +67,19 @@ class Coordinates:
     def mirrored(self) -> tuple[tuple[int, ...], ...]:
         """Of z: sets that change their signs together."""
         return (*self.fold, *self.scales)
+
+    def flat(self, z: Array, weights: Array) -> tuple[int, ...]:
+        """Returns the exponents that weighted points (n, P) leave so wide that their exponentials have heavy tails.
+
+        A gap whose logarithm has a standard deviation of 1.5 has most of its variance from logarithms that are three standard
+        deviations above their mean, where the posterior has next to no draws.
+        """
+        off = [z[:, k] - weights @ z[:, k] for k in self.exponents]
+        return tuple(k for k, one in zip(self.exponents, off) if weights @ one**2 > FLAT**2)
+
+    def read(self, z: Array, flat: tuple[int, ...]) -> Array:
+        """Returns (n, P + flat) the points, and beside them the exponentials of flat exponents."""
+        return np.concatenate([z, np.exp(np.minimum(z[:, list(flat)], MOST_EXPONENT))], axis=1) if flat else z
 
     def sent(self, z: Array, units: Array) -> Array:
         """(n, P) xi; `units` (scales,) what is large for each t."""

@@ -377,6 +377,8 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
         return _end(state, ROUNDS, posterior)
     every = np.concatenate([one.z for one in state.draws])
     proposal = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
+    if isinstance(proposal, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
+        proposal = proposal.with_wide(state.coordinates.flat(every, posterior.smoothed))
     return _ask_values(state, proposal)
 
 
@@ -402,9 +404,12 @@ def weighted(state: Server, since: int = 0) -> Weighted:
 
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
-    """Of all means, and of all standard deviations, of z: by how many posterior sds they may be off."""
+    """Of all means, and of all standard deviations, of z, and of exponentials that have heavy tails: by how many posterior sds
+    they may be off."""
     nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
-    return largest(np.concatenate([one.z for one in state.draws]), posterior.weights, np.concatenate(nets))
+    z = np.concatenate([one.z for one in state.draws])
+    read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
+    return largest(read, posterior.weights, np.concatenate(nets))
 
 
 def enough(state: Server, posterior: Weighted) -> bool:

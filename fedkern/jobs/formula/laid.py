@@ -138,7 +138,10 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
     for key in ("slopes", "client_slopes"):
         for slope in getattr(random, key, ()):
             if (slope,) not in formula.terms:
-                yield f'model.random.{key}: "{slope}" is no term of model.formula by itself; add it: .. + {slope} + ..'
+                yield (
+                    f'model.random.{key}: "{slope}" is no term of model.formula by itself, and slopes of groups lie about its '
+                    f"coefficient; add it: .. + {slope} + .."
+                )
     if config.private or data.standardise != "exchange":
         yield from _constants(formula, data.columns, data.standardise)
 

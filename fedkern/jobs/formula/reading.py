@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import JobError
-from ...models.formula import factors
+from ...models.formula import factors, habits
 from ...models.formula.expansion import Formula
 
 LONGEST, DEEPEST = 4000, 20  # letters of a formula; brackets in each other
@@ -22,6 +22,10 @@ EXTRA = 'model.formula needs formulaic, which is not installed here: pip install
 NEVER = re.compile(r"[{}%@;$!&?\\\x00-\x08\x0b\x0c\x0e-\x1f]")
 NAME = r"[^\W\d][\w.]*|`[^`]+`"
 COLUMN = re.compile(rf"\s*({NAME})\s*")
+EVERY = (
+    "a point for all other columns is not there: name the columns (or leave model.formula out, and give [data] response, "
+    "which takes all other columns that are not in data.ignore)"
+)
 CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -57,6 +61,9 @@ def read(text: str) -> Said:
     if len(sides) != 2 or not all(side.strip() for _, side in sides):
         raise _no(text, "wanted RESPONSE ~ TERMS, such as died ~ age + sex")
     (_, left), (_, right) = sides
+    right = habits.translated(right, "".join(_outside(right)))
+    if (call_of_r := habits.pointed_call("".join(_outside(right)))) is not None:
+        raise _no(right, f"there is no function {call_of_r[0]!r} here: {call_of_r[1]}")
     data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()
     for sign, part in _split(right, "+-"):
         call, bar = CALL.fullmatch(part), _bar(part)
@@ -81,8 +88,8 @@ def read(text: str) -> Said:
 
 
 _WHY = {
-    "offset": "offset is of a column that is added to the predictor, such as the logarithm of an exposure, which files hold",
-    "strata": "strata is of a column, whose labels have baseline hazards of their own",
+    "offset": "an offset is a column of the files: add one that holds this to all of them (say log_t), and write offset(log_t)",
+    "strata": "strata is of one column, whose labels have baseline hazards of their own; of several make one that joins them",
 }
 
 
@@ -95,7 +102,8 @@ def _check(text: str) -> None:
     if len(text) > LONGEST:
         raise _no(text, f"has {len(text):,} letters; a formula has at most {LONGEST:,}")
     if found := NEVER.search(text):
-        raise _no(text, f"{found.group()!r} is no part of a formula")
+        way = "; write a:b in the place of a %in% b" if "%in%" in text else ""
+        raise _no(text, f"{found.group()!r} is no part of a formula{way}")
     depth = deepest = 0
     for letter in _outside(text):
         depth += (letter in "([") - (letter in ")]")
@@ -163,7 +171,7 @@ def _bar(part: str) -> tuple[str, str] | None:
 
 def _random(part: str, before: str, after: str) -> dict[str, Any]:
     """[model.random] of one effect."""
-    group = _column(after, "the group is one column: (1 | ward)")
+    group = _column(after, "the group is one column: (1 | ward); of groups within groups make a column that joins their labels")
     if group == "client":
         raise _no(
             part,
@@ -187,20 +195,25 @@ def _column(text: str, why: str) -> str:
     return found.group(1).strip("`")
 
 
+_LEFT = (
+    "on the left stands a column, Surv(time, event) or cbind(successes, trials - successes): what is calculated from a column is "
+    'another one, which all files have (a label that counts as 1 is positive = ".." in [data], and needs no call)'
+)
+_SURV = 'Surv is of columns: Surv(time, event); which label of the event is one says positive = ".." in [data]'
+
+
 def _left(text: str) -> dict[str, str]:
     """Keys of [data] by what stands on the left."""
     call = re.fullmatch(r"\s*(Surv|cbind)\s*\((.*)\)\s*", text, re.DOTALL)
     if call is None:
-        return {
-            "response": _column(text, "on the left stands a column, Surv(time, event) or cbind(successes, trials - successes)")
-        }
+        return {"response": _column(text, _LEFT)}
     name, inner = call.groups()
     parts = inner.split(",")
     if name == "Surv":
         if len(parts) not in (2, 3):
             raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
         keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
-        return {key: _column(part, "Surv is of columns: Surv(time, event)") for key, part in zip(keys, parts)}
+        return {key: _column(part, _SURV) for key, part in zip(keys, parts)}
     found = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
     if found is None or found.group(1) != found.group(3):
         raise _no(text, "wanted cbind(successes, trials - successes), of two columns")
@@ -214,6 +227,8 @@ def _terms(text: str) -> Formula:
         from formulaic.parser import DefaultFormulaParser
     except ImportError:
         raise JobError(EXTRA) from None
+    if re.search(r"(?<![\w.`])\.(?![\w.])", "".join(_outside(text))):
+        raise _no(text, EVERY)
     parser = DefaultFormulaParser(feature_flags=DefaultFormulaParser.FeatureFlags.NONE)
     try:
         tree = parser.get_ast(text)
@@ -256,8 +271,6 @@ def _count(tree: Any) -> int:  # a node of a library without types
     if args is None:
         return 1
     symbol, below = str(tree.operator.symbol), [_count(one) for one in args]
-    if symbol == "." and not below:
-        raise JobError("a point for all other columns is not there: name the columns")
     if len(below) == 1:
         return below[0]
     if symbol in ("**", "^"):

@@ -42,8 +42,8 @@ def _rows(X: Any, Z: Any, y: Any, trials: Any, offset: Any, starts: Any, family:
 
 
 def values(
-    points: Any, X: Any, Z: Any, y: Any, trials: Any, offset: Any, starts: Any, upper: Any, cuts: Any, family: int, nodes: int,
-    value: Any, n_threads: int,
+    points: Any, X: Any, Z: Any, y: Any, trials: Any, offset: Any, starts: Any, upper: Any, cuts: Any, entry: Any, family: int,
+    nodes: int, value: Any, n_threads: int,
 ) -> None:  # fmt: skip
     if family not in range(len(FAMILIES)):
         raise ValueError("family: no likelihood of the kernels of a device has this number")

@@ -467,14 +467,16 @@ def prepared(points, X, Z, y, trials, offset, starts, nodes):
     return *arrays, np.array(starts, dtype=np.int64), np.sort(arrays[3]), *rule(nodes, d)
 
 
-def values(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, value, n_threads):
+def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, n_threads):
     *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, 1 if family == GAUSSIAN else nodes)
     of_points = np.empty(len(points))
     values_of(*arrays, family, t, weight, of_points)
     value[:] = of_points
 
 
-def curvature(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, value, gradient, minus_hessian, n_threads):
+def curvature(
+    points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, gradient, minus_hessian, n_threads
+):  # fmt: skip
     *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, 3 if family == GAUSSIAN else nodes)
     results = [np.empty(out.shape) for out in (value, gradient, minus_hessian)]
     curvature_of(*arrays, family, t, weight, *results)

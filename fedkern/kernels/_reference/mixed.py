@@ -35,12 +35,12 @@ PIECE = 200_000  # rows times points at a time
 
 
 class Rows:
-    def __init__(self, X, Z, y, trials, offset, starts, upper, cuts, family):
+    def __init__(self, X, Z, y, trials, offset, starts, upper, cuts, entry, family):
         self.X, self.Z = np.array(X), np.array(Z)
         (self.n, self.p), self.d = X.shape, Z.shape[1]
         trials = np.ones(self.n) if trials is None else np.array(trials)
-        upper, cuts = (None if one is None else np.array(one) for one in (upper, cuts))
-        self.family = FAMILIES[family](np.array(y), trials, upper, cuts)
+        upper, cuts, entry = (None if one is None else np.array(one) for one in (upper, cuts, entry))
+        self.family = FAMILIES[family](np.array(y), trials, upper, cuts, entry)
         self.offset = np.zeros(self.n) if offset is None else np.array(offset)
         sizes = np.diff(starts) if self.d else np.array([self.n])
         self.starts = (starts[:-1] if self.d else np.zeros(1, np.int64))[sizes > 0]  # the integral of an empty group is 1
@@ -208,8 +208,8 @@ def pieces(points, n):
     return [slice(i, i + step) for i in range(0, len(points), step)]
 
 
-def values(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, value, n_threads):
-    rows = Rows(X, Z, y, trials, offset, starts, upper, cuts, family)
+def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, n_threads):
+    rows = Rows(X, Z, y, trials, offset, starts, upper, cuts, entry, family)
     with np.errstate(all="ignore"):
         if not rows.good(points.shape[1] - rows.shapes_at):
             value[:] = np.nan
@@ -225,8 +225,10 @@ def finite(value, xi):
     return np.where(np.isfinite(value) & np.isfinite(xi).all(axis=1), value, np.nan)
 
 
-def curvature(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, value, gradient, minus_hessian, n_threads):
-    rows = Rows(X, Z, y, trials, offset, starts, upper, cuts, family)
+def curvature(
+    points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, gradient, minus_hessian, n_threads
+):
+    rows = Rows(X, Z, y, trials, offset, starts, upper, cuts, entry, family)
     good = rows.good(points.shape[1] - rows.shapes_at)
     with np.errstate(all="ignore"):
         for i in range(len(points)):

@@ -16,8 +16,8 @@ class Family:
     concave = True  # in eta
     counted = False  # a mean that is far too large is left by one in each step: see `modes`
 
-    def __init__(self, y, trials, upper, cuts):
-        self.y, self.trials, self.upper, self.cuts = y, trials, upper, cuts
+    def __init__(self, y, trials, upper, cuts, entry):
+        self.y, self.trials, self.upper, self.cuts, self.entry = y, trials, upper, cuts, entry
         self.n = len(y)
 
     def good(self, m):

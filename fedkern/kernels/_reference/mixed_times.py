@@ -6,7 +6,7 @@ from .mixed_families import MOST_ETA, Family, log_1m_exp
 
 
 class Weibull(Family):
-    """w = log k; the cumulative hazard is t^k e^eta. Those up to y, and from y to upper, at eta = 0, are a row's `clock`."""
+    """w = log k; the cumulative hazard is t^k e^eta. From entry to y, and from y to upper, at eta = 0, it is a row's `clock`."""
 
     counted = True
 
@@ -16,30 +16,45 @@ class Weibull(Family):
         with np.errstate(invalid="ignore"):
             self.event, self.within = self.y == self.upper, (self.y < self.upper) & np.isfinite(self.upper)
         self.until = np.where(self.within, self.upper, np.nan)
+        self.entry = np.zeros(self.n) if self.entry is None else self.entry
+        self.begun, self.late = self.y > self.entry, self.entry > 0
+        with np.errstate(all="ignore"):
+            grown = (self.y - self.entry) / self.entry  # where it is small, a difference of logarithms cancels
+            since = np.where(grown < 1, np.log1p(grown), np.log(self.y) - np.log(self.entry))
+        self.since = np.where(self.begun & self.late, since, np.inf)  # log(y / entry)
 
     def good(self, m):
-        return np.isfinite(self.y) & (self.y >= 0) & (self.upper >= self.y) & ~(self.event & (self.y == 0))
+        seen = (self.entry >= 0) & (self.y >= self.entry)
+        return np.isfinite(self.y) & seen & (self.upper >= self.y) & ~(self.event & ~self.begun)
 
     def clock(self, w):
-        """log A and log D (S, n): the cumulative hazards up to y, and from y to upper."""
+        """log A and log D (S, n): the cumulative hazards from entry to y, y^k (1 - (entry / y)^k), and from y to upper."""
         k = self.k(w)
         with np.errstate(divide="ignore"):
             log_y, log_upper = np.log(self.y), np.log(self.until)
         early = np.where(self.y > 0, k * log_y, -np.inf)
         ratio = k * (log_upper - np.where(self.y > 0, log_y, log_upper))
         more = np.where(self.y > 0, early + np.log(np.expm1(np.minimum(ratio, 700.0))), k * log_upper)
-        return early, np.where(ratio > 700, k * log_upper, more)
+        seen = np.where(self.begun, early + self.log_share(k), -np.inf)
+        return seen, np.where(ratio > 700, k * log_upper, more)
+
+    def log_share(self, k):
+        """log(1 - (entry / y)^k)."""
+        return np.log(-np.expm1(-k * self.since))
 
     def clock_slopes(self, w):
         """A_j / A, A_jk / A, and those of D, of one point: (m, n), (m, m, n)."""
         k = np.exp(w[0])
         with np.errstate(divide="ignore"):
             log_y, log_upper = np.where(self.y > 0, np.log(self.y), 0.0), np.log(self.until)
-        of_a = k * log_y
+        rest = np.where(self.begun & self.late, 1 / np.expm1(np.minimum(k * self.since, 700.0)), 0.0)  # entry^k / A
+        gone = np.where(self.late & self.begun, self.since, 0.0)
+        of_a = np.where(self.begun, k * (log_y + rest * gone), 0.0)
+        of_aa = np.where(gone > 0, of_a + k**2 * (log_y**2 + rest * gone * (2 * log_y - gone)), of_a + of_a**2)
         share = np.where(self.y > 0, 1 / np.expm1(np.minimum(k * (log_upper - log_y), 700.0)), 0.0)  # A / D
         of_d = k * (log_upper + share * (log_upper - log_y))
         of_dd = of_d + k**2 * (log_upper**2 + share * (log_upper**2 - log_y**2))
-        return of_a[None], (of_a + of_a**2)[None, None], of_d[None], of_dd[None, None]
+        return of_a[None], of_aa[None, None], of_d[None], of_dd[None, None]
 
     def k(self, w):
         return np.exp(w[:, :1])
@@ -59,7 +74,8 @@ class Weibull(Family):
 
     def log_hazard(self, w):
         """Of events, less the logarithm of A (S, n): derivatives are those of `hazard_slopes`."""
-        return np.where(self.event, w[:, :1] - np.log(np.where(self.event, self.y, 1.0)), 0.0)
+        own = w[:, :1] - np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
+        return np.where(self.event, own, 0.0)
 
     def constant(self, w):
         return self.log_hazard(w).sum(axis=1)
@@ -84,7 +100,7 @@ class Weibull(Family):
     def start(self, w):
         early, gap = self.clock(w)
         count = self.event + self.within + 0.5
-        known = (self.y > 0) | self.within
+        known = self.begun | self.within
         last = np.where(self.within, np.logaddexp(early, np.where(self.within, gap, 0.0)), early)
         return np.where(known, count, 0.0) + np.zeros((len(w), 1)), np.log(count) - np.where(known, last, 0.0), np.ones(self.n)
 
@@ -100,7 +116,8 @@ class Exponential(Weibull):
         return none, np.zeros((0, 0, self.n)), none, np.zeros((0, 0, self.n))
 
     def log_hazard(self, w):
-        return np.where(self.event, -np.log(np.where(self.event, self.y, 1.0)), 0.0) + np.zeros((len(w), 1))
+        own = -np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
+        return np.where(self.event, own, 0.0)
 
     def hazard_slopes(self, w):
         return np.zeros((0, self.n)), np.zeros((0, 0, self.n))
@@ -112,7 +129,7 @@ class Piecewise(Weibull):
     def __init__(self, *rows):
         super().__init__(*rows)
         edges, y = np.concatenate([[0.0], self.cuts, [np.inf]]), np.where(np.isfinite(self.y), self.y, 0.0)
-        self.spent = self.time_in(edges, np.zeros(self.n), y)
+        self.spent = self.time_in(edges, self.entry, y)
         self.later = self.time_in(edges, y, np.where(self.within, self.upper, y))
         self.piece = np.searchsorted(self.cuts, self.y, side="left")
 

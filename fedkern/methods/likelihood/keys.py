@@ -38,6 +38,7 @@ from .own_keys import PriorSection
 COUNTED = ("gaussian", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
+WITH_MARGINAL = 5  # rows more for each number of an ordinal likelihood, where sums of levels' probabilities are told
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 MOST_CUTS = 40
@@ -75,7 +76,7 @@ class RandomSection(Section):
     entered_together: bool = key(
         False,
         help="with data.entry and group: each group is there because all of its rows were without event until their entries, as "
-        "families or pairs are, and as wards whose patients come one by one are not",
+        "families or pairs are; default: rows came one by one, as patients of wards do, each without event until its own entry",
     )
     client: bool = key(False, help="an intercept of each client, which is normal over all clients: the site effect")
     client_slopes: list[str] = key([], help="numeric covariates whose coefficients differ between clients, at most two")
@@ -305,7 +306,30 @@ class Config(JobConfig):
         if self._plain_linear:
             return super().told_up_to(coefficients)
         linear = self.row.linear  # whose groups of one row or two are looked at
-        return told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
+        more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
+        return more + told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
+
+    @property
+    def _levels_moved(self) -> bool:
+        """Whether sums of what changes ordered levels' probabilities are told."""
+        return self.output.marginal and self.leveled and not self.nominal
+
+    @property
+    def counted_too(self) -> str:
+        others = len(self.levels) - 1
+        if self.nominal:
+            return f", each for {others} levels beside the first"
+        if self.leveled:
+            twenty = ", twenty rows each with output.marginal" if self._levels_moved else ""
+            return f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
+        if self._plain_linear or not self.shapes:
+            return ""
+        return f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of the family"
+
+    @property
+    def fewer_too(self) -> str:
+        levels = "levels (one that nobody has need not be in data.levels)"
+        return levels if self.nominal else f"random slopes or {levels}" if self.leveled else super().fewer_too
 
     @property
     def shapes(self) -> int:
@@ -389,8 +413,6 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from _trials(config)
     yield from _times(config)
     yield from level_keys.faults(data, model)
-    if config.leveled and config.output.marginal:
-        yield f'output.marginal with model.family = "{model.family}": {NO_MEAN}; remove it'
     yield from _chains(config)
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
@@ -438,7 +460,6 @@ def _trials(config: Config) -> Iterator[str]:
 
 
 TIMES = ("time", "event", "entry", "strata", "time_upper")
-NO_MEAN = "a level has no mean; `fedkern predict` gives the probability of each at any covariates"
 NO_TIMES = (  # what rows with times have not, of [output], and why
     ("loo", "a row has no density of its own, for who else is at risk is part of it", "it is not built for times"),
     ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client", SURVIVAL_AT),
@@ -510,20 +531,14 @@ def _shared(config: Config) -> Iterator[str]:
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
             '[model.random] group, or model.family = "cox"'
         )
-    if data.entry is not None and config.random.client:
-        yield (
-            f'model.random.client = true with data.entry = "{data.entry}": all of a client\'s rows would have had to be without '
-            "event until their entries for it to be there, and rows then hardly tell its effect from the level; remove one"
-        )
-    if data.entry is not None and config.random.group is not None and not config.random.entered_together:
-        yield (
-            f'model.random.group = "{config.random.group}" with data.entry = "{data.entry}": what late entries say of a group '
-            "depends on how it came into the study. If all of its rows had to be without event until their entries for it to be "
-            "there, as of a family or a pair, set model.random.entered_together = true; if they came one by one, as patients of "
-            "a ward, that model is wrong: remove the group, make it a covariate, or remove data.entry where entries are near 0"
-        )
     if config.random.entered_together and (data.entry is None or config.random.group is None):
         yield "model.random.entered_together is of groups whose rows have data.entry; remove it"
+    elif config.random.entered_together and config.random.client:
+        yield (
+            "model.random.entered_together with client = true: groups that are there because all of their rows were without "
+            'event have no effect of the client around them here; give each client a level of a column ("site") in its place, '
+            "or remove entered_together if rows came one by one"
+        )
     if family == "piecewise" and not model.cuts:
         yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'
     if not _rising(model.cuts or []):

@@ -7,7 +7,7 @@ Source: docs/methods/likelihood.md, section 9.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,16 @@ from ...algorithms.exchanges import lifetime_sums
 from ...algorithms.exchanges.survival_sums import AskSurvival
 from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
+from ...kernels import rng
 from ...models import survival, survival_curves
 from ...models.mixed import Layout
-from ...models.mixed.conditional import MOST, effect_variance, predictor
-from ...models.survival_parametric import Lifetimes
+from ...models.mixed.conditional import MOST, effect_variance, predictor, with_effects
+from ...models.mixed.effects import draw_effects
+from ...models.survival_parametric import Baseline, Lifetimes
+from ...models.survival_parametric import Timed as Rows
 from . import sites
 from .keys import Config
-from .own import Own, ask_clients, complete_draws, write_tables
+from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
 from .time_models import LifetimeModel, Lived
 
@@ -51,11 +54,11 @@ class Ended:
 def complete(
     run: Run[Config], model: LifetimeModel, index: int, rows: Lived, lived: Lifetimes, machine: importance.Client
 ) -> Ended:
-    """Completes a client's draws, and writes tables of the effects of its groups, and its own, into its folder."""
+    """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
     assert machine.told is not None
     held, times = rows
     own = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
-    write_tables(run, model, own)
+    write_effects(run, model, own)
     order = slice(None) if held.order is None else held.order
     upper = np.where(np.isfinite(times.upper), times.upper, times.time)
     entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)
@@ -88,45 +91,110 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     n, events = len(rows), ended.lived.events
     several = int(np.clip(MOST // max(31 * n, 1), 1, DRAWS))
     inner = own.inner[np.linspace(0, len(own.inner) - 1, several).round().astype(int)]
-    base, eta = rows.baseline(inner), predictor(rows, inner)
-    variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
     unit = np.exp(model.log_unit)
-
-    def seen(time: Array) -> Array:
-        """(n,) probabilities to be without event at a time of each row, averaged over draws."""
-        found = survival_curves.survival(base, eta, variance, time[np.newaxis])[:, 0]
-        return np.asarray(np.maximum(found.mean(axis=0), np.finfo(float).tiny))
-
-    before = np.ones(n) if ended.entry is None else seen(ended.entry / unit)
-    low = 1 - seen(rows.y) / before
-    end = np.where(np.isinf(rows.upper), 0.0, seen(np.where(np.isinf(rows.upper), rows.y, rows.upper)) / before)
+    of_rows: _Whole | _Late
+    if rows.entry is None:
+        of_rows = _Whole.of(rows, inner, None if ended.entry is None else ended.entry / unit)
+    else:
+        of_rows = _Late.of(rows, inner, rows.entry, key_of_effects(model, own.index, OF_GROUPS))
+    low = 1 - of_rows.seen(rows.y)
+    end = np.where(np.isinf(rows.upper), 0.0, of_rows.seen(np.where(np.isinf(rows.upper), rows.y, rows.upper)))
     high = np.where(rows.upper == rows.y, low, 1 - end)
     low = np.clip(low, 0.0, 1 - 1e-12)
     high = np.clip(high, low + 1e-12, 1.0)
     edges = np.arange(11)[:, np.newaxis] / 10
     tenths = np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
-    e, e0 = -np.log(seen(ended.middle / unit)), -np.log(before)
     cox = survival.Rows.of(
         Layout(rows.layout.coefficients, "cox"), rows.X, ended.middle, ended.event, ended.entry, None, None, rows.offset
     )
     pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
-    return lifetime_sums.told(n, events, pairs, right, tenths, _scores(ended.event, e, e0), pieces)
+    return lifetime_sums.told(n, events, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What rows are foreseen to do, with effects of new groups; or of groups that entered together.
+
+    Attributes
+    ----------
+    base, eta, variance : at draws: see `survival_curves`
+    before : (n,) probabilities to be without event until the entry
+    """
+
+    base: Baseline
+    eta: Array
+    variance: Array
+    before: Array
+
+    @classmethod
+    def of(cls, rows: Rows, inner: Array, entry: Array | None) -> _Whole:
+        variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
+        found = cls(rows.baseline(inner), predictor(rows, inner), variance, np.ones(len(rows)))
+        return found if entry is None else replace(found, before=found.mean(entry))
+
+    def mean(self, time: Array) -> Array:
+        """(n,) probabilities to be without event at a time of each row, averaged over draws."""
+        found = survival_curves.survival(self.base, self.eta, self.variance, time[np.newaxis])[:, 0]
+        return np.asarray(np.maximum(found.mean(axis=0), np.finfo(float).tiny))
+
+    def seen(self, time: Array) -> Array:
+        """(n,) the same, given the entry."""
+        return self.mean(time) / self.before
+
+    def scores(self, event: NDArray[np.bool_], time: Array) -> Array:
+        """(5,) see `_scores`; of rows whose times are these."""
+        return _scores(event, -np.log(self.mean(time)), -np.log(self.before))
+
+
+@dataclass(frozen=True)
+class _Late:
+    """The same of rows that came late, one by one, with effects of their own groups, drawn given all rows: who came later is
+    more often of a group in which few have the event, so that a new group's effect would be none of theirs.
+
+    Attributes
+    ----------
+    base, eta : at draws
+    entry : (n,)
+    """
+
+    base: Baseline
+    eta: Array
+    entry: Array
+
+    @classmethod
+    def of(cls, rows: Rows, inner: Array, entry: Array, key: int) -> _Late:
+        eta = predictor(rows, inner)
+        if rows.layout.group:
+            uniform = np.stack([rng.uniform(rows.n_groups, key=key, step=s) for s in range(len(inner))])
+            eta = with_effects(rows, eta, rows.layout.factor(inner, "group"), draw_effects(rows, inner, uniform))
+        return cls(rows.baseline(inner), eta, entry)
+
+    def seen(self, time: Array) -> Array:
+        """(n,) probabilities to be without event at a time of each row, given the entry, averaged over draws."""
+        return np.asarray(np.exp(-self.base.between(self.entry, time) * np.exp(self.eta)).mean(axis=0))
+
+    def scores(self, event: NDArray[np.bool_], time: Array) -> Array:
+        """(5,) the same, averaged over draws: that is the score of the likelihood whose effects are integrated out (Louis 1982),
+        and of averaged hazards it would be another number."""
+        scale = np.exp(self.eta)
+        before = self.base.at(self.entry)[1] * scale
+        return np.asarray(_scores(event, before + self.base.between(self.entry, time) * scale, before).mean(axis=1))
 
 
 def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
-    """(5,) of cumulative hazards e that are a e^k: derivatives in log a and log k at 1, and minus the second ones."""
+    """(5, ..) of cumulative hazards e (.., n) that are a e^k: derivatives in log a and log k at 1, and minus the second ones."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log, log0 = (np.where(one > WALKING, np.log(one), 0.0) for one in (e, e0))
     x, x0, d = e * log, e0 * log0, event.astype(np.float64)
     return np.array(
         [
-            (d - e + e0).sum(),
-            (d * (1 + log) - x + x0).sum(),
-            (e - e0).sum(),
-            (x - x0).sum(),
-            (x + x * log - x0 - x0 * log0 - d * log).sum(),
+            (d - e + e0).sum(axis=-1),
+            (d * (1 + log) - x + x0).sum(axis=-1),
+            (e - e0).sum(axis=-1),
+            (x - x0).sum(axis=-1),
+            (x + x * log - x0 - x0 * log0 - d * log).sum(axis=-1),
         ]
     )
 
@@ -163,11 +231,12 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
     p = float(chdtrc(9, chi2))
     if not doubt and p < UNLIKELY:
         other = "more model.cuts" if model.family == "piecewise" else 'model.family = "piecewise" or "cox"'
+        together = ", or rows came one by one (then remove entered_together)" if model.config.random.entered_together else ""
         k = int(np.abs(shares - 0.1).argmax())
         notes.append(
             f"times are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
             f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); the hazard may have another shape: take "
-            f"{other}, or a covariate is missing"
+            f"{other}, or a covariate is missing{together}"
         )
     return found, notes, doubt
 

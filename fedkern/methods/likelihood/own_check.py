@@ -79,3 +79,5 @@ def _privacy(model: OwnModel) -> Iterator[str]:
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield "         each client sends what the factory's author decided, at thousands of points that the server chooses:"
     yield "         whether that tells its rows nobody but the holder can judge; rows are counted, and nothing else is looked at"
+    yield "         any function of any package that a holder has installed can be named by such a job: a holder's policy"
+    yield '         (require = true, and factories = ["package.module:function"]) says which are run, and all others are refused'

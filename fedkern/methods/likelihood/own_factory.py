@@ -27,6 +27,7 @@ from ...data.faults import HINT
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...models.own.supplied import raised, silent
+from . import own_exits
 
 REMEDY = "install it where this party runs: pip install PACKAGE"
 
@@ -52,7 +53,10 @@ class Factory:
     barred: tuple[str, ...] = ()
 
     def apart(self) -> AbstractContextManager[None]:
-        """In which the package's code runs: what it imports then does not come from where factories are not looked for."""
+        """Returns a context for the package's code.
+
+        What it imports there does not come from where factories are not looked for, and it cannot end the process.
+        """
         return _without(self.barred)
 
     def made(self, who: str, table: Table | None, ignored: tuple[str, ...], options: Mapping[str, object]) -> object:
@@ -142,12 +146,13 @@ def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
 
 @contextmanager
 def _without(barred: tuple[str, ...]) -> Iterator[None]:
-    """Python finds no module at these entries of sys.path."""
+    """Has Python find no module at these entries of sys.path, and the process go on whatever a package asks for."""
     before = [*sys.path]
     if barred:
         sys.path[:] = [entry for entry in before if entry not in barred]
     try:
-        yield
+        with own_exits.refused():
+            yield
     finally:
         if barred:
             sys.path[:] = before

@@ -15,8 +15,10 @@ from ...data.design import Design
 from ...jobs.run import Run
 from ...models.spatial.site import Rows as Responses
 from ...models.spatial.units import Units
+from . import time_units
 from .keys import Config
 from .model import Model
+from .time_models import LifetimeModel
 
 
 def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Design], rows: Mapping[int, Any]) -> Model:
@@ -38,6 +40,10 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
     if server is not None and server.doubt:
         run.hooks.doubts.append(server.doubt)
+    if server is not None and isinstance(model, LifetimeModel):
+        said = time_units.of_rates(run.names, server.answers)
+        run.hooks.notes += said.notes
+        run.hooks.doubts += filter(None, [said.doubt])
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
     return model.with_units(units if server is None else Units(units.level, units.scale, units.pooled, server.rows))
 

@@ -19,7 +19,7 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
 from ...results.weighted import summarised
-from . import sites
+from . import sites, time_units
 from .keys import Config
 from .own import ask_clients, draw_secret_key
 from .publish import Checked, join
@@ -93,6 +93,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     """
     content: dict[str, Any] = {}
     notes: list[str] = []
+    doubt = ""
     asked = survival_sums.AskSurvival(0) if run.place.is_server else None
     server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
@@ -108,9 +109,13 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
             notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
-            content |= _average_curves(model, [one for one in in_order(told.replies) if one.rows])
+            there = {k: one for k, one in sorted(told.replies.items()) if one.rows}
+            content |= _average_curves(model, [*there.values()])
+            said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
+            notes += said_of_units.notes
+            doubt = said_of_units.doubt
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes)), sites.exchange_modes(run, model, alone))
+    return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:

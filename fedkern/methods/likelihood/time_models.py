@@ -147,6 +147,9 @@ class LifetimeModel(TimeModel):
         """The times between which a piecewise hazard is constant."""
         return tuple(self.config.model.cuts or ())
 
+    def baseline_numbers(self, points: Array) -> Array:
+        return Baseline.of(self.layout, points, np.array(self.cuts)).own  # without a unit: the coefficients have it
+
     @property
     def log_unit(self) -> float:
         """The logarithm of the model's unit of time, in the data's: how long rows were seen for one event, or the time that the
@@ -186,6 +189,7 @@ class LifetimeModel(TimeModel):
             np.array(self.cuts),
             n_threads,
             math.exp(self.log_unit),
+            together=self.config.random.entered_together,
         )
 
     @property
@@ -208,7 +212,7 @@ class LifetimeModel(TimeModel):
 
     @property
     def takes_client(self) -> bool:
-        return self.config.data.entry is None and super().takes_client
+        return not self.config.random.entered_together and super().takes_client
 
     @property
     def _start_of_intercept(self) -> float:
@@ -285,6 +289,10 @@ class LifetimeModel(TimeModel):
         pieces = f", constant between {', '.join(f'{cut:g}' for cut in self.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
         of_family = {"weibull": ", log shape ~ N(0, 1)", "exponential": ", constant", "piecewise": pieces}[self.family]
         yield f"hazards  one baseline for all clients{of_family}"
+        if self.config.data.entry is not None and self.config.model.random is not None:
+            one_by_one = "of rows that came one by one, each given no event until its own; it takes groups of twenty rows or more"
+            together = "of groups that are there because all of their rows were without event until these"
+            yield f"entries  {together if self.config.random.entered_together else one_by_one}"
         if not given:
             told = "each client tells its events, and how long it saw rows"
             yield f"unit     of time: how long rows were seen for one event; {told}"

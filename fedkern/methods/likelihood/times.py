@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...data.cells import MISSING
 from ...data.design import Design, read_numbers
 from ...data.faults import Marks
+from ...data.reading import NAMED
 from ...data.table import Table
 from ...errors import OwnFault
 
@@ -101,7 +102,7 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "") -
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]
         empty = np.array([not cell or cell.lower() in MISSING for cell in cells], bool)
-        marks.mark(empty, columns.strata, "is empty", 'remove the row, or give missing cells a name ("?")')
+        marks.mark(empty, columns.strata, "is empty", NAMED)
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)
@@ -152,10 +153,10 @@ def check_between(times: Sequence[float], rows: Times, event: Array, begin: str)
 
 
 def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
-    """Whether enough of a client's rows end in each piece of a hazard, or none do.
+    """Whether enough of a client's rows end in each piece of a hazard, or none do; and likewise begin, where they are seen late.
 
     What a client sends tells how long its rows were seen in each piece, with the sums of their columns: the difference of two
-    neighbouring pieces is about the rows that end between, and one that ends there alone is read off it.
+    neighbouring pieces is about the rows that begin or end between, and one that does so there alone is read off it.
 
     Raises
     ------
@@ -165,14 +166,19 @@ def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
     if not cuts:
         return
     end = np.where(np.isfinite(found.upper), np.maximum(found.upper, found.time), found.time)
-    counts = np.bincount(np.searchsorted(np.array(cuts), end, side="left"), minlength=len(cuts) + 1)
-    few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
-    if len(few):
-        ends = [0.0, *cuts, math.inf]
-        remedy = "take fewer model.cuts, or others, between which none or many rows end; or pool its rows with another site's"
-        said = ", ".join(f"{counts[k]} from {ends[k]:g} to {ends[k + 1]:g}" for k in few[:3].tolist())
-        told = f"{begin}: few rows end, with their event or without, between two neighbours of model.cuts: {remedy}"
-        raise OwnFault(told, f"{begin}: {said} rows end, and none or {BETWEEN} are asked for in each piece: {remedy}")
+    late = np.zeros(0) if found.entry is None else found.entry[found.entry > 0]
+    for at, do, how in ((end, "end", ", with their event or without,"), (late, "begin", "")):
+        # Who begins at a cut is seen from the piece on that begins there, and who ends at it in the one before.
+        which = np.searchsorted(np.array(cuts), at, side="left" if do == "end" else "right")
+        counts = np.bincount(which, minlength=len(cuts) + 1)
+        few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
+        if len(few):
+            ends = [0.0, *cuts, math.inf]
+            others = f"or others, between which none or many rows {do}"
+            remedy = f"take fewer model.cuts, {others}; or pool its rows with another site's"
+            said = ", ".join(f"{counts[k]} from {ends[k]:g} to {ends[k + 1]:g}" for k in few[:3].tolist())
+            told = f"{begin}: few rows {do}{how} between two neighbours of model.cuts: {remedy}"
+            raise OwnFault(told, f"{begin}: {said} rows {do}, and none or {BETWEEN} are asked for in each piece: {remedy}")
 
 
 def exposure(rows: Timed) -> Array:

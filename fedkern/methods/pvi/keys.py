@@ -30,6 +30,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
+from ...models.encoding import Column
 from ...models.formula.expansion import Formula
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
@@ -258,6 +259,12 @@ class Config(JobConfig):
     @property
     def read_alike(self) -> dict[str, Any]:
         return laid.expanded(self.formula)
+
+    @property
+    def without_intercept(self) -> bool:
+        """Whether the predictor of an open job's row with covariates of 0 is 0. (Levels of built-in data's columns make it
+        another; a private job's columns are those that its file declares.)"""
+        return not self.model.intercept and self.data.builtin is None and self.privacy is None
 
     @property
     def unit(self) -> Literal["example", "client"]:
@@ -592,10 +599,25 @@ def _trials(config: Config) -> Iterator[str]:
         )
 
 
+def _centred(config: Config) -> Iterator[str]:
+    """Of a private job without an intercept, whose columns have the centres that its file declares: levels make another one."""
+    if config.model.intercept or config.data.builtin is not None or config.formula is not None:
+        return
+    columns = {name: one.encoded for name, one in config.data.columns.items() if name != config.data.response}
+    declared = [Column.declared(name, said) for name, said in columns.items()]
+    centred = [repr(one.name) for one in declared if one.center]
+    if centred and all(one.kind == "numeric" for one in declared):
+        yield (
+            f"model.intercept = false with a centre of {', '.join(centred)} is a model of centred columns, which is another one: "
+            "give center = 0 and a scale in [data.columns], or leave model.intercept out"
+        )
+
+
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     algorithm = config.algorithm
     if config.model.site_intercepts:
         yield "model.site_intercepts = true has no private form; leave it out"
+    yield from _centred(config)
     yield from counts_nobody(config.data)
     for name in ("reweigh", "loo"):
         if getattr(config.output, name):

@@ -51,6 +51,11 @@ class Model(JobModel[OutputSection]):
             object.__setattr__(self, "encoding", replace(self.encoding, clients=self.names))
         self.encoding.check_references(self.references)
 
+    @classmethod
+    def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding) -> Model:
+        """Returns the model of columns that the parties have agreed on, which are not centred where there is no intercept."""
+        return cls(config, names, agreed.uncentred if config.without_intercept else agreed)
+
     @property
     def given(self) -> Given:
         """What the job file says of the response and of the priors."""

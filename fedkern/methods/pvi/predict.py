@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ...data.design import encode
-from ...data.faults import NO_VALUE
+from ...data.faults import of_new_rows
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
 from ...kernels.families import FAMILIES
@@ -37,7 +37,7 @@ def predicted(result: Result, rows: object) -> Prediction:
     try:
         return _predicted(result, q, rows)
     except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
-        raise JobError(fault.own.replace(f" ({NO_VALUE})", "")) from None
+        raise JobError(of_new_rows(fault.own)) from None
 
 
 def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:

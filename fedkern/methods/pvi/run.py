@@ -37,7 +37,7 @@ from .stages import noisy_sums, trained
 def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
     tables = run.tables()
-    model = Model(run.config, run.names, agreeing.agreed(run, tables))
+    model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)

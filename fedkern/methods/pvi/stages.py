@@ -97,7 +97,7 @@ def checked(at: Check[Config]) -> Said | None:
         return None
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
-    model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
+    model, unknown = Model.of(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
     notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
     lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]

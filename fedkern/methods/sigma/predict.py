@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...data.cells import Text
 from ...data.design import encode
-from ...data.faults import NO_VALUE
+from ...data.faults import of_new_rows
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
@@ -69,7 +69,7 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
                 raise JobError(f"{read.source}: column {name!r} is missing; give it (an exposure of 1 for rates)")
         design = encode(read, encoding)
     except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
-        raise JobError(fault.own.replace(f" ({NO_VALUE})", "")) from None
+        raise JobError(of_new_rows(fault.own)) from None
     number = {name: i for i, name in enumerate(about.areas)}
     names = read.cells(area)
     _refuse(read, area, np.array([name not in number for name in names]), "is no area of this client in the prior")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from . import habits
 
 Array = NDArray[np.float64]
 Constants = Callable[[str], tuple[float, float]]  # a column, or an expression -> its agreed centre and scale
@@ -210,6 +211,8 @@ class _Reader:
         for name, value in [*zip(names, args[1:]), *((one.arg or "**", one.value) for one in tree.keywords)]:
             if name == "reference":
                 name = "base"
+            if function == "C" and name in ("levels", "labels", "ref"):
+                raise self._no(habits.TEXTS.format(self._written(args[0])))
             if name not in names or name in given:
                 raise self._no(f"{function} has no option {name!r} here (or twice); there are {', '.join(names)}")
             given[name] = value
@@ -237,7 +240,7 @@ class _Reader:
             word = ast.unparse(how).removeprefix("contr.")
             words = {"treatment": "treatment", "Treatment": "treatment", "sum": "sum", "Sum": "sum"}
             if word not in words:
-                raise self._no("contrasts are contr.treatment or contr.sum")
+                raise self._no("contrasts are contr.treatment or contr.sum: others give the same fit, with other coefficients")
             out["contrasts"] = words[word]
         if (base := given.get("base")) is not None:
             if not isinstance(base, ast.Constant) or not isinstance(base.value, str) or out["contrasts"] == "sum":
@@ -332,13 +335,20 @@ class _Reader:
             if name in OPTIONS:
                 raise self._no(f"{name}(..) makes columns of its own, and cannot stand inside of another call")
             if name not in KNOWN:
-                raise self._no(f"there is no function {name!r}; there are {', '.join(KNOWN)}")
+                first = self._written(tree.args[0]) if tree.args else ""
+                told = f"there is no function {name!r} here: {habits.remedy(name, first)}"
+                raise self._no(f"{told}; there are {', '.join(KNOWN)}")
             if len(tree.args) != 1 or tree.keywords:
-                raise self._no(f"{name} is of one expression")
+                bases = "; of other bases there are log2(..) and log10(..)" if name == "log" else ""
+                raise self._no(f"{name} is of one expression{bases}")
             return Node(name, text, (self.node(tree.args[0]),))
         if isinstance(tree, ast.Attribute):
             raise self._no("a point is no part of a name inside of a call: quote the column's name (`a.b`); of functions log")
-        raise self._no("is nothing that a formula may have: columns, numbers, + - * / **, and the functions " + ", ".join(KNOWN))
+        what = "is nothing that a formula may have: columns, numbers, + - * / **, and the functions "
+        made = (
+            f" (of a comparison, or a condition, {habits.MAKE})" if isinstance(tree, ast.Compare | ast.IfExp | ast.BoolOp) else ""
+        )
+        raise self._no(what + ", ".join(KNOWN) + made)
 
     def _written(self, tree: ast.AST) -> str:
         text = ast.unparse(tree)

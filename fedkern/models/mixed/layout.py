@@ -180,6 +180,11 @@ class Layout:
         return tuple(sorted(heavy | {at for together in self.fold for at in together}))
 
     @property
+    def gaps(self) -> tuple[int, ...]:
+        """The coordinates that are logarithms of gaps between thresholds."""
+        return tuple(range(self.shapes_at.start + 1, self.size)) if self.ordered else ()
+
+    @property
     def nodes(self) -> int:
         """The nodes a dimension with which the rule begins: of a group's effect, or of the client's where groups have none."""
         return NODES[len(self.group) or len(self.client)]

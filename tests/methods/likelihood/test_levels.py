@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
 
 import fedkern
 from fedkern.cli.__main__ import main
@@ -178,6 +181,88 @@ def test_a_level_that_nobody_has_is_named(family: str, tmp_path: Path) -> None:
     assert result.summary["predictive"]["response"]["levels"]["fatal"] == 0
 
 
+def unseen_threshold(whole: pd.DataFrame, points: int = 1500) -> tuple[float, float]:
+    """Mean and sd of the threshold below a fourth level that no row has: its log gap by a grid, given draws of the rest."""
+    y, x = whole.state.map({name: k for k, name in enumerate(LEVELS)}).to_numpy(), whole.dose.to_numpy()
+    centre, scale = x.mean(), x.std()
+    z, share = (x - centre) / scale, (y == 0).sum() / (len(y) + 0.5)
+    log_gap = np.linspace(-6.0, 9.0, 301)
+
+    def between(high: Any, low: Any) -> Any:
+        return np.log(np.maximum(expit(high) - expit(low), 1e-300))
+
+    def density(b: float, first: float, gap: float) -> Any:
+        eta, second = b * z, first + np.exp(gap)
+        plain = np.log(expit(first - eta[y == 0])).sum() + between(second - eta[y == 1], first - eta[y == 1]).sum()
+        plain -= b**2 / 2 / 2.5**2 + (first - np.log(share / (1 - share))) ** 2 / 50 + gap**2 / 4.5
+        top = (second + np.exp(log_gap))[:, np.newaxis]
+        return plain + between(top - eta[y == 2], second - eta[y == 2]).sum(axis=1) - log_gap**2 / 4.5
+
+    mode = minimize(lambda t: -logsumexp(density(*t)), [0.0, -0.8, 0.5], method="BFGS")
+    rng = np.random.default_rng(0)
+    u, chi = rng.standard_normal((points, 3)), rng.chisquare(9, points) / 9
+    drawn = mode.x + (u / np.sqrt(chi)[:, np.newaxis]) @ np.linalg.cholesky(mode.hess_inv).T
+    each = np.array([density(*t) for t in drawn])
+    log_w = logsumexp(each, axis=1) + 6 * np.log1p((u**2).sum(axis=1) / chi / 9)
+    joint = np.exp(each - logsumexp(each, axis=1, keepdims=True)) * np.exp(log_w - logsumexp(log_w))[:, np.newaxis]
+    value = (drawn[:, 1] + np.exp(drawn[:, 2]) + drawn[:, 0] * centre / scale)[:, np.newaxis] + np.exp(log_gap)
+    mean = (joint * value).sum()
+    return float(mean), float(np.sqrt((joint * (value - mean) ** 2).sum()))
+
+
+@pytest.mark.parametrize("seed", [2, pytest.param(0, marks=pytest.mark.nightly), pytest.param(1, marks=pytest.mark.nightly)])
+def test_the_threshold_below_a_level_that_nobody_has(seed: int, tmp_path: Path) -> None:
+    """Its posterior is nearly a log-normal, whose sd draws of the posterior miss: 24.9 where 21.3 was right, and "converged"."""
+    frames = {name: frame.drop(columns="age") for name, frame in federation(rows=80).items()}
+    mean, sd = unseen_threshold(pd.concat([*frames.values()], ignore_index=True))
+    levels = 'levels = ["none", "mild", "severe", "fatal"]'
+    job = written(tmp_path, frames, more="", levels=levels)
+    job.write_text(job.read_text().replace("seed = 4", f"seed = {seed}"))
+    result = fedkern.run(job)
+    assert result.summary["converged"] is True
+    found = result.parameters["threshold[severe|fatal]"]
+    assert found["sd"] == pytest.approx(sd, rel=0.04)
+    assert found["mean"] == pytest.approx(mean, abs=0.04 * sd)
+
+
+@pytest.mark.parametrize(
+    ("family", "told", "fewest"),
+    [
+        ("multinomial", r"3 coefficients by its columns and levels, each for 3 levels beside the first; more than 135 rows", 135),
+        ("ordinal", r"2 coefficients by its columns and levels, and 3 thresholds; more than 75 rows", 75),
+    ],
+)
+def test_what_rows_are_counted_by_is_said_and_a_level_less_is_enough(family: str, told: str, fewest: int, tmp_path: Path) -> None:
+    frames = federation(rows=fewest)
+    levels = 'levels = ["none", "mild", "severe", "fatal"]'
+    remedy = r"levels \(one that nobody has need not be in data\.levels\)"
+    with pytest.raises(JobError, match=f"{told}.*{remedy}"):
+        fedkern.run(config(frames, family, levels, tmp_path / "refused"), data=dict(frames))
+    assert fedkern.run(written(tmp_path / "less", frames, family)).parameters
+
+
+def test_ordered_levels_with_marginal_effects_are_of_twenty_rows_a_number(tmp_path: Path) -> None:
+    """Sums of each level's probability tell more beside the values (likelihood.md, section 10)."""
+    frames = federation(rows=75)
+    levels = 'levels = ["none", "mild", "severe"]'
+    tables = config(frames, "ordinal", levels, tmp_path / "few")
+    assert fedkern.run(tables, data=dict(frames)).parameters
+    tables["output"]["marginal"] = True
+    told = "2 coefficients by its columns and levels, and 2 thresholds, twenty rows each with output.marginal; more than 80 rows"
+    with pytest.raises(JobError, match=told):
+        fedkern.run(tables, data=dict(frames))
+    more = federation(rows=81)
+    found = fedkern.run(tables, data=dict(more)).summary["marginal"]["effects"]
+    assert list(found) == [f"{level}:{name}" for name in ("age", "dose") for level in LEVELS]
+
+
+def config(frames: Mapping[str, pd.DataFrame], family: str, levels: str, folder: Path) -> dict[str, Any]:
+    """The tables of a job, of rows in memory: their holder reads all."""
+    tables = tomllib.loads(written(folder, frames, family, levels=levels).read_text())
+    del tables["data"]["clients"]
+    return tables
+
+
 FAULTS = {
     ('family = "ordinal"', "data.levels is missing: all levels"): {"levels": ""},
     ("twice", "data.levels: '2.0' is there twice"): {"levels": 'levels = ["2", "1", "2.0"]'},
@@ -195,7 +280,6 @@ FAULTS = {
         "model": 'family = "multinomial"',
     },
     ("random", "fit each level against the first with "): {"model": 'family = "multinomial"\n[model.random]\nclient = true'},
-    ("marginal", "a level has no mean"): {"model": 'family = "ordinal"\n[output]\nmarginal = true'},
 }
 
 

@@ -16,7 +16,7 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood import predict, show
+from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.interrupted import Crash, run
 
@@ -122,15 +122,7 @@ def test_what_is_published_and_what_a_client_keeps(
     assert "The probability to be without event" in page
     groups = pd.read_csv(out / "client-ada" / "groups.csv")
     assert sorted(groups.group) == [f"w{k}" for k in range(8)]
-    assert not (out / "client-ada" / "effects.bin").exists()
-    with pytest.raises(JobError, match="own folder foresees no times"):
-        raise_at_holder(out)
     capsys.readouterr()
-
-
-def raise_at_holder(out: Path) -> None:
-    own = out / "client-ada"
-    predict.at_holder(own, json.loads((own / "job.json").read_text()), own.parents[1] / "rows" / "ada.csv")
 
 
 def test_new_rows_are_foreseen_at_the_times_of_the_job(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
@@ -284,10 +276,6 @@ CONFLICTS = {
     "no intercept": (text("weibull", model="intercept = false"), "logarithm of the hazard"),
     "upper of cox": (text("cox", data='time_upper = "until"'), "knows no order"),
     "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),
-    "wards enter late": (
-        text("weibull", data='entry = "since"', model='[model.random]\ngroup = "ward"'),
-        "came one by one, as patients of a ward, that model is wrong",
-    ),
     "nobody enters late": (
         text("weibull", data="", model='[model.random]\ngroup = "ward"\nentered_together = true'),
         "entered_together is of groups whose rows have data.entry",
@@ -296,10 +284,6 @@ CONFLICTS = {
     "times of none": (
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[output]\nsurvival_at = [1]\n',
         "output.survival_at: for survival times",
-    ),
-    "entry and client": (
-        text("weibull", data='entry = "since"', model="[model.random]\nclient = true"),
-        "hardly tell its effect",
     ),
     "chains": (text("piecewise", '[algorithm]\nsampler = "hmc"\n'), "chains do not enter"),
     "loo": (text("weibull", "[output]\nloo = true\n"), "output.loo"),

@@ -360,10 +360,23 @@ def test_numbers_of_a_family_count_as_coefficients(model: dict[str, Any]) -> Non
     tables = job("student", 0, model=model, data={"least_rows": 20}, algorithm=FAST)
     random = np.random.default_rng(3)
     held = {name: frame.assign(a=frame.a + random.normal(0, 1e-3, len(frame))) for name, frame in frames("student", 0).items()}
-    with pytest.raises(JobError, match="more than 75 rows are asked for"):
+    with pytest.raises(JobError, match="and 2 numbers of the family; more than 75 rows are asked for"):
         fedkern.run(tables, data=held)  # 75, for three coefficients and two numbers
     more = {name: pd.concat([frame, frame.head(1)], ignore_index=True) for name, frame in held.items()}
     assert fedkern.run(tables, data=more).converged
+
+
+def test_a_cell_that_is_the_sum_of_all_is_told_in_words_that_are_true() -> None:
+    """Its effective number is just above 1: no two rows have a value of their own."""
+    random, held = np.random.default_rng(4), {}
+    for name in "abc":
+        x = random.normal(size=200)
+        held[name] = pd.DataFrame({"x": x, "y": random.gamma(2.0, np.exp(0.3 * x) / 2)})
+    held["a"].loc[7, "y"] = 1e9
+    told = r"has nearly all of its sum in few rows, by their effective number at most 2; 3 are asked for \(row 8: 1e\+09\)"
+    tables = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gamma"}}
+    with pytest.raises(JobError, match=told):
+        fedkern.run(tables, data=held)
 
 
 def test_results_on_one_response_are_compared() -> None:

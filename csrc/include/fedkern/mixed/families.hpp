@@ -435,31 +435,37 @@ template <bool probit> class Ordinal : public ByLanes<Ordinal<probit>> {
 
 // ---- Times.
 
-/// Rows are Poisson of the cumulative hazard, up to y and from y to `upper`: `kept` are the logarithms of both at eta = 0.
+/// Rows are Poisson of the cumulative hazard, from the entry up to y and from y to `upper`: `kept` are the logarithms of both at eta = 0.
+/// Of weibull the first is y^k (1 - (entry / y)^k), whose bracket is -expm1(-k log(y / entry)): of entries near y nothing cancels.
 template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
     static constexpr bool weibull = kind == MixedFamily::weibull, piecewise = kind == MixedFamily::piecewise;
     using Base = ByLanes<Times<kind>>;
 
   public:
     using Base::m;
-    Times(const Rows& rows, Vector<const double> upper, Vector<const double> cuts)
-        : Base(piecewise ? int(cuts.size) + 1 : weibull, true, true), y_(rows.y), upper_(rows.y), event_(rows.y.size()), within_(rows.y.size()) {
+    Times(const Rows& rows, const MixedTimes& times)
+        : Base(piecewise ? int(times.cuts.size) + 1 : weibull, true, true), y_(rows.y), upper_(rows.y), event_(rows.y.size()),
+          within_(rows.y.size()) {
         const double end = math::infinity<double>();
-        for (Index j = 0; piecewise && j < cuts.size; ++j) cuts_.push_back(cuts[j]);
+        for (Index j = 0; piecewise && j < times.cuts.size; ++j) cuts_.push_back(times.cuts[j]);
         for (Index i = 0; i < rows.n; ++i) {
-            if (upper.data) upper_[i] = upper[i];
-            const double y = y_[i], until = upper_[i];
-            event_[i] = y == until, within_[i] = y < until && until < end;
-            good_ &= is_finite(y) && y >= 0 && until >= y && !(event_[i] && y == 0);
+            if (times.upper.data) upper_[i] = times.upper[i];
+            const double y = y_[i], until = upper_[i], since = times.entry.data ? times.entry[i] : 0;
+            event_[i] = y == until, within_[i] = y < until && until < end, begun_.push_back(y > since);
+            good_ &= is_finite(y) && since >= 0 && y >= since && until >= y && !(event_[i] && !begun_[i]);
             if (event_[i]) logs_ += std::log(y), ++events_;
             spent_.push_back(y > 0 ? std::log(y) : 0), later_.push_back(within_[i] ? std::log(until) : 0);
+            const double grown = (y - since) / since; // y / entry - 1, without what cancels where it is small
+            since_.push_back(since > 0 ? grown < 1 ? std::log1p(grown) : std::log(y) - std::log(since) : end);
+            if (event_[i] && since > 0) late_.push_back(since_[i]);
         }
         if (!piecewise || !good_) return;
         times_.assign(2 * rows.n * m, 0.0), piece_.assign(rows.n, 0);
         for (Index i = 0; i < rows.n; ++i)
             for (int j = 0; j < m; ++j) {
                 const double low = j ? cuts_[j - 1] : 0, high = j + 1 < m ? cuts_[j] : end;
-                times_[2 * i * m + j] = std::max(0.0, std::min(y_[i], high) - low);
+                const double since = times.entry.data ? std::max(times.entry[i], low) : low;
+                times_[2 * i * m + j] = std::max(0.0, std::min(y_[i], high) - since);
                 if (within_[i]) times_[(2 * i + 1) * m + j] = std::max(0.0, std::min(upper_[i], high) - std::max(y_[i], low));
                 if (y_[i] > low) piece_[i] = j;
             }
@@ -479,13 +485,17 @@ template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
             for (int part = 0; part < 1 + within_[i]; ++part)
                 for (int l = 0; l < L; ++l) kept[part][l] = log_sum(i, part, [&](int j) { return s[j][l]; });
         } else {
-            const double y = y_[i], log_y = spent_[i], log_upper = later_[i];
+            const double y = y_[i], log_y = spent_[i], log_upper = later_[i], since = since_[i];
             for (int l = 0; l < L; ++l) kept[0][l] = y > 0 ? s[0][l] * log_y : none;
             for (int l = 0; within_[i] && l < L; ++l) {
                 const double k = s[0][l], ratio = k * (log_upper - log_y);
                 const double more = kept[0][l] + math::log(math::expm1(at_most(ratio, 700)));
                 kept[1][l] = y > 0 && !(ratio > 700) ? more : k * log_upper;
             }
+            if (!begun_[i])
+                kept[0].fill(none, L);
+            else if (since < math::infinity<double>())
+                for (int l = 0; l < L; ++l) kept[0][l] += math::log(-math::expm1(-at_most(s[0][l] * since, 700)));
         }
     }
     template <class Loop> FEDKERN_INLINE void each(Index i, const Shapes&, const Lane* kept, const Loop& loop) const {
@@ -517,8 +527,13 @@ template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
                 d[j] = within_[i] ? share(i, 1, j, w, kept[1][0]) : 0;
             }
         } else {
-            const double k = s[0][0], log_y = spent_[i], log_upper = later_[i];
-            a[0] = y_[i] > 0 ? k * log_y : 0, aa = a[0] + a[0] * a[0];
+            const double k = s[0][0], log_y = spent_[i], log_upper = later_[i], since = since_[i];
+            a[0] = begun_[i] ? k * log_y : 0, aa = a[0] + a[0] * a[0];
+            if (begun_[i] && since < math::infinity<double>()) {
+                const double part = 1 / std::expm1(std::min(k * since, 700.0)); // entry^k / A
+                a[0] = k * (log_y + part * since);
+                aa = a[0] + k * k * (log_y * log_y + part * since * (2 * log_y - since));
+            }
             if (event_[i]) hh = k * log_y, of_h[0] = 1 + hh;
             if (within_[i]) {
                 const double part = y_[i] > 0 ? 1 / std::expm1(std::min(k * (log_upper - log_y), 700.0)) : 0; // A / D
@@ -540,17 +555,21 @@ template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
         }
     }
     double constant(const double* w) const override {
-        if constexpr (!piecewise) return (weibull ? double(events_) * w[0] : 0.0) - logs_;
         double total = 0;
+        if constexpr (!piecewise) {
+            const double k = weibull ? std::exp(w[0]) : 1.0;
+            for (const double since : late_) total += std::log(-std::expm1(-k * since));
+            return (weibull ? double(events_) * w[0] : 0.0) - logs_ - total;
+        }
         for (std::size_t i = 0; i < y_.size(); ++i)
             if (event_[i]) total += w[piece_[i]] - log_sum(Index(i), 0, [&](int j) { return w[j]; });
         return total;
     }
     void start(Index i, const Shapes&, const Lane* kept, int L, Lane& weight, Lane& target) const override {
         const double count = event_[i] + within_[i] + 0.5, log = std::log(count);
-        const bool known = y_[i] > 0 || within_[i];
+        const bool known = begun_[i] || within_[i];
         for (int l = 0; l < L; ++l) {
-            const double early = y_[i] > 0 ? kept[0][l] : -1e300, last = within_[i] ? decay_sum(early, kept[1][l]) : early;
+            const double early = begun_[i] ? kept[0][l] : -1e300, last = within_[i] ? decay_sum(early, kept[1][l]) : early;
             weight[l] = known ? count : 0, target[l] = log - (known ? last : 0);
         }
     }
@@ -575,7 +594,8 @@ template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
 
     const std::vector<double>& y_;
     std::vector<double> upper_, cuts_, spent_, later_, times_; // logarithms of y and upper; (n, 2, m) times in each piece
-    std::vector<char> event_, within_;
+    std::vector<double> since_, late_;                         // log(y / entry), infinite where it is 0; of events that are finite
+    std::vector<char> event_, within_, begun_;
     std::vector<int> piece_;
     double logs_ = 0;
     Index events_ = 0;

@@ -18,9 +18,9 @@ struct MixedRows {
     int nodes; // of the quadrature, a dimension
 };
 
-/// What families of times have beside; no data: all times are events, there are no cuts.
+/// What families of times have beside; no data: all times are events, there are no cuts, all rows were seen from 0 on.
 struct MixedTimes {
-    Vector<const double> upper, cuts;
+    Vector<const double> upper, cuts, entry;
 };
 
 inline constexpr int mixed_effects = 3, mixed_nodes = 128;

@@ -1,0 +1,109 @@
+"""Says at which clients times are in another unit than at the others, from numbers that clients exchange anyway.
+
+Of a hazard that all clients share each tells its events and how long it saw its rows (`exchanges.level`); of a Cox model with
+`output.survival_at` each tells its cumulative hazard (`exchanges.hazard_curves`). Days among months make both some 30 times as
+large or as small. A Cox model alone compares rows of one client only, so that its ratios do not depend on units of time.
+
+Source: docs/methods/likelihood.md, section 9, "Unit of time".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+
+Array = NDArray[np.float64]
+
+FACTOR = 5.0  # by which hospitals' hazards hardly differ
+ANOTHER = 20.0  # by which they do not: days among months are 30
+EVENTS = 10.0  # that a client has at least before a time of `output.survival_at`
+SURE = 4.0  # standard errors by which a logarithm of a ratio is above 0
+UNITS = (
+    (7.0, ("days", "weeks")),
+    (12.0, ("months", "years")),
+    (30.4, ("days", "months")),
+    (365.25, ("days", "years")),
+)
+CLOSE = 1.5  # as which two factors count
+FIRST = (
+    "Look at this first, for no setting of the job mends another unit: correct the file; a hazard that differs wants a "
+    "covariate, or [model.random] client = true"
+)
+
+
+class Said(NamedTuple):
+    """Notes for the reader of a result, and why it cannot stand; "" where it can."""
+
+    notes: tuple[str, ...] = ()
+    doubt: str = ""
+
+
+def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]]) -> Said:
+    """Returns what is to be said of the clients' times.
+
+    Parameters
+    ----------
+    names : of the clients
+    answers : of each its events, and how long it saw its rows
+    """
+    told = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
+    return _compared("time per event", told)
+
+
+def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Sequence[float]) -> Said:
+    """Returns the same from cumulative hazards at the first of the times `at`, before which each client has ten events."""
+    means = [float(one.hazards[:, 0].mean()) for one in told]
+    first = [(name, value, EVENTS) for name, value in zip(names, means, strict=True) if value > 0]
+    return _compared(f"cumulative hazard at {at[0]:g}", first, of_time=-1.0)
+
+
+def _compared(what: str, told: Sequence[tuple[str, float, float]], of_time: float = 1.0) -> Said:
+    """Returns what is to be said of numbers that depend on the unit of time.
+
+    `told` has of each client its name, the number, and events; `of_time` is the power of time that the number goes by.
+    """
+    if len(told) < 2:
+        return Said()
+    logs, events = np.log([one[1] for one in told]), np.array([one[2] for one in told])
+    order = np.argsort(logs, kind="stable")
+    low, high = (float(logs[order[k]]) for k in ((len(order) - 1) // 2, len(order) // 2))
+    torn = high - low > math.log(FACTOR)
+    middle = low if torn else (low + high) / 2  # as many on either side: those above are said to be far from those below
+    error = np.sqrt(1 / events + 1 / events.sum())
+    off = logs - middle
+    odd = (np.abs(off) > math.log(FACTOR)) & (np.abs(off) > SURE * error)
+    if not odd.any():
+        return Said()
+    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~odd).tolist())}" if torn else ""
+    notes = [
+        f"{told[k][0]}: the {what} is {_factor(off[k])} that of the others: are times in another unit there{others}"
+        f"{_nearest(of_time * off[k])}, or is the hazard so different? {FIRST}"
+        for k in np.flatnonzero(odd).tolist()
+    ]
+    k = int(np.abs(np.where(odd, off, 0.0)).argmax())
+    doubt = ""
+    if abs(off[k]) > math.log(ANOTHER):
+        doubt = (
+            f"times are in another unit at {told[k][0]!r}{others}: the {what} is {_factor(off[k])} that of the others (a note "
+            "says what to do)"
+        )
+    return Said(tuple(notes), doubt)
+
+
+def _factor(log: float) -> str:
+    return f"{math.exp(log):.3g} times" if log > 0 else f"1/{math.exp(-log):.3g} of"
+
+
+def _nearest(log: float) -> str:
+    """In words, where the factor is near that of two units."""
+    unit, words = min(UNITS, key=lambda one: abs(math.log(one[0]) - abs(log)))
+    if abs(math.log(unit) - abs(log)) > math.log(CLOSE):
+        return ""
+    shorter, longer = words
+    return f" ({shorter if log > 0 else longer} for {longer if log > 0 else shorter} would be {unit:g})"

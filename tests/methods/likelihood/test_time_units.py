@@ -1,0 +1,96 @@
+"""Clients whose times are in another unit are named, with the factor, from what is exchanged anyway; others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.methods.likelihood import time_units
+from methods.likelihood.test_lifetimes import SMALL, text, written
+
+PLAIN = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+
+
+def studies(seed: int = 1, harder: float = 1.0, rows: int = 150) -> dict[str, pd.DataFrame]:
+    """Three hospitals; `harder`: the hazard of the last one over the others'; `rows` of the first one."""
+    rng, found = np.random.default_rng(seed), {}
+    for k, name in enumerate(("ada", "bo", "cy")):
+        n = rows if k == 0 else 150
+        age = rng.normal(60, 10, n)
+        rate = 0.03 * np.exp(0.04 * (age - 60)) * (harder if k == 2 else 1.0)
+        time, end = rng.exponential(1 / rate), rng.uniform(20, 60, n)
+        frame = {"age": age.round(1), "months": np.minimum(time, end).round(4) + 1e-3, "died": (time < end).astype(int)}
+        found[name] = pd.DataFrame(frame)
+    return found
+
+
+def scaled(frames: dict[str, pd.DataFrame], client: str, factor: float) -> dict[str, pd.DataFrame]:
+    return {name: frame.assign(months=frame.months * factor) if name == client else frame for name, frame in frames.items()}
+
+
+def said(result: fedkern.Result) -> list[str]:
+    return [note for note in result.summary["notes"] if "another unit there" in note]
+
+
+@pytest.mark.parametrize(
+    ("client", "factor", "words"),
+    [("ada", 30.4, "days for months"), ("cy", 1 / 12, "years for months"), ("bo", 7.0, "days for weeks")],
+)
+def test_a_client_in_another_unit_is_named_with_the_factor(client: str, factor: float, words: str, tmp_path: Path) -> None:
+    frames = scaled(studies(), client, factor)
+    result = fedkern.run(written(tmp_path, frames, text("weibull", PLAIN, data="", model="")))
+    (note,) = said(result)
+    assert note.startswith(f"{client}: the time per event is ")
+    assert words in note
+    if factor > time_units.ANOTHER:
+        assert result.converged is False
+        assert f"times are in another unit at '{client}'" in result.summary["verdict"]
+
+
+@pytest.mark.parametrize("harder", [1.0, 3.0])
+def test_hospitals_whose_hazards_differ_are_not(harder: float, tmp_path: Path) -> None:
+    result = fedkern.run(written(tmp_path, studies(harder=harder), text("weibull", PLAIN, data="", model="")))
+    assert not said(result)
+    assert result.converged is True
+
+
+def test_of_two_clients_either_may_be_wrong(tmp_path: Path) -> None:
+    frames = scaled({name: frame for name, frame in studies().items() if name != "cy"}, "ada", 30.4)
+    result = fedkern.run(written(tmp_path, frames, text("exponential", PLAIN, data="", model="")))
+    (note,) = said(result)
+    assert "or at 'bo'" in note
+    assert result.converged is False
+
+
+def test_ratios_of_a_cox_model_do_not_depend_on_it_and_its_common_curve_says_it(tmp_path: Path) -> None:
+    """Each hospital's rows are compared with its own alone."""
+    months, days = (
+        fedkern.run(written(tmp_path / name, frames, text("cox", SMALL)))
+        for name, frames in (("months", studies()), ("days", scaled(studies(), "ada", 30.4)))
+    )
+    assert days.parameters == months.parameters
+    assert days.converged is True
+    assert not said(days)
+    asked = SMALL + "survival_at = [24]\n"
+    curve = fedkern.run(written(tmp_path / "curve", scaled(studies(rows=700), "ada", 30.4), text("cox", asked)))
+    (note,) = said(curve)
+    assert note.startswith("ada: the cumulative hazard at 24 is ")
+    plain = fedkern.run(written(tmp_path / "plain", studies(), text("cox", asked)))
+    assert not said(plain)
+    assert plain.converged is True
+
+
+def test_factors_in_words() -> None:
+    assert time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (0, 1e6)]) == ((), "")
+    assert time_units.of_rates(["a", "b"], [(2, 100.0), (3, 10.0)]) == ((), "")  # too few events to say it
+    (note,), doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 * 365.0)])
+    assert "c: the time per event is 365 times that of the others" in note
+    assert "days for years" in note
+    assert doubt.startswith("times are in another unit at 'c'")
+    (note,), doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
+    assert "c: the time per event is 1/9 of that of the others" in note
+    assert not doubt
