@@ -3,6 +3,7 @@
     python levels_disclosure.py            # results/levels_disclosure.txt
     python levels_disclosure.py --rare     # of the rows of a level that has few; results/levels_disclosure_rare.txt
     python levels_disclosure.py --cells    # of a level together with a value of a column; results/levels_disclosure_cells.txt
+    python levels_disclosure.py --marginal # with sums of marginal effects; results/levels_disclosure_marginal.txt
 
 Of each client: its log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with nine
 digits at five points of the way to the mode; sums and sums of squares of its columns; of ordered levels the sums of columns
@@ -20,10 +21,15 @@ from typing import Any
 
 import numpy as np
 
+from fedkern.algorithms.exchanges import marginal_sums
 from fedkern.kernels import mixed, multinomial, ordered
+from fedkern.models import level_marginal, levels
+from fedkern.models.mixed import Layout, Rows
+from fedkern.models.mixed.marginal import Slope
 
 POINTS, TO_MODE, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0
 PRIOR_SD, STEP, OF_SUMS = 2.5, 1e-5, 1e-4
+EFFECTS = 200  # draws of which marginal effects are told
 
 
 class Ordinal:
@@ -47,6 +53,11 @@ class Ordinal:
         beta, scale = points[:, : self.p], points[:, self.p :].T.copy()
         scale[1:] = np.exp(scale[1:])
         return ordered.slope(y, beta @ X.T, scale[..., np.newaxis])[..., np.newaxis] * beta[:, np.newaxis]
+
+    def rows(self, X: Any) -> Rows:
+        names = [f"x{j}" for j in range(self.p)]
+        own = levels.prior_of_thresholds([str(k) for k in range(self.k)], np.full(self.k, 1 / self.k), "logit", 0.0, 5.0)
+        return Rows(Layout(tuple(names), "ordinal", own=own), X, np.zeros(len(X)), np.array([0, len(X)]), None, None)
 
     def sums(self, X: Any, y: Any) -> Any:
         """Derivatives of the sums of columns over the rows of each level, over their errors."""
@@ -77,8 +88,35 @@ class Multinomial:
         residual = (y == np.arange(1, self.k)[:, np.newaxis]) - e[:, 1:] / e.sum(axis=1, keepdims=True)
         return np.einsum("skn,skj->snj", residual, blocks[:, :, 1:])
 
+    def rows(self, X: Any) -> levels.Rows:
+        names = ("intercept", *(f"x{j}" for j in range(self.p)))
+        layout = Layout(levels.block_names([str(k) for k in range(self.k)], names), "multinomial")
+        return levels.Rows(layout, np.column_stack([np.ones(len(X)), X]), np.zeros(len(X)), self.k)
+
     def sums(self, X: Any, y: Any) -> Any:
         return np.zeros((0, X.size))
+
+
+def of_marginal(family: Any, X: Any, draws: Any) -> Any:
+    """Derivatives of the sums of marginal effects at the draws that a client is told, over the errors of their digits."""
+    first = int(isinstance(family, Multinomial))
+    effects = [Slope(first + j) for j in range(family.p)]
+
+    def sums(some: Any) -> Any:
+        return level_marginal.sums(family.rows(some), draws, effects, family.k).ravel()
+
+    size = np.abs(sums(X))
+    unit = 10 ** (np.floor(np.log10(np.maximum(size, 1e-12))) - marginal_sums.DIGITS_OF_LEVELS + 1) / 12**0.5
+    found = []
+    for cell in range(X.size):
+        i = slice(cell // family.p, cell // family.p + 1)  # all other rows add what they did
+        both = []
+        for sign in (1, -1):
+            moved = X.copy()
+            moved.flat[cell] += sign * STEP
+            both.append(sums(moved[i]))
+        found.append((both[0] - both[1]) / (2 * STEP) / unit)
+    return np.array(found).T
 
 
 def mode(family: Any, clients: list[tuple[Any, Any]]) -> tuple[Any, Any, list[Any]]:
@@ -100,9 +138,12 @@ def mode(family: Any, clients: list[tuple[Any, Any]]) -> tuple[Any, Any, list[An
     return xi, H, path[:TO_MODE]
 
 
-def told(family: Any, rng: np.random.Generator, n: int, slope: float, rare: int = 0, *, cells: bool = False) -> float:
+def told(
+    family: Any, rng: np.random.Generator, n: int, slope: float, rare: int = 0, *, cells: bool = False, marginal: str = ""
+) -> float:
     """The share of a client's rows that are determined, in a job of three such clients; `rare`: of those of the highest level,
-    which only so many of them have; `cells`: and that have 1 in the last column, whose values are known."""
+    which only so many of them have; `cells`: and that have 1 in the last column, whose values are known; `marginal`: "with" sums
+    of marginal effects, or by these "alone"."""
     clients = [family.draw(rng, n, slope) for _ in range(3)]
     if cells:
         for X, y in clients:
@@ -131,6 +172,8 @@ def told(family: Any, rng: np.random.Generator, n: int, slope: float, rare: int 
     J.append((np.array(at) / (DIGITS * size)).T)
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J += [np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS, family.sums(X, y)]
+    if marginal:
+        J = [*(J if marginal == "with" else []), of_marginal(family, X, points[:EFFECTS])]
     if cells:
         J = [one.reshape(len(one), n, p)[:, :, :-1].reshape(len(one), n * (p - 1)) for one in J]
         p -= 1
@@ -167,13 +210,36 @@ def together(jobs: int) -> None:
                 print(f"{name:<11} {p - 1}  {slope:g}  {n:4d}  {few:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
 
 
+def with_effects(jobs: int) -> None:
+    """Of fifteen and twenty rows a number, with sums of marginal effects on each level's probability."""
+    print("shares of a client's rows that are determined, mean of jobs: without marginal effects, with them, by these alone")
+    print("family, columns, levels, slope, rows, rows a number of the likelihood; without, with, alone")
+    for name, kind in (("ordinal", Ordinal), ("multinomial", Multinomial)):
+        for p, k in ((1, 3), (2, 3), (1, 5)):
+            for slope, each in ((s, e) for s in (0.5, 2.0) for e in (15, 20)):
+                family = kind(p, k)
+                n = each * family.size + 1
+                if n * p > 260:
+                    continue
+                line = f"{name:<11} {p}  {k}  {slope:g}  {n:4d}  {each:3d}  "
+                for way in ("", "with", "alone"):
+                    keys = [[11, p, k, job] for job in range(jobs)]
+                    own = [told(family, np.random.default_rng(key), n, slope, marginal=way) for key in keys]
+                    line += f" {np.mean(own):.2f}"
+                print(line, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="of each kind")
     parser.add_argument("--rare", action="store_true", help="a level with few rows")
     parser.add_argument("--cells", action="store_true", help="a level with few rows of a value of a column")
+    parser.add_argument("--marginal", action="store_true", help="with sums of marginal effects")
     asked = parser.parse_args()
     jobs = asked.jobs
+    if asked.marginal:
+        with_effects(jobs)
+        return
     if asked.cells:
         together(jobs)
         return

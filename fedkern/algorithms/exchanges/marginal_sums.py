@@ -1,7 +1,8 @@
-"""Sums, after a job that asks for it, by how much the mean of the response changes with each covariate.
+"""Sums, after a job that asks for it, by how much the mean of the response, or the probability of each of its
+levels, changes with each covariate.
 
 Each client has computed the change of every row's mean at draws of the posterior that it was sent, and sends the sums over its
-rows, to four digits, with their number; a client with fewer than five rows answers with zeros. For a column whose values are 0
+rows, to four digits (of levels three), with their number; a client with fewer than five rows answers with zeros. For a column whose values are 0
 and 1 the change is from one to the other. Source: docs/methods/likelihood.md, section 5.
 """
 
@@ -21,6 +22,7 @@ from .rounding import LARGEST, bounded
 Array = NDArray[np.float64]
 
 DIGITS = 4  # significant, of each sum: with six they determined rows that the values do not
+DIGITS_OF_LEVELS = 3  # of sums of each level's probability, which are as many times more
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,11 @@ def dims(draws: int, numeric: int, effects: int) -> dict[str, int]:
     return {"draws": draws, "numeric": numeric, "effects": effects}
 
 
-def make_reply(rows: int, binary: Array, sums: Array) -> MarginalSums:
+def make_reply(rows: int, binary: Array, sums: Array, digits: int = DIGITS) -> MarginalSums:
     """Returns the sums, or zeros if they are of too few rows."""
     if rows < LEAST:
         return MarginalSums(0, 0, np.zeros_like(binary), np.zeros_like(sums))
-    rounded = np.array([float(f"{value:.{DIGITS}g}") for value in sums.ravel()])
+    rounded = np.array([float(f"{value:.{digits}g}") for value in sums.ravel()])
     return MarginalSums(0, rows, binary, rounded.reshape(sums.shape))
 
 

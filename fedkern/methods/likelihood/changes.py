@@ -66,6 +66,11 @@ def changes(model: Model) -> list[Change]:
     return listed
 
 
+def numbers(model: Model) -> int:
+    """The number of things that each change is of: the response's mean, or the probabilities of its levels."""
+    return len(model.levels) or 1
+
+
 def of_formula(formula: Formula) -> list[Change]:
     """Lists the changes of each column that a formula reads, in all of its terms: of numbers and labels as in `changes`."""
     listed: list[Change] = []
@@ -87,5 +92,8 @@ def stages(model: Model) -> list[Stage]:
     """Returns the exchange of marginal effects; nothing where the job asks for none, or has no covariate."""
     of = changes(model) if model.output.marginal else []
     numeric = sum(one.numeric is not None for one in of)
-    dims = {**marginal_sums.dims(TOLD, numeric, len(of)), "d": model.layout.p}  # coefficients, by which `check` counts rows
+    dims = {
+        **marginal_sums.dims(TOLD, numeric, len(of) * numbers(model)),
+        "d": model.layout.p,
+    }  # coefficients, by which `check` counts rows
     return [Stage(marginal_sums.PROTOCOL, dims)] if of else []

@@ -1,5 +1,5 @@
 """Predicts times of new rows: the probability to be without event at the job's times, and the mean time without event until
-`output.restricted_mean`.
+`output.restricted_mean`; by the released posterior, and at a holder with the effects that it kept.
 
 Source: docs/methods/likelihood.md, section 9.
 """
@@ -7,13 +7,14 @@ Source: docs/methods/likelihood.md, section 9.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...data.design import encode
+from ...data.table import Table
 from ...errors import JobError
 from ...jobs import new_rows
 from ...models import survival_curves
@@ -24,9 +25,11 @@ from ...results.plain import Record
 from ...results.prediction import Prediction
 from ...results.released import Group
 from ...results.table import ENDS
+from .known import Known
 from .predictive import Predictive
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 MOST = 4_000_000  # numbers at once
 
@@ -39,35 +42,93 @@ def predict_times(job: Record, posterior: Group, encoding: Encoding, terms: Mapp
     JobError
         The job names no time.
     """
-    at, tau = [float(t) for t in job["output"].get("survival_at") or ()], job["output"].get("restricted_mean")
-    if not at and tau is None:
-        raise JobError(
-            "predict: of survival times a prediction is for the times that the job names, and it names none: run it with "
-            "output.survival_at = [..] (the probability to be without event then), or output.restricted_mean = .. (the mean time "
-            "without event until then)"
-        )
-    read = new_rows.read(job, encoding, rows)
-    design = encode(read, replace(encoding, response=None, positive=None, labels=(), row_id=None))
-    X, offset = np.asarray(design.X, np.float64), design.offset
+    asked = Times.of(job)
+    X, offset = columns(new_rows.read(job, encoding, rows), encoding)
     family = str(job["model"]["family"])
     drawn = Predictive.of(posterior, encoding, family, terms)
     base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
+    return asked.prediction(*_curves(asked, drawn, base, X, offset))
+
+
+def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:
+    """Returns the same of a client's own rows: each with the client's effect, those of its groups with these groups' effects.
+
+    Parameters
+    ----------
+    own : what the client kept of its effects
+    read : the rows, as the job's files were read
+    groups : (n,) the group of each row, `known.NEW` of another one
+
+    Raises
+    ------
+    JobError
+        The job names no time.
+    """
+    asked = Times.of(job)
+    X, offset = columns(read, own.new.encoding)
+    assert own.baseline is not None
+    values, linear = np.full((1 + len(ENDS), len(asked.at) + 1, len(X)), np.nan), np.empty((2, len(X)))
+    for known, (some, drawn, shift) in own.parts(X, offset, groups):
+        base = own.baseline
+        if known:  # a draw of the baseline for each of the effects that were drawn beside it
+            base = replace(base, own=np.repeat(base.own, len(drawn.theta) // len(base.own), axis=0))
+        values[:, :, some], linear[:, some] = _curves(asked, drawn, base, X[some], shift)
+    return asked.prediction(values, linear)
+
+
+def columns(read: Table, encoding: Encoding) -> tuple[Array, Array | None]:
+    """Returns (n, p) columns of rows without times, and their offset."""
+    design = encode(read, replace(encoding, response=None, positive=None, labels=(), row_id=None))
+    return np.asarray(design.X, np.float64), design.offset
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of which a job asks: to be without event at each of `at`, and the mean time until `tau`."""
+
+    at: tuple[float, ...]
+    tau: float | None
+
+    @classmethod
+    def of(cls, job: Record) -> Times:
+        """Returns those of a job's record; JobError where it names none."""
+        at, tau = tuple(float(t) for t in job["output"].get("survival_at") or ()), job["output"].get("restricted_mean")
+        if not at and tau is None:
+            raise JobError(
+                "predict: of survival times a prediction is for the times that the job names, and it names none: run it with "
+                "output.survival_at = [..] (the probability to be without event then), or output.restricted_mean = .. (the mean "
+                "time without event until then)"
+            )
+        return cls(at, None if tau is None else float(tau))
+
+    def prediction(self, found: Array, linear: Array) -> Prediction:
+        """Returns the columns that `fedkern predict` writes.
+
+        Parameters
+        ----------
+        found : (5, T + 1, n) mean and ends of the probabilities at the times, and of the mean time
+        linear : (2, n) mean and sd of the predictor
+        """
+        more = dict[str, Array]()
+        for k, t in enumerate(self.at):
+            name, (mean, low, *_, high) = f"survival[{t:g}]", found[:, k]
+            more |= {name: mean, f"{name}_q025": low, f"{name}_q975": high}
+        notes = ("mean: the job has no output.restricted_mean, until which a mean time is taken",) if self.tau is None else ()
+        return Prediction(found[0, -1], dict(zip(ENDS, found[1:, -1])), linear[0], linear[1], more=more, notes=notes)
+
+
+def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None) -> tuple[Array, Array]:
+    """(5, T + 1, n) summaries at the times, and (2, n) of the predictor; offset (n,), or (m, n) at each draw."""
     n, m = len(X), len(drawn.theta)
-    summaries = np.full((1 + len(ENDS), len(at) + 1, n), np.nan)
-    linear = np.empty((2, n))
-    for part in pieces(n, MOST // (m * (len(at) + 1))):
-        eta, variance = drawn.linear(X[part], None if offset is None else offset[part])
+    found, linear = np.full((1 + len(ENDS), len(asked.at) + 1, n), np.nan), np.empty((2, n))
+    for part in pieces(n, MOST // (m * (len(asked.at) + 1))):
+        eta, variance = drawn.linear(X[part], None if offset is None else offset[..., part])
         linear[:, part] = eta.mean(axis=0), np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
-        if at:
-            summaries[:, : len(at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(at)))
-        if tau is not None:
-            summaries[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, float(tau)))
-    more = dict[str, Array]()
-    for k, t in enumerate(at):
-        name, (mean, low, *_, high) = f"survival[{t:g}]", summaries[:, k]
-        more |= {name: mean, f"{name}_q025": low, f"{name}_q975": high}
-    notes = () if tau is not None else ("mean: the job has no output.restricted_mean, until which a mean time is taken",)
-    return Prediction(summaries[0, -1], dict(zip(ENDS, summaries[1:, -1])), linear[0], linear[1], more=more, notes=notes)
+        if asked.at:
+            found[:, : len(asked.at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(asked.at)))
+        if asked.tau is not None:
+            found[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, asked.tau))
+    return found, linear
 
 
 def _summary(values: Array) -> Array:

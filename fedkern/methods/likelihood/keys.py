@@ -38,6 +38,7 @@ from .own_keys import PriorSection
 COUNTED = ("gaussian", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
+WITH_MARGINAL = 5  # rows more for each number of an ordinal likelihood, where sums of levels' probabilities are told
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 MOST_CUTS = 40
@@ -305,7 +306,13 @@ class Config(JobConfig):
         if self._plain_linear:
             return super().told_up_to(coefficients)
         linear = self.row.linear  # whose groups of one row or two are looked at
-        return told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
+        more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
+        return more + told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
+
+    @property
+    def _levels_moved(self) -> bool:
+        """Whether sums of what changes ordered levels' probabilities are told."""
+        return self.output.marginal and self.leveled and not self.nominal
 
     @property
     def counted_too(self) -> str:
@@ -313,7 +320,8 @@ class Config(JobConfig):
         if self.nominal:
             return f", each for {others} levels beside the first"
         if self.leveled:
-            return f", and {others} threshold{'s' if others > 1 else ''}"
+            twenty = ", twenty rows each with output.marginal" if self._levels_moved else ""
+            return f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
         if self._plain_linear or not self.shapes:
             return ""
         return f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of the family"
@@ -405,8 +413,6 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from _trials(config)
     yield from _times(config)
     yield from level_keys.faults(data, model)
-    if config.leveled and config.output.marginal:
-        yield f'output.marginal with model.family = "{model.family}": {NO_MEAN}; remove it'
     yield from _chains(config)
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
@@ -454,7 +460,6 @@ def _trials(config: Config) -> Iterator[str]:
 
 
 TIMES = ("time", "event", "entry", "strata", "time_upper")
-NO_MEAN = "a level has no mean; `fedkern predict` gives the probability of each at any covariates"
 NO_TIMES = (  # what rows with times have not, of [output], and why
     ("loo", "a row has no density of its own, for who else is at risk is part of it", "it is not built for times"),
     ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client", SURVIVAL_AT),

@@ -6,7 +6,7 @@ its groups, drawn given theirs. They have no message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from ...jobs import own_posterior
 from ...jobs.files import RunFolder
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
+from ...models.survival_parametric import Baseline
 from ...results.released import Drawing
 from ...results.weighted import WeightedDraws
 from .level_predictive import predictive_of
@@ -44,6 +45,7 @@ class About(NamedTuple):
     group : the column of groups; None where the model has none
     terms : of a group's effect
     labels : of the groups
+    cuts : between which a piecewise hazard is constant
     """
 
     run: str
@@ -54,6 +56,7 @@ class About(NamedTuple):
     group: str | None
     terms: Sequence[str]
     labels: Sequence[str]
+    cuts: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ class Known:
     about : the description beside it
     new : the posterior of rows of groups that the client does not have, with its own effect
     drawn : (m, R, G, d) of each draw R effects of each group, on the predictor's scale of the encoding's columns
+    baseline : of survival times, in the data's unit, at each draw; None of other responses
     """
 
     about: About
     new: Predictive
     drawn: NDArray[np.float32]
+    baseline: Baseline | None = None
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
@@ -81,25 +86,10 @@ class Known:
 
     def foreseen(self, X: Array, offset: Array | None, y: Array | None, groups: Indices, at: Mapping[str, float]) -> Foreseen:
         """Returns the prediction of rows X (n, p); those of the client's groups have the posterior of their effects."""
-        n = len(X)
-        m, several = self.drawn.shape[:2]
-        theta, scale = np.repeat(self.new.theta, several, axis=0), np.repeat(self.new.scale, several, axis=-1)
-        inner = replace(self.new, theta=theta, covariances=(), scale=scale)
-        parts, order = [], []
-        # Rows of new groups average over the effect's distribution, those of known groups over its draws: each sort by itself.
-        for of_known in (False, True):
-            chosen = np.flatnonzero((groups != NEW) == of_known)
-            if not len(chosen) and (of_known or n):
-                continue
-            for a, b in blocks(len(chosen), max(1, BLOCK // (m * several * max(1, len(self.about.terms))))):
-                some = chosen[a:b]
-                own = None if offset is None else offset[some]
-                if of_known:
-                    effects = self.drawn[:, :, groups[some]].reshape(m * several, len(some), -1).astype(np.float64)
-                    shift = np.einsum("mnd,nd->mn", effects, self._columns(X[some]))
-                    own = shift if own is None else shift + own
-                parts.append((inner if of_known else self.new).of_rows(X[some], own, None if y is None else y[some], at))
-                order.append(some)
+        n, parts, order = len(X), [], []
+        for _, (some, drawn, own) in self.parts(X, offset, groups):
+            parts.append(drawn.of_rows(X[some], own, None if y is None else y[some], at))
+            order.append(some)
         back = np.argsort(np.concatenate(order), kind="stable")  # to the order in which the rows came
         assert len(back) == n
 
@@ -113,6 +103,28 @@ class Known:
             joined([part.linear_sd for part in parts]),
             None if y is None else joined([part.log_density for part in parts if part.log_density is not None]),
         )
+
+    def parts(
+        self, X: Array, offset: Array | None, groups: Indices
+    ) -> Iterator[tuple[bool, tuple[Indices, Predictive, Array | None]]]:
+        """Yields rows that are foreseen in one way, with whether their groups are known: which they are, draws for them, and what
+        is added to their predictors, (k,), or (draws, k) with the effects of their groups."""
+        n, (m, several) = len(X), self.drawn.shape[:2]
+        theta, scale = np.repeat(self.new.theta, several, axis=0), np.repeat(self.new.scale, several, axis=-1)
+        inner = replace(self.new, theta=theta, covariances=(), scale=scale)
+        # Rows of new groups average over the effect's distribution, those of known groups over its draws: each sort by itself.
+        for of_known in (False, True):
+            chosen = np.flatnonzero((groups != NEW) == of_known)
+            if not len(chosen) and (of_known or n):
+                continue
+            for a, b in blocks(len(chosen), max(1, BLOCK // (m * several * max(1, len(self.about.terms))))):
+                some = chosen[a:b]
+                own = None if offset is None else offset[some]
+                if of_known:
+                    effects = self.drawn[:, :, groups[some]].reshape(m * several, len(some), -1).astype(np.float64)
+                    shift = np.einsum("mnd,nd->mn", effects, self._columns(X[some]))
+                    own = shift if own is None else shift + own
+                yield of_known, (some, inner if of_known else self.new, own)
 
     def _columns(self, X: Array) -> Array:
         """(n, d) the factors of an effect's terms."""
@@ -160,6 +172,7 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
         group=model.group,
         terms=model.layout.group,
         labels=own.labels,
+        cuts=model.cuts,
     )
     content: dict[str, Any] = {  # effects are float32
         "theta": new.theta,
@@ -167,6 +180,8 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
         "covariance": new.covariances[0][1] if new.covariances else np.zeros((n, 0, 0)),
         "drawn": drawn,
     }
+    if (hazard := model.baseline_numbers(own.told[at])) is not None:
+        content["baseline"] = hazard
     own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
 
 
@@ -181,7 +196,8 @@ def read(folder: Path, run: str, client: str) -> Known:
     told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
     about = About(**told)
     covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
-    new = predictive_of(about.family)(
-        Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"]
-    )
-    return Known(about, new, content["drawn"])
+    encoding = Encoding.from_dict(about.encoding)
+    new = predictive_of(about.family)(encoding, about.family, content["theta"], covariances, content["scale"])
+    hazard = content.get("baseline")
+    baseline = None if hazard is None else Baseline(about.family, hazard, np.array(about.cuts, np.float64))
+    return Known(about, new, content["drawn"], baseline)

@@ -25,6 +25,7 @@ from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
+from . import marginal
 from .checks import exchange_loo, exchange_sites
 from .keys import Config
 from .level_models import OF_TOLD, LevelModel
@@ -73,7 +74,12 @@ def _unseen(model: LevelModel, numbers: Array) -> list[str]:
 
 def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
-    return join(_exchange_levels(run, model, owns), exchange_loo(run, model, owns), exchange_sites(run, model, owns))
+    return join(
+        _exchange_levels(run, model, owns),
+        exchange_loo(run, model, owns),
+        marginal.exchange_effects(run, model, owns),
+        exchange_sites(run, model, owns),
+    )
 
 
 def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:

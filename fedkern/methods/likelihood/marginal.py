@@ -1,11 +1,12 @@
-"""Computes average marginal effects: how much the mean of the response changes with each covariate, over all clients' rows.
+"""Computes average marginal effects: how much the mean of the response, or the probability of each of its levels, changes with
+each covariate, over all clients' rows.
 
 Each client sends sums over its rows, at the draws that the server has told (docs/methods/likelihood.md, section 5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import marginal_sums
 from ...algorithms.exchanges.loo_sums import LEAST
 from ...jobs.run import Run
+from ...models import level_marginal
 from ...models.mixed import Rows
 from ...models.mixed.marginal import Contrast, Moved, Slope, sums
 from ...results.weighted import summarised
@@ -49,13 +51,23 @@ def sum_effects(model: Model, own: Own) -> marginal_sums.MarginalSums:
     of = changes.changes(model)
     binaries = np.array([_is_binary(own, one.effect) for one in of if one.binary is not None], np.float64)
     sent = [k for k, one in enumerate(of) if one.binary is None or binaries[one.binary]]
-    assert isinstance(own.rows, Rows)
-    columns = np.zeros((len(own.told), len(of)))
+    found = np.zeros((len(own.told), len(of), changes.numbers(model)))
     if model.encoding.formula is None:
-        columns[:, sent] = sums(own.rows, own.told, [_effect(model, own, of[k].effect) for k in sent])
+        found[:, sent] = _sums(model, own, [_effect(model, own, of[k].effect) for k in sent])
     for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
-        columns[:, [k]] = sums(own.rows, own.told, [_effect(model, own, of[k].effect)])
-    return marginal_sums.make_reply(len(own.held), binaries, columns)
+        columns[:, [k]] = _sums(model, own, [_effect(model, own, of[k].effect)])
+    digits = marginal_sums.DIGITS_OF_LEVELS if model.levels else marginal_sums.DIGITS
+    return marginal_sums.make_reply(len(own.held), binaries, columns.reshape(len(columns), -1), digits)
+
+
+def _sums(model: Model, own: Own, effects: Sequence[Slope | Contrast | Moved]) -> Array:
+    """(S, E, numbers) sums over rows of the response's mean, or of the probability of each of its levels."""
+    if model.levels:
+        totals = level_marginal.sums(own.rows, own.told, effects, len(model.levels))
+    else:
+        assert isinstance(own.rows, Rows)
+        totals = sums(own.rows, own.told, effects)
+    return totals.reshape(len(own.told), len(effects), -1)
 
 
 def _effect(model: Model, own: Own, effect: Slope | Contrast | Of) -> Slope | Contrast | Moved:
@@ -91,11 +103,14 @@ def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> d
     at_draws = model.units.scale * np.sum([one.sums for one in replies], axis=0) / n
     binary = np.min([one.binary for one in replies], axis=0)
     equal, effects = np.full(len(at_draws), 1 / len(at_draws)), {}
-    for one, values in zip(changes.changes(model), at_draws.T):
+    each = at_draws.T.reshape(-1, changes.numbers(model), len(at_draws))
+    for one, numbers in zip(changes.changes(model), each):
         if (one.numeric is not None and binary[one.numeric]) or (one.binary is not None and not binary[one.binary]):
             continue
-        row = summarised(values, equal)
-        effects[one.name] = {"change": one.words, **{key: row[key] for key in changes.SHOWN}}
+        for level, values in zip(model.levels or [""], numbers):
+            row = {key: number for key, number in summarised(values, equal).items() if key in changes.SHOWN}
+            name = f"{level}:{one.name}" if level else one.name
+            effects[name] = {"change": one.words, **({"level": level} if level else {}), **row}
     return {"marginal": {"rows": n, "effects": effects}}
 
 

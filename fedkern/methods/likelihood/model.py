@@ -93,6 +93,20 @@ class Model(JobModel[OutputSection]):
         return self.encoding.family
 
     @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the response; () where it has none."""
+        return ()
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """The times between which a piecewise hazard is constant; () where there is none."""
+        return ()
+
+    def baseline_numbers(self, points: Array) -> Array | None:
+        """Returns (N, k) the numbers of a hazard that all clients share, at points (N, P); None of other rows."""
+        return None
+
+    @property
     def offset(self) -> bool:
         """Whether a column is added to the predictor."""
         return self.config.data.offset is not None

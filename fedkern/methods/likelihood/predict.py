@@ -44,8 +44,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
     JobError
         The run left no posterior to predict with, or a fault of the rows.
     """
-    if str(result.job["model"]["family"]) not in LIFETIMES:
-        _refuse(result.job)
+    _refuse(result.job)
     with _own_rows():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
@@ -95,7 +94,10 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return own.foreseen(X, offset, y, groups[which], at)
 
-        prediction = _prediction(read, encoding, own.new, foresee)
+        if own.baseline is not None:
+            prediction = foreseen.at_holder(record, own, read, groups)
+        else:
+            prediction = _prediction(read, encoding, own.new, foresee)
     if about.group is None:
         return prediction, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
@@ -109,12 +111,7 @@ def _refuse(job: Record) -> None:
             'model.kind = "own": the factory says how probable a client\'s rows are, and not what is expected of new ones; take '
             "the draws (posterior.nc, or result.to_arviz()), and foresee rows by the package itself"
         )
-    if (family := str(job["model"]["family"])) in LIFETIMES:
-        raise JobError(
-            f'model.family = "{family}": what is in a client\'s own folder foresees no times; groups.csv has the effects of its '
-            "groups, and the run's folder (fedkern predict DIR ROWS) foresees rows of new groups"
-        )
-    if (family := str(job["model"]["family"])) in HAZARDS:
+    if (family := str(job["model"]["family"])) in HAZARDS and family not in LIFETIMES:
         raise JobError(
             f'model.family = "{family}": new rows have no times without a baseline hazard, and these stay with the clients, each '
             "of which has its own in baseline.csv of its folder; hazard ratios are in the table (fedkern report DIR --table csv "

@@ -59,8 +59,10 @@ def _marginal(run: RunFiles) -> str:
     content = run.summary.get("marginal", {})
     if not content:
         return ""
+    levels = any("level" in row for row in content["effects"].values())
+    what = "probability of each level" if levels else "mean of the response"
     text = (
-        f"By how much the mean of the response changes, on average over the clients' {number(content['rows'])} rows and over the "
+        f"By how much the {what} changes, on average over the clients' {number(content['rows'])} rows and over the "
         "effects of new groups and clients: for a unit of a numeric column, and for one value against another."
     )
     rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in content["effects"].items()]

@@ -148,6 +148,9 @@ class LifetimeModel(TimeModel):
         """The times between which a piecewise hazard is constant."""
         return tuple(self.config.model.cuts or ())
 
+    def baseline_numbers(self, points: Array) -> Array:
+        return Baseline.of(self.layout, points, np.array(self.cuts)).own  # without a unit: the coefficients have it
+
     @property
     def log_unit(self) -> float:
         """The logarithm of the model's unit of time, in the data's: how long rows were seen for one event, or the time that the

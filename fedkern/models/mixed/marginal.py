@@ -60,26 +60,31 @@ def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast | Moved])
             if isinstance(effect, Slope):
                 totals[:, k] += _slope(some, draws, effect).sum(axis=1)
             elif isinstance(effect, Moved):
-                high, low = (_mean(_in_place(some, X[part]), draws) for X in (effect.high, effect.low))
+                high, low = (_mean(in_place(some, X[part]), draws) for X in (effect.high, effect.low))
                 totals[:, k] += ((high - low) / effect.width[part]).sum(axis=1)
             else:
-                high, low = (_mean(_with(some, effect.columns, values), draws) for values in (effect.high, effect.low))
+                high, low = (
+                    _mean(in_place(some, with_columns(some.X, effect.columns, values)), draws)
+                    for values in (effect.high, effect.low)
+                )
                 totals[:, k] += (high - low).sum(axis=1)
     return totals
 
 
-def _with(rows: Rows, columns: Sequence[int], values: Sequence[float]) -> Rows:
-    X = rows.X.copy()
+def with_columns(X: Vector, columns: Sequence[int], values: Sequence[float]) -> Vector:
+    """Returns (n, p) rows with other values of some columns."""
+    X = X.copy()
     X[:, list(columns)] = values
-    return _in_place(rows, X)
+    return X
 
 
-def _in_place(rows: Rows, X: Vector) -> Rows:
+def in_place(rows: Rows, X: Vector) -> Rows:
+    """Returns the rows with other columns."""
     return Rows(rows.layout, X, rows.y, rows.starts, rows.trials, rows.offset)
 
 
-def _predictor(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
-    """(S, n) mean and variance of eta over random effects."""
+def predictor_over_effects(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
+    """Returns (S, n) mean and variance of eta over random effects."""
     eta = predictor(rows, draws)
     variance = np.zeros_like(eta)
     for level in LEVELS:
@@ -88,8 +93,8 @@ def _predictor(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
 
 
 def _mean(rows: Rows, draws: Vector) -> Vector:
-    """(S, n) E[y | xi] over random effects; of one trial where the response is binomial."""
-    eta, variance = _predictor(rows, draws)
+    """(S, n) E[y | xi] over random effects; of a binomial response of one trial."""
+    eta, variance = predictor_over_effects(rows, draws)
     return _shared(rows, draws, average_mean(rows.layout, eta, variance, 0))
 
 
@@ -100,18 +105,25 @@ def _shared(rows: Rows, draws: Vector, mean: Vector) -> Vector:
 
 
 def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
+    layout = rows.layout
+    eta, variance = predictor_over_effects(rows, draws)
+    found = draws[:, effect.column, np.newaxis] * average_mean(layout, eta, variance, 1)
+    change = of_variance(rows, draws, effect)
+    if change.any():
+        found = found + change * average_mean(layout, eta, variance, 2)
+    return _shared(rows, draws, np.asarray(found * effect.units))
+
+
+def of_variance(rows: Rows, draws: Vector, effect: Slope) -> Vector:
+    """Returns (S, n) half the derivative of the variance of eta in a column; 0 of one without random slopes."""
     layout, name = rows.layout, rows.layout.coefficients[effect.column]
-    eta, variance = _predictor(rows, draws)
-    derivative = draws[:, effect.column, np.newaxis] * average_mean(layout, eta, variance, 1)
-    change = np.zeros_like(eta)  # of the variance, halved
+    change = np.zeros((len(draws), len(rows)))
     for level in LEVELS:
         terms = layout.terms(level)
         if name in terms:
             T = layout.factor(draws, level)
             change += np.einsum("sk,sik,ni->sn", T[:, terms.index(name)], T, rows.columns(terms))
-    if change.any():
-        derivative = derivative + change * average_mean(layout, eta, variance, 2)
-    return _shared(rows, draws, np.asarray(derivative * effect.units))
+    return change
 
 
 def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int) -> Vector:

@@ -241,6 +241,21 @@ def test_what_rows_are_counted_by_is_said_and_a_level_less_is_enough(family: str
     assert fedkern.run(written(tmp_path / "less", frames, family)).parameters
 
 
+def test_ordered_levels_with_marginal_effects_are_of_twenty_rows_a_number(tmp_path: Path) -> None:
+    """Sums of each level's probability tell more beside the values (likelihood.md, section 10)."""
+    frames = federation(rows=75)
+    levels = 'levels = ["none", "mild", "severe"]'
+    tables = config(frames, "ordinal", levels, tmp_path / "few")
+    assert fedkern.run(tables, data=dict(frames)).parameters
+    tables["output"]["marginal"] = True
+    told = "2 coefficients by its columns and levels, and 2 thresholds, twenty rows each with output.marginal; more than 80 rows"
+    with pytest.raises(JobError, match=told):
+        fedkern.run(tables, data=dict(frames))
+    more = federation(rows=81)
+    found = fedkern.run(tables, data=dict(more)).summary["marginal"]["effects"]
+    assert list(found) == [f"{level}:{name}" for name in ("age", "dose") for level in LEVELS]
+
+
 def config(frames: Mapping[str, pd.DataFrame], family: str, levels: str, folder: Path) -> dict[str, Any]:
     """The tables of a job, of rows in memory: their holder reads all."""
     tables = tomllib.loads(written(folder, frames, family, levels=levels).read_text())
@@ -265,7 +280,6 @@ FAULTS = {
         "model": 'family = "multinomial"',
     },
     ("random", "fit each level against the first with "): {"model": 'family = "multinomial"\n[model.random]\nclient = true'},
-    ("marginal", "a level has no mean"): {"model": 'family = "ordinal"\n[output]\nmarginal = true'},
 }
 
 

@@ -17,7 +17,7 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood import predict, show
+from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.interrupted import Crash, run
 
@@ -123,15 +123,7 @@ def test_what_is_published_and_what_a_client_keeps(
     assert "The probability to be without event" in page
     groups = pd.read_csv(out / "client-ada" / "groups.csv")
     assert sorted(groups.group) == [f"w{k}" for k in range(8)]
-    assert not (out / "client-ada" / "effects.bin").exists()
-    with pytest.raises(JobError, match="own folder foresees no times"):
-        raise_at_holder(out)
     capsys.readouterr()
-
-
-def raise_at_holder(out: Path) -> None:
-    own = out / "client-ada"
-    predict.at_holder(own, json.loads((own / "job.json").read_text()), own.parents[1] / "rows" / "ada.csv")
 
 
 def test_new_rows_are_foreseen_at_the_times_of_the_job(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
