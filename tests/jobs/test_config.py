@@ -407,7 +407,9 @@ def test_the_keys_of_paths_and_of_clients_names() -> None:
         "vertical": {"data.server", "model.priors"},
         "sigma": {"data.polygons", "model.prior"},
     }
-    assert {name: set(marked_keys(load_method(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
+    assert {name: set(marked_keys(load_method(name).keys.Config, "path")) for name in METHODS} == {
+        n: common | own[n] for n in METHODS
+    }
     assert set(marked_keys(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
     assert set(marked_keys(SiteFile, "path")) == {"client", "path", "policy"}
 

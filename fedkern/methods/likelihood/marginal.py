@@ -51,9 +51,9 @@ def sum_effects(model: Model, own: Own) -> marginal_sums.MarginalSums:
     of = changes.changes(model)
     binaries = np.array([_is_binary(own, one.effect) for one in of if one.binary is not None], np.float64)
     sent = [k for k, one in enumerate(of) if one.binary is None or binaries[one.binary]]
-    found = np.zeros((len(own.told), len(of), changes.numbers(model)))
+    columns = np.zeros((len(own.told), len(of), changes.numbers(model)))
     if model.encoding.formula is None:
-        found[:, sent] = _sums(model, own, [_effect(model, own, of[k].effect) for k in sent])
+        columns[:, sent] = _sums(model, own, [_effect(model, own, of[k].effect) for k in sent])
     for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
         columns[:, [k]] = _sums(model, own, [_effect(model, own, of[k].effect)])
     digits = marginal_sums.DIGITS_OF_LEVELS if model.levels else marginal_sums.DIGITS
