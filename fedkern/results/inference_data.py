@@ -89,7 +89,7 @@ def inference_data(
     return DataTree.from_dict(data)
 
 
-def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Mapping[str, Any] | None = None) -> memoryview:
+def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Mapping[str, Any] | None = None) -> bytes:
     """Returns the bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
 
     Raises
@@ -110,7 +110,7 @@ def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Map
             _write(to, group, h5py.string_dtype(), dimensions)
             for key, value in about.items():
                 to.attrs[key] = value if isinstance(value, str) else np.atleast_1d(value)
-    return content.getbuffer()
+    return content.getvalue()  # shares its bytes; a buffer that outlives its owner is an error from Python 3.13 on
 
 
 def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:

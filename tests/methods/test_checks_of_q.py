@@ -182,10 +182,11 @@ def test_private_jobs_send_neither() -> None:
 def compare(found: dict[str, Any], pooled: tuple[float, float, float, np.ndarray]) -> None:
     assert found["rows"] == N
     elpd, se, p, k = pooled
-    assert found["elpd"] == pytest.approx(elpd, abs=2e-3)  # thousandths of three clients
-    assert found["se"] == pytest.approx(se, abs=2e-3)
-    assert found["p_loo"] == pytest.approx(p, abs=2e-3)
-    assert list(found["k_hat"].values()) == [int(c) for c in np.histogram(k, [-np.inf, 0.5, 0.7, 1, np.inf])[0]]
+    assert found["elpd"] == pytest.approx(elpd, abs=arviz_groups.NEAR)  # thousandths of three clients
+    assert found["se"] == pytest.approx(se, abs=arviz_groups.NEAR)
+    assert found["p_loo"] == pytest.approx(p, abs=arviz_groups.NEAR)
+    counts = np.histogram(k, [-np.inf, 0.5, 0.7, 1, np.inf])[0]
+    assert np.abs(np.array([*found["k_hat"].values()]) - counts).max() <= (0 if arviz_groups.OLDER else 0.01 * len(k))
     assert list(found["k_hat"]) == ["<= 0.5", "<= 0.7", "<= 1", "> 1"]
 
 
