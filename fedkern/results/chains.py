@@ -63,7 +63,7 @@ def groups(draws: Array | Stream) -> list[Group]:
         return [Group(tuple(range(c)), moved=False, signs={})]
     apart, differ = np.zeros((c, c), dtype=bool), np.zeros(middle.shape[1], dtype=bool)
     for i in range(c):
-        # Far medians alone may be slow mixing in one mode; intervals that miss each other are not.
+        # Two chains are apart only if both their intervals and their medians are.
         here = ((low[i] > high) | (low > high[i])) & (np.abs(middle - middle[i]) > GAP)
         apart[i], differ = here.any(axis=1), differ | here.any(axis=0)
     # Chains with the same row of `apart` are in one mode.

@@ -84,7 +84,7 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
     if model.trials is None and FAMILIES[family].noise is None:
         return PearsonCheck(None, tuple(notes), weight)
     P = model.prior.P
-    # Of each coefficient the prior takes a share of the degree of freedom; the rest is used up by the fit.
+    # The prior accounts for a part of each coefficient; the rest is a degree of freedom that the fit uses up.
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
     learns = _learns(model)
     ratio = dispersion.pool(family, scale_of(model), in_order(told.replies), used, learns)

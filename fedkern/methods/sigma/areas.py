@@ -91,7 +91,6 @@ def table(
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[object]] = {"area": names}
-    # Observed numbers first, then the posterior's: a reader compares them from left to right.
     for axis, place in zip(("x", "y"), _places(file).T):
         out[axis] = [f"{v:.10g}" for v in place]
     out["rows"] = seen.tolist()

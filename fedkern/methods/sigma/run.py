@@ -47,7 +47,7 @@ def fit(run: Run[Config]) -> Fit | None:
     # Bind the prior before any message: private clients remember what they said.
     fault = "its file of the prior is not the one with which this run began"
     for party, digest in files.digests.items():
-        run.hooks.bind(party, prior=(digest, fault))  # before anything is said, for private clients remember what they said
+        run.hooks.bind(party, prior=(digest, fault))
     reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
     encoding = run.agreed({k: read.table for k, read in reads.items()})
     prior.agree(run, files)

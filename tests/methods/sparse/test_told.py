@@ -345,7 +345,7 @@ def test_all_that_is_printed_is_judged(slow: str) -> None:
     config = parse({"job": {"method": "sparse", "rounds": "until"}, "data": {"clients": ["x"], "response": "y"}})
     trace = _Trace(draws | {"sites": np.stack(list(sites.values()), axis=2)})
     for mask, agreed in ((None, slowest), (told, printed)):
-        model = SimpleNamespace(until=config.algorithm.until, told=lambda values: values)
+        model = SimpleNamespace(until=config.algorithm.until, told_by=lambda values: values)
         judge = run._judge(run.Data(model, {}, {}, scales=None, imputed={}, values=mask))  # type: ignore[arg-type]
         assert judge is not None
         assert judge(trace) == (agreed[0] <= 1.01 and agreed[1] >= 1000)
