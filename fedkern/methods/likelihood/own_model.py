@@ -102,6 +102,11 @@ class OwnModel(JobModel[OutputSection]):
         return self.config.chains
 
     @property
+    def variational(self) -> bool:
+        """Whether q(xi), and each client's q(u | xi), are fitted, about which draws are weighted."""
+        return self.config.algorithm.sampler == "sfvi"
+
+    @property
     def local(self) -> bool:
         """Whether each client has unknowns of its own, so that chains begin without a mode."""
         return bool(self.config.model.local)

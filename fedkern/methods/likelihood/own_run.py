@@ -17,7 +17,7 @@ from ...jobs.run import Run
 from ...models.mixed import mode
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
-from . import lines, own_publish
+from . import lines, own_publish, own_variational
 from .keys import Config
 from .own import answers
 from .own_factory import Factory
@@ -54,7 +54,9 @@ def fit(run: Run[Config], terms: Terms) -> Fit | None:
 
 
 def _sampled(run: Run[Config], model: OwnModel, owns: Mapping[int, Own]) -> Fit | None:
-    """The mode and the draws, or chains."""
+    """The mode and the draws, or chains, or a variational fit."""
+    if model.variational:
+        return own_variational.fit(run, model, owns)
     at_mode, clients = None, dict[int, importance.Client]()
     if not model.local:
         machines = {k: model.client(k, own) for k, own in owns.items()}

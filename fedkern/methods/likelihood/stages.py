@@ -20,9 +20,11 @@ from ...algorithms.exchanges import (
 )
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.exchanges import terms as log_terms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import telling
+from ...algorithms.sfvi import machine as sfvi
 from ...data.design import check_header, describe
 from ...errors import owned
 from ...jobs import alike, few, incomplete
@@ -33,7 +35,7 @@ from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...models.levels import GAP_SD
 from ...privacy.plan import Plan
-from . import changes, durations, own_check, response
+from . import changes, durations, own_check, own_variational, response
 from .keys import Config
 from .model import TOLD, Model
 from .own_model import OwnModel
@@ -50,6 +52,8 @@ MAY_SEND = (
     importance.Values,
     hmc.LikelihoodSlope,
     hmc.LikelihoodChange,
+    sfvi.GlobalGradient,
+    *log_terms.PROTOCOL.to_server,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
     *marginal_sums.PROTOCOL.to_server,
@@ -74,6 +78,8 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: Model | OwnModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     if isinstance(model, OwnModel):
+        if model.variational:
+            return own_variational.stages(model)
         return [*([] if model.local else [sampled(model)]), *([walked(model)] if model.chains else []), *own_modes(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *response.stages(model), *shares_of_levels(model)]
     return [*before, sampled(model), *_after(model)]
