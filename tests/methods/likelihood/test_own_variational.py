@@ -16,6 +16,8 @@ from fedkern.methods.likelihood import own_variational
 from fedkern.methods.likelihood.own_model import Joint
 from fedkern.models.own.supplied import Own
 from methods.likelihood.test_own_models import quadrature
+from support.command import mpirun
+from support.interrupted import Crash, run
 from support.own_package import PRIORS, job
 from support.own_package import package as package  # a fixture
 
@@ -86,3 +88,15 @@ def test_a_check_says_what_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "500 rounds of a variational fit, and draws about it" in said
     assert "GlobalGradient" in said
     assert "LogTerms" in said
+
+
+@pytest.mark.nightly
+def test_ranks_and_a_run_that_goes_on_have_the_bits_of_one_process(tmp_path: Path, package: Path) -> None:
+    path = local(tmp_path, 60, clients=2, more="effective = 200\n")
+    whole = fedkern.run(path)
+    ended = mpirun(3, "run", path, "--out", tmp_path / "out", before=package)
+    assert ended.code == 0, ended.err
+    assert fedkern.load(tmp_path / "out").summary["digest"] == whole.summary["digest"]
+    with pytest.raises(Crash):
+        run(path, tmp_path / "again", crash=40)
+    assert run(path, tmp_path / "again", resume=True).summary["digest"] == whole.summary["digest"]
