@@ -107,6 +107,11 @@ class OwnModel(JobModel[OutputSection]):
         return self.config.algorithm.sampler == "sfvi"
 
     @property
+    def rounds_of_fit(self) -> int:
+        """Rounds of a variational fit."""
+        return self.config.job.rounds
+
+    @property
     def local(self) -> bool:
         """Whether each client has unknowns of its own, so that chains begin without a mode."""
         return bool(self.config.model.local)

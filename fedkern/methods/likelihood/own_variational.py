@@ -62,7 +62,7 @@ class Weighing(NamedTuple):
 def settings(model: OwnModel) -> sfvi.Settings:
     """Returns what all parties know of the fit."""
     return sfvi.Settings(
-        rounds=model.config.job.rounds,
+        rounds=model.rounds_of_fit,
         most=0,
         covariance="full",
         local_covariance="auto",
@@ -112,7 +112,7 @@ def fit(run: Run[Config], model: OwnModel, owns: Mapping[int, Own]) -> Fit | Non
     if server is None:
         return None
     assert found is not None
-    judged = _verdict(found, model.config.algorithm.effective, server.round)
+    judged = _verdict(found, model.settings.effective, server.round)
     return own_publish.of_variational(model, server.round, found.weights, judged, run.hooks.doubts)
 
 
@@ -136,7 +136,7 @@ def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, client
         drawn.append((made.inner, values + prior - (made.log_q - made.beside)))
         every = Weighted(*(np.concatenate(part) for part in zip(*drawn)))
         found = Weighing(every, piece + 1)
-        asks = not (every.reliable and every.effective >= model.config.algorithm.effective)
+        asks = not (every.reliable and every.effective >= model.settings.effective)
     return None if server is None else found
 
 
