@@ -39,6 +39,7 @@ COUNTED = ("gaussian", *families.HAZARDS)  # families of which rows a coefficien
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
 WITH_MARGINAL = 5  # rows more for each number of an ordinal likelihood, where sums of levels' probabilities are told
+STEPS = 6000  # of a variational fit
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 MOST_CUTS = 40
@@ -119,8 +120,10 @@ class ModelSection(incomplete.ModelSection):
 
 
 class AlgorithmSection(Section):
-    sampler: Literal["importance", "hmc"] = key(
-        "importance", help="weighted draws; or Markov chains, which take thousands of messages, where weights cannot be trusted"
+    sampler: Literal["importance", "hmc", "sfvi"] = key(
+        "importance",
+        help="weighted draws; or Markov chains, which take thousands of messages, where weights cannot be trusted; sfvi, of own "
+        "models with unknowns of each client: weighted draws about a variational fit",
     )
     points: int = key(4096, ge=256, le=65536, help="importance: at which a round of draws asks for the likelihood")
     effective: Positive = key(2000.0, help="importance: draws, by their weights, at which rounds of draws end")
@@ -340,6 +343,7 @@ class Config(JobConfig):
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
 CHAINS: Tables = {"job": {"rounds": TRAJECTORIES}}
+FITTED: Tables = {"job": {"rounds": STEPS}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
 
@@ -378,7 +382,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
-    base = CHAINS if table(raw, "algorithm").get("sampler") == "hmc" else BASE
+    base = {"hmc": CHAINS, "sfvi": FITTED}.get(str(table(raw, "algorithm").get("sampler")), BASE)
     return layered(
         raw,
         [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from . import checks, level_checks, lifetimes, own_publish, own_run, publish, regression, survival
+from . import checks, level_checks, lifetimes, own_publish, own_run, own_variational, publish, regression, survival
 from .keys import Config, RowKind
 from .steps import Steps
 
@@ -23,8 +23,9 @@ STEPS: Mapping[RowKind, Steps] = {
     "lifetimes": Steps(regression.agree, lifetimes.complete, lifetimes.exchange_checks, publish.make_fit),
     "own": Steps(own_run.agree, own_run.complete, own_run.exchange_checks, own_publish.make_fit),
 }
+VARIATIONAL = STEPS["own"]._replace(fit=own_variational.fit)
 
 
 def steps_of(config: Config) -> Steps:
     """Returns the steps of a job."""
-    return STEPS[config.row_kind]
+    return VARIATIONAL if config.algorithm.sampler == "sfvi" else STEPS[config.row_kind]

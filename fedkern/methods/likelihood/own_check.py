@@ -47,7 +47,9 @@ def look_through(file: OwnFile[Config], terms: Terms) -> list[str]:
 
 def _lines(model: OwnModel) -> Iterator[str]:
     settings, P = model.settings, model.size
-    if model.local:
+    if model.variational:
+        how = f"{model.rounds_of_fit} rounds of a variational fit, and draws about it"
+    elif model.local:
         how = f"{model.walks.chains} chains of {model.walks.rounds} rounds"
     elif model.chains:
         how = f"the mode and {model.walks.chains} chains of {model.walks.rounds} rounds"
@@ -61,8 +63,13 @@ def _lines(model: OwnModel) -> Iterator[str]:
     if changed:
         yield f"         points travel as {', '.join(changed)}"
     if model.local:
-        yield "local    unknowns of each client are sampled by it, and stay there"
+        yield f"local    unknowns of each client are {'fitted' if model.variational else 'sampled'} by it, and stay there"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
+    if model.variational:
+        rounds = model.rounds_of_fit
+        sent = P * 8 * rounds / 1e6
+        yield f"rounds   {rounds:,} exchanges, about {sent:.1f} MB to each client and from it, and up to 10 of draws"
+        return
     if model.chains:
         s = model.walks
         each = s.rounds * s.leapfrog

@@ -72,8 +72,15 @@ def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[st
     for name, one in model.priors.items():
         yield from _prior(name, one)
     yield from _counted(model.priors)
-    if model.local and algorithm.sampler != "hmc":
-        yield 'model.local = true: unknowns of each client are sampled with all else; set algorithm.sampler = "hmc"'
+    if model.local and algorithm.sampler == "importance":
+        yield (
+            'model.local = true: unknowns of each client are sampled with all else, or fitted; set algorithm.sampler = "hmc" '
+            '(chains), or "sfvi" (a variational fit, about which draws are weighted)'
+        )
+    if algorithm.sampler == "sfvi" and not model.local:
+        yield 'algorithm.sampler = "sfvi" is for unknowns of each client (model.local = true); take "importance"'
+    if algorithm.sampler == "sfvi" and output.without:
+        yield 'output.without with algorithm.sampler = "sfvi" is not there; remove it, or run the job without that client'
     if model.local and algorithm.starts is not None:
         yield "algorithm.starts is of the way to the mode, and with model.local = true there is none; remove it"
     for name, why in (
@@ -95,6 +102,8 @@ def not_own(model: Any, algorithm: Any) -> Iterator[str]:
     for name in ("factory", "options", "priors", "local"):
         if getattr(model, name):
             yield f'model.{name} is for model.kind = "own"; set it, or remove the key'
+    if algorithm.sampler == "sfvi":
+        yield 'algorithm.sampler = "sfvi" is for model.kind = "own" with model.local = true; take "importance", or "hmc"'
     if algorithm.starts is not None:
         yield 'algorithm.starts is for model.kind = "own": the mode of other models is looked for from one start; remove it'
 

@@ -122,6 +122,16 @@ class OwnModel(JobModel[OutputSection]):
         return False
 
     @property
+    def variational(self) -> bool:
+        """Whether q(xi), and each client's q(u | xi), are fitted, about which draws are weighted."""
+        return self.config.algorithm.sampler == "sfvi"
+
+    @property
+    def rounds_of_fit(self) -> int:
+        """Rounds of a variational fit."""
+        return self.config.job.rounds
+
+    @property
     def local(self) -> bool:
         """Whether each client has unknowns of its own, so that chains begin without a mode."""
         return bool(self.config.model.local)

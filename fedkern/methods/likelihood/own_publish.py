@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
+from ...errors import JobError
 from ...jobs.publish import Fit
 from ...models.weighted import Weighted
 from ...results.verdict import Verdict
@@ -94,6 +95,34 @@ def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.
         encoding={},
         notes=[*modes, *_prior_said(model), NO_WEIGHTS],
         more=more,
+    )
+
+
+def of_variational(model: OwnModel, rounds: int, found: Weighted | None, judged: Verdict, doubts: Sequence[str]) -> Fit:
+    """Of weighted draws from about a variational fit; where no client had an answer nothing is released."""
+    if found is None:
+        raise JobError(f"no draw has a weight, so that nothing can be published: {judged.why}")
+    evidence, error = found.log_evidence
+    more: dict[str, object] = {
+        **_about(model),
+        "k_hat": found.k_hat,
+        "ess": found.effective,
+        "log_evidence": {"value": evidence, "error": error},
+    }
+    local = "local.csv of a client has means and sds of its q(u), a normal distribution, and not of weighted draws"
+    return Fit(
+        posterior=_released(model, found),
+        arrays={"draws": found.draws, "log_ratios": found.log_ratios},
+        stop="rounds",
+        rounds=rounds,
+        verdict=_judged(doubts, judged),
+        clients={name: {"updates": rounds, "status": "finished"} for name in model.names},
+        chains=model.output.chains,
+        draws=model.output.draws,
+        encoding={},
+        notes=[*_prior_said(model), local],
+        more=more,
+        inference="importance sampling about a variational fit",
     )
 
 

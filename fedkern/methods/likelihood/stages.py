@@ -20,9 +20,11 @@ from ...algorithms.exchanges import (
 )
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.exchanges import terms as log_terms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import telling
+from ...algorithms.sfvi import machine as sfvi
 from ...data.design import check_header, describe
 from ...errors import owned
 from ...jobs import incomplete
@@ -31,7 +33,7 @@ from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import changes, durations, own_check
+from . import changes, durations, own_check, own_variational
 from .keys import Config
 from .model import TOLD, Model
 from .models import model_of
@@ -49,6 +51,8 @@ MAY_SEND = (
     importance.Values,
     hmc.LikelihoodSlope,
     hmc.LikelihoodChange,
+    sfvi.GlobalGradient,
+    *log_terms.PROTOCOL.to_server,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
     *marginal_sums.PROTOCOL.to_server,
@@ -73,7 +77,7 @@ def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
     rounds = [*([stage_of_draws(model)] if model.has_mode else []), *([stage_of_chains(model)] if model.chains else [])]
     if not isinstance(model, Model):  # whose columns only the factory reads
-        return [*rounds, *stages_of_sites(model)]
+        return own_variational.stages(model) if model.variational else [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo()] if model.output.loo else []

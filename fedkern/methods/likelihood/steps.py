@@ -59,9 +59,12 @@ class Steps(NamedTuple):
     the
         server's place
     make_fit : model, the server's states and findings, its test rows -> the result
+    fit : the run and its rows -> the result at the server's place, None elsewhere: a fit in the place of all that is between
+        `agree` and `make_fit`; None for the mode, draws and chains that all others have
     """
 
     agree: Callable[[Run[Config], Tables], Opening]
     complete: Callable[[Run[Config], Any, int, Any, Any, Any], Any]
     exchange_checks: Callable[[Run[Config], Any, Mapping[int, Any]], Checked]
     make_fit: Callable[[Any, Ended, Design | None], Fit]
+    fit: Callable[[Run[Config], Read], Fit | None] | None = None

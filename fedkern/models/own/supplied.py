@@ -249,8 +249,12 @@ class Own:
     def joints(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """Returns the same for all chains: (c,) values at (c, P) and (c, local_size), and both gradients."""
         if not self.has("log_joint_grads"):
-            each = [self.joint(*one) for one in zip(xi, u)]
-            return np.array([one[0] for one in each]), np.array([one[1] for one in each]), np.array([one[2] for one in each])
+            points, joint = self.taken(xi), self.supplied.log_joint_grad
+            each_answer = cast(list[object], self._asked("log_joint_grad", lambda: [joint(*one) for one in zip(points, u)]))
+            shapes: tuple[tuple[int, ...], ...] = ((), (self.size,), (self.local_size,))
+            each = [self._three("log_joint_grad", answer, shapes) for answer in each_answer]
+            slopes = self._back(xi, np.array([one[1] for one in each]))
+            return np.array([one[0] for one in each]), slopes, np.array([one[2] for one in each])
         taken = self.taken(xi)
         together = cast(Callable[[Array, Array], object], getattr(self.supplied, "log_joint_grads"))  # noqa: B009
         answer = self._asked("log_joint_grads", lambda: together(taken, u))
