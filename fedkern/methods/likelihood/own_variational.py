@@ -31,7 +31,6 @@ from ...jobs.stage import Stage
 from ...kernels import rng
 from ...kernels.families import HALF_LOG_TAU
 from ...models import psis
-from ...models.own.supplied import Own
 from ...models.weighted import Weighted
 from ...results.verdict import Verdict
 from . import own_publish

@@ -37,7 +37,7 @@ from . import changes, durations, own_check, own_variational
 from .keys import Config
 from .model import TOLD, Model
 from .models import model_of
-from .own_model import terms_of
+from .own_model import OwnModel, terms_of
 from .rows import check_file
 from .sampled_model import SampledModel
 
@@ -77,7 +77,9 @@ def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
     rounds = [*([stage_of_draws(model)] if model.has_mode else []), *([stage_of_chains(model)] if model.chains else [])]
     if not isinstance(model, Model):  # whose columns only the factory reads
-        return own_variational.stages(model) if model.variational else [*rounds, *stages_of_sites(model)]
+        if isinstance(model, OwnModel) and model.variational:
+            return own_variational.stages(model)
+        return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo()] if model.output.loo else []
