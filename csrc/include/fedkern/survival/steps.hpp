@@ -46,26 +46,25 @@ class Steps {
     /// use(row, the set at which it joins, the first at which it is not at risk or -1: it never leaves).
     template <class Use> FEDKERN_INLINE void for_rows(const Use& use) const {
         const SurvivalRows rows = rows_; // own: what `use` writes is none of them
-        for (Index k = 0, stop; k < rows.ends.size;) {
-            Index i = rows.first[k];
-            for (stop = end_of_stratum(rows, k); k < stop; ++k)
-                for (const Index end = rows.ends[k]; i < end; ++i) {
-                    const Index until = rows.until[i];
-                    use(i, k, until > k && until < stop ? until : -1);
-                }
+        for (Index k = 0, stop; k < rows.ends.size; k = stop) {
+            stop = end_of_stratum(rows, k);
+            for (Index i = rows.first[k], end = rows.ends[stop - 1], set = k; i < end; ++i) {
+                const Index until = rows.until[i];
+                use(i, set, until > set && until < stop ? until : -1);
+                set += i + 1 == rows.ends[set]; // no loop over a set's rows: how many there are is no processor's guess
+            }
         }
     }
 
     /// How many steps there are; each set's end.
     Index sized() {
-        const Index sets = rows_.ends.size;
-        std::fill(end_ + 0, end_ + sets, 0);
-        for_rows([&](Index, Index k, Index until) {
-            ++end_[k];
+        std::fill(end_ + 0, end_ + rows_.ends.size, 0);
+        for_rows([&](Index, Index, Index until) {
             if (until >= 0) ++end_[until];
         });
-        for (Index k = 1; k < sets; ++k) end_[k] += end_[k - 1];
-        return size();
+        Index steps = 0;
+        for (Index k = 0; k < rows_.ends.size; ++k) end_[k] = steps += end_[k] + rows_.ends[k] - joined_before(k);
+        return steps;
     }
 
     void fill() {
