@@ -119,6 +119,70 @@ def test_what_a_large_sum_leaves_behind_is_made_anew(backend):
     np.testing.assert_allclose(survival.cox_values(beta[np.newaxis], **arguments(**data), backend=backend), value, rtol=1e-12)
 
 
+def waves(rng, n, alone):
+    """Groups that are never at risk together, whose hazards differ by e^1400; unless `alone` some rows outlive all."""
+    group = np.arange(n) % 6
+    time, entry = 10.0 * group + np.round(rng.uniform(0, 5, n), 1), 10.0 * group - 1
+    offset = np.array([-700.0, 0.0, 25.0, -30.0, 700.0, -700.0])[group]
+    if not alone:
+        time[:5], entry[:5], offset[:5] = 70.0 + np.arange(5), -2.0, -710.0 + np.arange(5)
+    return {"time": time, "entry": entry, "offset": offset, "event": rng.random(n) < 0.7}
+
+
+def one_by_one(rng, n):
+    """Each row is at risk alone, or with the next one."""
+    begin = np.arange(n) + np.where(rng.random(n) < 0.5, 0.0, -0.4)
+    return {"time": np.arange(n) + 0.7, "entry": begin, "offset": 300.0 * rng.standard_normal(n), "event": np.ones(n, bool)}
+
+
+def briefly(rng, n):
+    """Few of many are at risk at a time, so that sums over sets are long beside what a row has of them."""
+    entry = np.sort(rng.uniform(0, 100, n))
+    return {
+        "time": entry + rng.uniform(0.01, 3, n),
+        "entry": entry,
+        "offset": 2 * rng.standard_normal(n),
+        "event": rng.random(n) < 0.8,
+    }
+
+
+def at_once(rng, n):
+    """More rows than a block have their event at one time, with predictors that rise by 900, and leave. As many join before the
+    next event, and have lower ones: sums are made anew from before that block on."""
+    high = np.arange(n) < n // 2
+    time = np.where(high, 5.0, 1.0 + rng.integers(0, 3, n))
+    offset = np.where(high, np.linspace(-450.0, 450.0, n), -600.0 + rng.standard_normal(n))
+    event = np.where(time == 3, np.arange(n) == np.argmax(time == 3), rng.random(n) < 0.9)
+    return {"time": time, "entry": np.where(high, 4.5, 0.0), "offset": offset, "event": event}
+
+
+HOSTILE = {
+    "waves": lambda rng: waves(rng, 500, alone=True),
+    "waves above others": lambda rng: waves(rng, 500, alone=False),
+    "one by one": lambda rng: one_by_one(rng, 300),
+    "briefly": lambda rng: briefly(rng, 900),
+    "at once": lambda rng: at_once(rng, 1200),
+}
+
+
+@pytest.mark.parametrize("strata", [1, 3])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_digits_are_lost_where_rows_leave(kind, strata):
+    """The sum of hazards while a row is at risk is no difference of two that are larger by many orders of magnitude."""
+    rng = np.random.default_rng(7)
+    data = HOSTILE[kind](rng)
+    n, p = len(data["time"]), 3
+    data |= {"X": rng.standard_normal((n, p)), "weights": rng.uniform(0.3, 2.0, n), "strata": rng.integers(0, strata, n)}
+    given, points = arguments(**data), np.array([[0.3, -0.2, 0.5], [0.0, 0.0, 0.0]])
+    found, exact = (survival.cox_curvature(points, **given, backend=backend) for backend in ("cpp", "reference"))
+    assert np.isfinite(exact[2]).all()
+    events = data["event"].sum()
+    np.testing.assert_allclose(found[0], exact[0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], exact[1], rtol=0, atol=2e-13 * events)
+    np.testing.assert_allclose(found[2], exact[2], rtol=0, atol=2e-13 * events)
+    np.testing.assert_allclose(survival.cox_values(points, **given), found[0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_strata_add_up(backend):
     data, points = rows(n=90), 0.5 * np.random.default_rng(2).standard_normal((5, 3))

@@ -5,6 +5,7 @@
 
 #include "fedkern/blocks.hpp"
 #include "fedkern/math.hpp"
+#include "fedkern/pack.hpp"
 #include "fedkern/pieces.hpp"
 #include "views.hpp"
 
@@ -60,19 +61,18 @@ class Values {
   private:
     /// Of rows begin .. begin + count - 1, in registers; behind them the last again.
     void predict(Index begin, Index count) {
-        using Pack [[gnu::vector_size(64)]] = double;
-        constexpr int packs = lanes / 8;
+        using Lanes = Pack<double, lanes>;
         const double* x[tile];
         for (int r = 0; r < tile; ++r) x[r] = contiguous(rows_.X.row(begin + std::min<Index>(r, count - 1)), copies_ + r * p_);
         for (Index k = 0; k < others_; ++k) {
             const double* b = beta_ + k * p_ * lanes;
-            Pack sum[tile][packs] = {}, own[packs];
+            Lanes sum[tile];
+            for (Lanes& one : sum) one = Lanes::all(0);
             for (Index j = 0; j < p_; ++j, b += lanes) {
-                __builtin_memcpy(own, b, sizeof own);
-                for (int r = 0; r < tile; ++r)
-                    for (int m = 0; m < packs; ++m) sum[r][m] += x[r][j] * own[m];
+                const Lanes own = Lanes::load(b);
+                for (int r = 0; r < tile; ++r) sum[r] = sum[r] + Lanes::all(x[r][j]) * own;
             }
-            __builtin_memcpy(eta_ + (k + 1) * tile * lanes, sum, sizeof sum);
+            for (int r = 0; r < tile; ++r) sum[r].store(eta_ + ((k + 1) * tile + r) * lanes);
         }
     }
 

@@ -1,5 +1,8 @@
 // Weighted Gram matrices of rows that follow each other, padded to whole vectors of eight.
 #pragma once
+#include <algorithm>
+
+#include "fedkern/pack.hpp"
 #include "fedkern/pieces.hpp"
 
 namespace fedkern {
@@ -8,40 +11,48 @@ namespace survival {
 
 inline constexpr Index pack = 8, block = 128; // numbers of a vector, rows at a time
 
-#ifdef __AVX512F__
-inline constexpr int most_rows = 8; // of a tile: as many vectors as registers hold
-#else
-inline constexpr int most_rows = 4;
-#endif
+using Eight = Pack<double, int(pack)>;
+
+/// Rows of a tile: as many sums as registers hold, beside what is added to them.
+inline constexpr int most_rows = register_bytes == 64 ? 12 : register_bytes == 32 ? 6 : 2;
 
 /// sum += w x x' over the rows of a block: C rows of the matrix, from column `at` on, and one vector of columns from `from` on.
+/// A sum waits four cycles for the one before, and two are made in a cycle: small tiles add up rows in turns.
 template <int C> void gram_tile(const double* x, const double* weights, Index rows, Index width, Index at, Index from, double* sum) {
-    using Pack [[gnu::vector_size(64)]] = double;
-    Pack total[C], columns;
-    for (int c = 0; c < C; ++c) __builtin_memcpy(&total[c], sum + c * width, sizeof columns);
-    for (Index r = 0; r < rows; ++r, x += width) {
-        __builtin_memcpy(&columns, x + from, sizeof columns);
-        columns *= weights[r];
-        for (int c = 0; c < C; ++c) total[c] += x[at + c] * columns;
+    constexpr int sums = C * Eight::parts, turns = sums >= 8 ? 1 : sums >= 4 ? 2 : 4;
+    Eight total[turns][C];
+    for (int c = 0; c < C; ++c) {
+        total[0][c] = Eight::load(sum + c * width);
+        for (int t = 1; t < turns; ++t) total[t][c] = Eight::all(0);
     }
-    for (int c = 0; c < C; ++c) __builtin_memcpy(sum + c * width, &total[c], sizeof columns);
+    const auto add = [&](int t, const double* row, double weight) {
+        const Eight columns = Eight::load(row + from) * Eight::all(weight);
+        for (int c = 0; c < C; ++c) total[t][c] = total[t][c] + Eight::all(row[at + c]) * columns;
+    };
+    const Index even = rows - rows % turns;
+    for (Index r = 0; r < even; r += turns)
+        for (int t = 0; t < turns; ++t) add(t, x + (r + t) * width, weights[r + t]);
+    for (Index r = even; r < rows; ++r) add(0, x + r * width, weights[r]);
+    for (int t = 1; t < turns; ++t)
+        for (int c = 0; c < C; ++c) total[0][c] = total[0][c] + total[t][c];
+    for (int c = 0; c < C; ++c) total[0][c].store(sum + c * width);
+}
+
+/// A tile of `count` rows of the matrix, at most C.
+template <int C>
+void gram_tile_of(Index count, const double* x, const double* weights, Index rows, Index width, Index at, Index from, double* sum) {
+    if constexpr (C > 1)
+        if (count < C) return gram_tile_of<C - 1>(count, x, weights, rows, width, at, from, sum);
+    gram_tile<C>(x, weights, rows, width, at, from, sum);
 }
 
 /// Lower triangle (p, width) of sum += X'WX, for rows of `width` numbers, of which p count.
 inline void add_gram(const double* x, const double* weights, Index rows, Index p, Index width, double* sum) {
     for (Index b = 0; b < p; b += pack)
         for (Index i = b; i < p;) {
-            const Index left = p - i;
-            double* to = sum + i * width + b;
-            if (left >= most_rows) {
-                gram_tile<most_rows>(x, weights, rows, width, i, b, to), i += most_rows;
-            } else if (left >= 4) {
-                gram_tile<4>(x, weights, rows, width, i, b, to), i += 4;
-            } else if (left >= 2) {
-                gram_tile<2>(x, weights, rows, width, i, b, to), i += 2;
-            } else {
-                gram_tile<1>(x, weights, rows, width, i, b, to), i += 1;
-            }
+            const Index left = p - i, tiles = (left + most_rows - 1) / most_rows, count = (left + tiles - 1) / tiles;
+            gram_tile_of<most_rows>(count, x, weights, rows, width, i, b, sum + i * width + b);
+            i += count;
         }
 }
 

@@ -8,6 +8,7 @@
 
 #include "fedkern/blocks.hpp"
 #include "fedkern/math.hpp"
+#include "fedkern/pack.hpp"
 #include "fedkern/pieces.hpp"
 #include "views.hpp"
 
@@ -117,18 +118,12 @@ class Values {
 
     /// In registers: an array would be stored and read again for each column.
     FEDKERN_INLINE Lane predictor(Index i) const {
-        using Pack [[gnu::vector_size(64)]] = double;
-        constexpr int packs = lanes / 8;
-        Lane eta;
-        eta.fill(rows_.offset.data ? rows_.offset[i] : 0.0);
-        Pack sum[packs], b[packs];
-        __builtin_memcpy(sum, eta.x, sizeof sum);
+        using Lanes = Pack<double, lanes>;
+        Lanes sum = Lanes::all(rows_.offset.data ? rows_.offset[i] : 0.0);
         const Vector<const double> x = rows_.X.row(i);
-        for (Index j = 0; j < x.size; ++j) {
-            __builtin_memcpy(b, beta_[j].x, sizeof b);
-            for (int k = 0; k < packs; ++k) sum[k] += x[j] * b[k];
-        }
-        __builtin_memcpy(eta.x, sum, sizeof sum);
+        for (Index j = 0; j < x.size; ++j) sum = sum + Lanes::all(x[j]) * Lanes::load(beta_[j].x);
+        Lane eta;
+        sum.store(eta.x);
         return eta;
     }
 
