@@ -28,4 +28,5 @@ VARIATIONAL = STEPS["own"]._replace(fit=own_variational.fit)
 
 def steps_of(config: Config) -> Steps:
     """Returns the steps of a job."""
-    return VARIATIONAL if config.algorithm.sampler == "sfvi" else STEPS[config.row_kind]
+    kind = config.row_kind
+    return VARIATIONAL if kind == "own" and config.algorithm.sampler == "sfvi" else STEPS[kind]

@@ -26,10 +26,9 @@ from ...models.mixed.conditional import MOST, effect_variance, predictor, with_e
 from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
-from . import own as owns
 from . import sites
 from .keys import Config
-from .own import Own, ask_clients, complete_draws, write_tables
+from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
 from .time_models import LifetimeModel, Lived
 
@@ -55,11 +54,11 @@ class Ended:
 def complete(
     run: Run[Config], model: LifetimeModel, index: int, rows: Lived, lived: Lifetimes, machine: importance.Client
 ) -> Ended:
-    """Completes a client's draws, and writes tables of the effects of its groups, and its own, into its folder."""
+    """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
     assert machine.told is not None
     held, times = rows
     own = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
-    write_tables(run, model, own)
+    write_effects(run, model, own)
     order = slice(None) if held.order is None else held.order
     upper = np.where(np.isfinite(times.upper), times.upper, times.time)
     entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)
@@ -97,7 +96,7 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     if rows.entry is None:
         of_rows = _Whole.of(rows, inner, None if ended.entry is None else ended.entry / unit)
     else:
-        of_rows = _Late.of(rows, inner, rows.entry, owns.key_of_effects(model, own.index, owns.OF_GROUPS))
+        of_rows = _Late.of(rows, inner, rows.entry, key_of_effects(model, own.index, OF_GROUPS))
     low = 1 - of_rows.seen(rows.y)
     end = np.where(np.isinf(rows.upper), 0.0, of_rows.seen(np.where(np.isinf(rows.upper), rows.y, rows.upper)))
     high = np.where(rows.upper == rows.y, low, 1 - end)
@@ -112,9 +111,8 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
     exact = int((ended.event & (rows.upper == rows.y)).sum())
-    return lifetime_sums.make_reply(
-        n, events, exact, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces
-    )
+    scores = of_rows.scores(ended.event, ended.middle / unit)
+    return lifetime_sums.make_reply(n, events, exact, pairs, right, tenths, scores, pieces)
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
     shares = tenths / tenths.sum()
     found: dict[str, Any] = {
         "events": int(events),
-        "exact_events": int(sum(one.exact for one in replies)),
+        "exact_events": sum(one.exact for one in replies),
         "predictive": {"rows": int(rows), "tenths": [{"share": x} for x in shares.tolist()]},
     }
     if pairs:

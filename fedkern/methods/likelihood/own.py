@@ -115,22 +115,10 @@ def complete_draws(
 
 
 def write_effects(run: Run[Config], model: Model, own: Own) -> None:
-    """Writes tables of its effects into the client's own folder, and the draws that `fedkern predict` needs there."""
-    drawn = write_tables(run, model, own)
-    if (folder := run.hooks.folder) is not None:
-        known.write(folder, model, own.index, known.Ended(own.told, own.inner, drawn, own.held.labels, own.converged))
-
-
-def write_tables(run: Run[Config], model: Model, own: Own) -> Effects | None:
-    """Writes groups.csv into the client's own folder, and client.csv where the model has an effect of clients.
-
-    Returns
-    -------
-    the effects of its groups; None where the model has none, or the run no folder
-    """
+    """Writes groups.csv and client.csv into the client's own folder, and the draws that `fedkern predict` needs there."""
     folder, layout, groups = run.hooks.folder, model.layout, None
     if folder is None:
-        return None
+        return
     if layout.group and isinstance(own.rows, Rows):
         groups = effects.of_groups(own.rows, own.inner, key_of_effects(model, own.index, OF_GROUPS))
         columns: dict[str, Sequence[Any]] = {
@@ -144,7 +132,7 @@ def write_tables(run: Run[Config], model: Model, own: Own) -> Effects | None:
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
-    return groups
+    known.write(folder, model, own.index, known.Ended(own.told, own.inner, groups, own.held.labels, own.converged))
 
 
 def _columns(model: Model, terms: Sequence[str], drawn: Effects) -> dict[str, list[float]]:
