@@ -4,7 +4,7 @@
     python benchmarks/levels_reference.py               # runs the jobs; prints results/levels_reference.txt
 
 NumPyro has the same model written in its own words: `OrderedLogistic`, or `Categorical` with the chances, with the priors of
-docs/methods/likelihood.md, section 10, of columns that are standardised by the pooled mean and standard deviation.
+docs/spec/likelihood.md, section 10, of columns that are standardised by the pooled mean and standard deviation.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Each federation has four clients of 2,000 rows with the same true coefficients, 
 update has 25 steps at a sampling rate of .05, delta is 1e-5. Noise is keyed, and as large as the epsilon wants. A line for each
 cell: the share of 90 % intervals that hold the truth, root-mean-square errors of the means, and the mean standard deviation over
 that error. `--clips` prints instead what a clip does that cuts rows, `--columns` what columns do that are not normal, and rare
-outcomes, `--errors` linear jobs whose errors are not as large as model.scale says. Source: docs/methods/pvi.md, section 16.
+outcomes, `--errors` linear jobs whose errors are not as large as model.scale says. Source: docs/spec/pvi.md, section 16.
 """
 
 from __future__ import annotations

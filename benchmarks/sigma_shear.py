@@ -1,4 +1,4 @@
-"""The intercept's posterior sd with and without the shear (docs/methods/sigma.md, section 6.4), against exact algebra.
+"""The intercept's posterior sd with and without the shear (docs/spec/sigma.md, section 6.4), against exact algebra.
 
     python benchmarks/sigma_shear.py [--clients N] [--latents N] [--phi PHI] [--known] [--rounds N ..] [--seeds N]
 

@@ -1,4 +1,4 @@
-"""Coverage of 90 % intervals of the site averages where covariates are missing: docs/methods/sparse.md, section 11.
+"""Coverage of 90 % intervals of the site averages where covariates are missing: docs/spec/sparse.md, section 11.
 
     python benchmarks/sparse_imputation.py [--federations 400] [--first 0] [--how ...] [--rows 150] [--rounds 400] [--graph]
 

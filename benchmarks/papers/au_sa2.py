@@ -1,5 +1,5 @@
 """Australian Statistical Areas Level 2 (2011) and which of them touch, states and territories as clients: the map of the CAR
-reproduction (docs/methods/sigma.md, section 8). Australian Bureau of Statistics, cat. 1270.0.55.001."""
+reproduction (docs/spec/sigma.md, section 8). Australian Bureau of Statistics, cat. 1270.0.55.001."""
 
 from __future__ import annotations
 

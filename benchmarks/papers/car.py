@@ -4,7 +4,7 @@
 
 What a model with a trained prior is judged by: `CarModel` for samplers and variational inference, and, where y is Gaussian and
 eta = theta_i, the exact posterior (`exact_areas`, `exact_process`), with phi and an unknown error standard deviation integrated
-out by quadrature. Source: docs/methods/sigma.md, sections 3, 4 and 7.
+out by quadrature. Source: docs/spec/sigma.md, sections 3, 4 and 7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DP-PVI on UCI Adult: accuracy, log-likelihood and epsilon on three splits, and the learning curves.
 
-Ten clients, three privacy budgets (docs/methods/pvi.md, section 13). Every cell is one whole job in this process: Poisson
+Ten clients, three privacy budgets (docs/spec/pvi.md, section 13). Every cell is one whole job in this process: Poisson
 sampling, exact noise from the secure source, the accountant's own limit on the number of steps. Beside accuracy and
 log-likelihood the table says how honest the released posterior is: in how many coordinates its central 95 % interval holds the
 mean of the non-private optimum, and KL(optimum || released) per coordinate.

@@ -1,6 +1,6 @@
 """The paper's Algorithms 2 and 3, with its two printed slips or without them: a plain sampler that holds all sites' rows.
 
-No job can ask for the slips; they are here to show how much they change (docs/methods/sparse.md, sections 2 and 14).
+No job can ask for the slips; they are here to show how much they change (docs/spec/sparse.md, sections 2 and 14).
 """
 
 from __future__ import annotations

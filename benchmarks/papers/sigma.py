@@ -1,4 +1,4 @@
-"""What the reproductions of maps share: kept trainings, priors that are built, and jobs with them (docs/methods/sigma.md)."""
+"""What the reproductions of maps share: kept trainings, priors that are built, and jobs with them (docs/spec/sigma.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A trained prior of the Australian map, eight states: posterior means against the exact ones of the CAR model.
 
-2,192 areas (docs/methods/sigma.md, sections 5 and 8). A network of 40 + 8 x 20 latents is trained once. Then maps with a known
+2,192 areas (docs/spec/sigma.md, sections 5 and 8). A network of 40 + 8 x 20 latents is trained once. Then maps with a known
 truth, theta of the CAR prior at phi = 0.95 and one noisy row an area: the deterministic and the auxiliary model by federated
 structured variational inference, mean-field inference on the true model, and independent areas, all against the exact posterior
 by quadrature over phi. With a fifth of the areas held out.

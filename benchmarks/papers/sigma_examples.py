@@ -1,4 +1,4 @@
-"""The simulated data of docs/methods/sigma.md, section 8: a curve on a grid, and a map with a known truth."""
+"""The simulated data of docs/spec/sigma.md, section 8: a curve on a grid, and a map with a known truth."""
 
 from __future__ import annotations
 

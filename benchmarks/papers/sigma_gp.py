@@ -1,6 +1,6 @@
 """Trained priors of three clients against a Gaussian process: covariances, draws, and a posterior.
 
-A curve on 100 points (docs/methods/sigma.md, section 8). Three variants of the networks, five seeds: the error of the
+A curve on 100 points (docs/spec/sigma.md, section 8). Three variants of the networks, five seeds: the error of the
 covariance at three lengthscales, with 10,000 stored draws and with fresh ones. Then 15 noisy rows of a sine: federated
 structured variational inference, against the exact posterior by quadrature and a long NUTS run of the true model.
 """

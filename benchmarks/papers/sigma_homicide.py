@@ -1,6 +1,6 @@
 """Homicides in US counties, 49 states: a map of all clients, federated, against NUTS on the pooled data.
 
-The model of a real map (docs/methods/sigma.md, section 9), 3,085 counties:
+The model of a real map (docs/spec/sigma.md, section 9), 3,085 counties:
 
 y ~ Poisson, eta = log expected + b + x' beta + sigma_theta theta, five covariates, theta proper CAR. The prior is built, exact
 inside each state; the posterior by nested Laplace approximation of all parties, against a long NUTS run of the true model on the

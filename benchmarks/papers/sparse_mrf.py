@@ -1,6 +1,6 @@
 """Markov random field of breast cancer proteins at seven sites: 11 proteins, and all 217.
 
-Seven hospitals (docs/methods/sparse.md, section 16): the eleven proteins of the paper, and all that were measured.
+Seven hospitals (docs/spec/sparse.md, section 16): the eleven proteins of the paper, and all that were measured.
 """
 
 from __future__ import annotations

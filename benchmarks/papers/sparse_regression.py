@@ -1,6 +1,6 @@
 """Sparse regression on heart disease in four hospitals: effects, PIPs, and which hospital deviates.
 
-The largest heart rate regressed on ten covariates (docs/methods/sparse.md, section 16). The table is like Table 1 of the paper
+The largest heart rate regressed on ten covariates (docs/spec/sparse.md, section 16). The table is like Table 1 of the paper
 (global effect and PIP), with what that lacks: intervals, the average over sites, which hospital deviates, other priors, each
 hospital left out, and a meta-analysis of separate fits. A second, simulated federation of the size of the paper's own (closed)
 data shows what its Table 1 looks like where the truth is known.

@@ -1,6 +1,6 @@
 """Cyclic structural equation model of protein signalling under nine conditions, against two published networks.
 
-Conditions are the clients (docs/methods/sparse.md, section 16). Edges are scored by their PIPs against the two published
+Conditions are the clients (docs/spec/sparse.md, section 16). Edges are scored by their PIPs against the two published
 networks, beside the same model on the pooled cells and on each condition alone. The conditions are interventions (inhibitors
 and activators of some of the proteins), which the model does not know: a part of what is between clients is that.
 """

@@ -1,6 +1,6 @@
 """Sparse regression with a known truth: power and false discoveries against clients, differences and L.
 
-Every data set is one whole federated run (docs/methods/sparse.md, section 16). Covariates and errors are standard normal, so that
+Every data set is one whole federated run (docs/spec/sparse.md, section 16). Covariates and errors are standard normal, so that
 nothing is scaled; each client's own coefficients differ from the common effects as the design says.
 """
 

@@ -1,4 +1,4 @@
-"""The simulated data of docs/methods/vertical.md, sections 9.1 and 9.2: the same for everybody who has the seed."""
+"""The simulated data of docs/spec/vertical.md, sections 9.1 and 9.2: the same for everybody who has the seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Split networks on heart patients, two clients: cross-validated scores against pooled logistic regression.
 
-Table 3 of the vertical paper (docs/methods/vertical.md, section 9.3), 918 patients. Ten-fold cross-validation by five fold
+Table 3 of the vertical paper (docs/spec/vertical.md, section 9.3), 918 patients. Ten-fold cross-validation by five fold
 seeds. Every fit is a whole federated run of 50,000 rounds of Adam at 1e-3 with all rows, and is looked at on the way: test rows
 are predicted after certain rounds, by both rules. So the table can say beside the published setting what a number of rounds
 would have given that was chosen without the fold it is scored on. Beside each model with one whose weights below the last layer

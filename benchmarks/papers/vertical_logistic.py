@@ -1,6 +1,6 @@
 """Columns of a logistic regression split over 2 and 10 clients: bounds, and posteriors against NUTS.
 
-Simulated rows with 20 columns (docs/methods/vertical.md, section 9.1). The augmented-variable (AV) and the power-likelihood
+Simulated rows with 20 columns (docs/spec/vertical.md, section 9.1). The augmented-variable (AV) and the power-likelihood
 (PL) model with rho = 0.5, 1, 2, each fitted with mean-field and with amortised auxiliary variables, and the true model; beside
 them long NUTS runs of the same models. Bounds of AV, PL and the true model bound different numbers (section 2), so what counts
 is how far the posterior of the coefficients is from that of the true model.

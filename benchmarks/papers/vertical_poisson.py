@@ -1,6 +1,6 @@
 """Counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties.
 
-Slopes vary by group (docs/methods/vertical.md, section 9.2). The augmented-variable model with amortised auxiliary variables,
+Slopes vary by group (docs/spec/vertical.md, section 9.2). The augmented-variable model with amortised auxiliary variables,
 for the published rho = 1 and 2 and for a rho that is small beside the noise of the counts; beside it a long NUTS run of the
 true model. On simulated areas of five levels of remoteness, and on homicides in US counties with states as groups. Slopes are
 in their centred form: the counts say so much of them that in the other form a Gaussian posterior of sigma would be too narrow

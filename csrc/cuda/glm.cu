@@ -193,7 +193,7 @@ template <class T> FEDKERN_KERNEL loglik_columns(Regression data, const double* 
     partial[(blockIdx.x * draws + s) * (d + 1) + j] = sum;
 }
 
-// ---- Sums over examples of v_i, each clipped to a norm: docs/methods/pvi.md, sections 3 and 4.
+// ---- Sums over examples of v_i, each clipped to a norm: docs/spec/pvi.md, sections 3 and 4.
 
 /// Where v_i comes from: the expectation under q, exactly or by draws of the activations: (alpha x, beta x^2 sigma^2); one draw of
 /// the weights: alpha (x, x sigma e); several draws: (alpha x, z).

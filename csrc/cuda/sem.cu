@@ -1,6 +1,6 @@
 // Cyclic structural equation models: a warp is a chain, many chains at once. Lanes share the rows of data, or the elements of a matrix
 // in their order in memory. Numbers that decide a move are the same on all lanes; what one lane writes and others read has a warp's
-// barrier between. docs/methods/sparse.md, sections 2, 9 and 10; counters and steps: sem/sweeps.hpp.
+// barrier between. docs/spec/sparse.md, sections 2, 9 and 10; counters and steps: sem/sweeps.hpp.
 #include "grid.hpp"
 #include "fedkern/sem/scalar.hpp"
 #include "fedkern/sem/views.hpp"

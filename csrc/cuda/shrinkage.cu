@@ -1,5 +1,5 @@
 // Gibbs sweeps of many regressions at once: a block is one regression of one chain, from its scales to sigma^2, all sweeps of the
-// call. Its system stays in shared memory while that is large enough, else in global memory. docs/methods/sparse.md, sections 2, 3, 8.
+// call. Its system stays in shared memory while that is large enough, else in global memory. docs/spec/sparse.md, sections 2, 3, 8.
 #include "dense.hpp"
 #include "fedkern/rng.hpp"
 #include "fedkern/shrinkage/scalar.hpp"

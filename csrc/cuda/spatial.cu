@@ -1,5 +1,5 @@
 // Spatial priors: draws from tables, through eigenvectors and through whole factors; covariances and their pivoted factors.
-// docs/methods/sigma.md, section 3.
+// docs/spec/sigma.md, section 3.
 #include "dense.hpp"
 #include "table.hpp"
 #include "fedkern/rng.hpp"

@@ -11,7 +11,7 @@ A folder of it holds
     training/             files for the trainer alone (checkpoint, cached eigenvectors)
 
 Each client gets its own file, the server its own; the manifest may go to all. Arrays are npz members without pickle, everything
-else is one JSON text. The global encoder is in no file: nobody needs it (docs/methods/sigma.md, section 6).
+else is one JSON text. The global encoder is in no file: nobody needs it (docs/spec/sigma.md, section 6).
 """
 
 from __future__ import annotations

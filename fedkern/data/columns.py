@@ -1,4 +1,4 @@
-"""Holds rows that all parties share, split by column (docs/methods/vertical.md, section 1)."""
+"""Holds rows that all parties share, split by column (docs/spec/vertical.md, section 1)."""
 
 from __future__ import annotations
 

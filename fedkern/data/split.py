@@ -19,7 +19,7 @@ Parts = list[NDArray[np.int64]]
 def train_test(n: int, test: float, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns train and test rows by one legacy permutation of n rows: the first ceil((1 - test) n) train, the others test.
 
-    See docs/methods/pvi.md, section 13.
+    See docs/spec/pvi.md, section 13.
     """
     order = np.random.RandomState(seed).permutation(n).astype(np.int64)  # the published experiments' generator
     at = math.ceil((1 - test) * n)
@@ -29,7 +29,7 @@ def train_test(n: int, test: float, seed: int = 0) -> tuple[NDArray[np.int64], N
 def imbalanced(
     positive: ArrayLike, n_clients: int, *, rho: float = 0.0, kappa: float = 0.0, seed: int = 0, deal_rest: bool = False
 ) -> Parts:
-    """Deals half of the clients few rows, half many, with different shares of the two classes (docs/methods/pvi.md, section 13).
+    """Deals half of the clients few rows, half many, with different shares of the two classes (docs/spec/pvi.md, section 13).
 
     Small clients have floor((1 - rho) n / M) rows, of which floor(size (c + (1 - c) kappa)) are negative, c being the share of
     negatives in all rows; they take theirs in order from the list of each class. The rest is pooled, shuffled, and dealt to the

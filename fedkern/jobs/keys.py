@@ -136,7 +136,7 @@ class DialectSection(Section):
 
 
 class SplitSection(Section):
-    """How built-in data are dealt to clients (docs/methods/pvi.md, section 13)."""
+    """How built-in data are dealt to clients (docs/spec/pvi.md, section 13)."""
 
     clients: Count = key(10, help="how many clients the rows are dealt to")
     rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")

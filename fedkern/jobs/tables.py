@@ -5,7 +5,7 @@ on the same data, also where the counts have changed since, for that a table is 
 means follows from public names alone (`Key`); another name is another table, and is paid for.
 
 The charge is on the disk before the noise is drawn, and the table before anybody computes with it. A crash in between costs the
-charge. Source: docs/methods/sigma.md, section 14.
+charge. Source: docs/spec/sigma.md, section 14.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ ADAM = Kernel(
     "optim.adam",
     __name__,
     purpose="One iteration of Adam with bias correction.",
-    source="docs/methods/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
+    source="docs/spec/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1",
     inputs=(Array("state", ("3", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("3", "k"), F64), _STEP),
     scalars=(
@@ -59,7 +59,7 @@ ADAGRAD = Kernel(
     "optim.adagrad",
     __name__,
     purpose="One iteration of Adagrad.",
-    source="docs/methods/pvi.md, section 5; Duchi, Hazan and Singer (2011)",
+    source="docs/spec/pvi.md, section 5; Duchi, Hazan and Singer (2011)",
     inputs=(Array("state", ("1", "k"), F64), _GRADIENT),
     outputs=(Array("new_state", ("1", "k"), F64), _STEP),
     scalars=(Scalar("learning_rate", POSITIVE), Scalar("epsilon", NOT_NEGATIVE, 1e-10)),

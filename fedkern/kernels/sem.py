@@ -54,7 +54,7 @@ SWEEPS = Kernel(
     "sem.sweeps",
     __name__,
     purpose="Sweeps of the sampler of one site of a cyclic structural equation model, for several chains.",
-    source="docs/methods/sparse.md, sections 2, 9 and 10",
+    source="docs/spec/sparse.md, sections 2, 9 and 10",
     inputs=(
         Array("Y", ("c", "p", "n"), F64),
         Array("theta", _MATRIX, F64),
@@ -131,7 +131,7 @@ LOG_DENSITY = Kernel(
     "sem.log_density",
     __name__,
     purpose="Log-likelihood of a cyclic structural equation model with Laplace errors.",
-    source="docs/methods/sparse.md, section 9",
+    source="docs/spec/sparse.md, section 9",
     inputs=(Array("Y", ("c", "p", "n"), F64), Array("coefficients", _MATRIX, F64), Array("b", ("c", "p"), F64)),
     outputs=(Array("loglik", ("c",), F64),),
     backends=BACKENDS,

@@ -3,7 +3,7 @@
 density(theta; h, P) is proportional to exp(h'theta - theta'P theta / 2). A product of densities is a sum of parameters, a
 quotient their difference, so sites and cavities are plain array arithmetic. On the wire, and wherever parameters are only
 added, a precision is *packed*: (d,) for a diagonal one, the d (d + 1) / 2 numbers of the lower triangle, row by row, for a
-full one. Source: docs/methods/pvi.md, section 1.
+full one. Source: docs/spec/pvi.md, section 1.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
     -------
     P without small coordinates, and how many were raised
 
-    Source: docs/methods/pvi.md, section 9 (cavity).
+    Source: docs/spec/pvi.md, section 9 (cavity).
     """
     if P.ndim == 1:
         low = np.logical_not(P > floor)  # NaN counts as low

@@ -109,7 +109,7 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: st
 
     Returns
     -------
-    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), docs/methods/pvi.md, section 13; counts: at
+    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), docs/spec/pvi.md, section 13; counts: at
     the predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
     """
     p, y, record = predictive_mean(q, rows, family, scale, method), rows.y, FAMILIES[family]

@@ -8,7 +8,7 @@ by pattern, which is the set of columns that they lack, and with the precision Q
 
 Some rows of uncorrelated columns are added to the covariance that completes rows (`ridge`), so that a site with fewer rows than
 columns, or with columns that follow from each other, has an answer; the covariance that comes out does not contain them.
-Source: Little and Rubin, Statistical Analysis with Missing Data, chapters 8 and 11; docs/methods/sparse.md, section 11.
+Source: Little and Rubin, Statistical Analysis with Missing Data, chapters 8 and 11; docs/spec/sparse.md, section 11.
 """
 
 from __future__ import annotations

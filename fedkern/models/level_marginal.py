@@ -4,7 +4,7 @@ Of ordered levels P(y <= k) = E F(c_k - eta) over the effects of new groups and 
 `mixed.marginal`); with V its variance the derivative of E F(c_k - eta) in x is - beta E F' + (dV / dx) E F'' / 2. Levels without
 an order have no effects: d P_k / dx = P_k (beta_k - sum_l P_l beta_l). A client sends sums over its rows.
 
-Source: docs/methods/likelihood.md, section 10.
+Source: docs/spec/likelihood.md, section 10.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Ordered levels have thresholds, the numbers of `Layout.own` behind the coefficients: the first, and logarithms of the gaps to the
 others. Levels without an order have a block of coefficients each but the first, called "mild:age": of mild against the first.
 
-Source: docs/methods/likelihood.md, section 10.
+Source: docs/spec/likelihood.md, section 10.
 """
 
 from __future__ import annotations

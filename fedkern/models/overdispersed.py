@@ -6,7 +6,7 @@ log p(y | .) of counts is concave and at most 0, so that the integrand has one m
 falls on both sides of it at least as fast as a standard normal density. The trapezium rule between two places where it is next to
 nothing converges geometrically in the number of nodes, however skewed it is. Slopes are means over the nodes of those of
 p(y | eta + tau e).
-Source: docs/methods/sigma.md, section 9.
+Source: docs/spec/sigma.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Maps agreed columns to the coefficients of a sparse model: dummies without their reference level, spline columns, indicators.
 
-No function here reads a row except `Coefficients.columns`, at the client. Source: docs/methods/sparse.md, sections 7 and 11.
+No function here reads a row except `Coefficients.columns`, at the client. Source: docs/spec/sparse.md, sections 7 and 11.
 """
 
 from __future__ import annotations

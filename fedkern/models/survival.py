@@ -5,7 +5,7 @@ prior of the coefficients it makes a posterior: the limit of that of a gamma pro
 weight (Kalbfleisch 1978; Sinha, Ibrahim and Chen 2003). There the hazard's increments at the times of events, given the
 coefficients, are gamma variables: of one row that has its event Gamma(1, sum over who is at risk).
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

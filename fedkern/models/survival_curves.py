@@ -4,7 +4,7 @@ A row with predictor eta and effects of a new group and a new client, which are 
 event at t with the probability S(t) = E exp(-H(t) exp(eta + sqrt(v) z)), z ~ N(0, 1). Its restricted mean is the integral of S
 from 0 to tau: the mean of the time until the event or tau, whichever comes first.
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ until its entry, so that hazards count from the entry on. Of groups which are th
 (`together`) it is of the group as a whole: log integral of the rows less log integral of the same rows, censored at their
 entries. A ratio of integrals is no integral of ratios; without effects both are the same.
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

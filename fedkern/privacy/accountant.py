@@ -1,7 +1,7 @@
 """Computes the budget that a mechanism spends. One object chooses the rows, adds the noise and is the accounting event, so that
 the three cannot disagree.
 
-Specification: docs/methods/pvi.md, section 6. Epsilon is computed by dp-accounting (`pip install fedkern[dp]`).
+Specification: docs/spec/pvi.md, section 6. Epsilon is computed by dp-accounting (`pip install fedkern[dp]`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 the library's.
 
 (alpha - 1) eps(alpha) = log sum_k binom(alpha, k) (1 - q)^(alpha - k) q^k exp((k^2 - k) / (2 sigma^2)) for whole alpha
-(docs/methods/pvi.md,
+(docs/spec/pvi.md,
 section 6; Mironov, Talwar and Zhang 2019).
 """
 

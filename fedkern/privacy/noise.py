@@ -1,4 +1,4 @@
-"""Makes secret coins and noise. Specification: docs/methods/pvi.md, section 4.
+"""Makes secret coins and noise. Specification: docs/spec/pvi.md, section 4.
 
 A secure source is a ChaCha20 key stream whose key comes from the operating system and is never stored; no argument of it can
 make it repeat. A keyed source repeats by design: it is for experiments, and no result made with it is private.

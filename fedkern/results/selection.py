@@ -1,4 +1,4 @@
-"""Chooses sets, graphs and tables from inclusion probabilities (docs/methods/sparse.md, sections 8 and 12)."""
+"""Chooses sets, graphs and tables from inclusion probabilities (docs/spec/sparse.md, sections 8 and 12)."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def symmetrise(values: ArrayLike, rule: Rule = "or") -> Array:
 
 
 def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
-    """Returns sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/methods/sparse.md, section 8).
+    """Returns sign(theta_jh) sqrt(theta_jh theta_hj) where the two signs agree, else 0 (docs/spec/sparse.md, section 8).
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class Mode:
 
 
 def modes(samples: Draws, gap: float = GAP) -> list[Mode]:
-    """Finds the modes of a multimodal posterior, the largest first (docs/methods/sparse.md, section 10).
+    """Finds the modes of a multimodal posterior, the largest first (docs/spec/sparse.md, section 10).
 
     Chains are cut into tenths. A coefficient tells modes from each other if the tenths' medians, in order, jump by more than
     `gap` between them: each side is a mode's. Signs are those of the modes' medians, 0 below a tenth; no other coefficient has

@@ -1,4 +1,4 @@
-"""Summarises draws that are too many to keep: memory does not grow with their number (docs/methods/sparse.md, section 8)."""
+"""Summarises draws that are too many to keep: memory does not grow with their number (docs/spec/sparse.md, section 8)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Stream:
         return np.where(self.sd == 0, 0.0, error)
 
     def rhat_ess(self) -> tuple[Array, Array]:
-        """Computes split R-hat and effective sample size (docs/methods/sparse.md, section 8).
+        """Computes split R-hat and effective sample size (docs/spec/sparse.md, section 8).
 
         Returns
         -------

@@ -319,7 +319,7 @@ def test_frames_of_a_run_have_that_length(form):
     per = {kind: total / (4 * 3) for kind, total in length.items()}
     shared = 8.0 if form != "av" else 0.0
     assert per.pop(vertical.ZShare) == 240
-    if form == "pl":  # section 6 of docs/methods/vertical.md: 1,464 bytes of three clients in each direction
+    if form == "pl":  # section 6 of docs/spec/vertical.md: 1,464 bytes of three clients in each direction
         assert per == {vertical.PredictorSum: 248, vertical.LikelihoodShare: 248, vertical.LikelihoodSum: 240}
     else:
         assert sum(per.values()) == 240 + shared

@@ -289,7 +289,7 @@ def test_variograms_separate_borders():
 
 
 def test_printed_networks_leave_their_local_latents_dead():
-    """docs/methods/sigma.md, section 1: where q(z_L) does not see theta, a decoder does best to ignore z_L."""
+    """docs/spec/sigma.md, section 1: where q(z_L) does not see theta, a decoder does best to ignore z_L."""
     x = np.linspace(0, 1, 24)[:, None]
     process = GpPrior(x, Condition("lengthscale", 0.1, 0.3))
     shares = {}

@@ -198,7 +198,7 @@ def test_the_documents_have_every_command_and_exit_code() -> None:
         assert f"{code} {meaning.strip().split(',')[0].split(' with')[0]}" in words, meaning
 
 
-METHODS = [path.stem for path in sorted((ROOT / "docs" / "methods").glob("*.md")) if path.stem != "index"]
+METHODS = [path.stem for path in sorted((ROOT / "docs" / "spec").glob("*.md")) if path.stem != "index"]
 CODE = [
     path
     for folder in ("fedkern", "csrc", "tests", "benchmarks")
@@ -209,7 +209,7 @@ CODE = [
 
 def sections(method: str) -> list[str]:
     """Numbers of a page's headings, as "4" and "4.2", in their order."""
-    text = DOCUMENTS[f"docs/methods/{method}.md"]
+    text = DOCUMENTS[f"docs/spec/{method}.md"]
     return re.findall(r"^#{2,4} (\d+(?:\.\d+)*) ", text, flags=re.MULTILINE)
 
 

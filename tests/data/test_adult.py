@@ -1,4 +1,4 @@
-"""UCI Adult, with the numbers of the published experiments (docs/methods/pvi.md, section 13)."""
+"""UCI Adult, with the numbers of the published experiments (docs/spec/pvi.md, section 13)."""
 
 import gzip
 

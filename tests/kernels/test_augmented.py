@@ -1,4 +1,4 @@
-"""The client's side of the augmented models: docs/methods/vertical.md, sections 4 and 5.
+"""The client's side of the augmented models: docs/spec/vertical.md, sections 4 and 5.
 
 Gradients are compared with differences of the ELBO at frozen normals (message and own likelihood are linear there), with and
 without the parameters of q held fixed. (All kernels are also in the conformance test of all kernels.)

@@ -1,4 +1,4 @@
-"""A normal prior of a network's weights: its part of the bound and of the gradient (docs/methods/vertical.md, section 9.3)."""
+"""A normal prior of a network's weights: its part of the bound and of the gradient (docs/spec/vertical.md, section 9.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cyclic structural equation model as a joint distribution (docs/methods/sparse.md, section 9), for geweke.joint_test."""
+"""The cyclic structural equation model as a joint distribution (docs/spec/sparse.md, section 9), for geweke.joint_test."""
 
 from __future__ import annotations
 

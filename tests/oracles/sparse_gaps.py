@@ -1,4 +1,4 @@
-"""A random field whose rows lack values (docs/methods/sparse.md, sections 8 and 11): a joint model for geweke.joint_test, and a
+"""A random field whose rows lack values (docs/spec/sparse.md, sections 8 and 11): a joint model for geweke.joint_test, and a
 posterior by quadrature.
 
 The model is a product of one model for each column: its regression on the others, with the law of the others, of data of its own.

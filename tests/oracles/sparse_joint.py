@@ -235,7 +235,7 @@ class Sites(Hierarchy):
 
 @dataclass(frozen=True)
 class Moments:
-    """One client's data in all chains: y (c, n), and q, rss of docs/methods/sparse.md, section 3."""
+    """One client's data in all chains: y (c, n), and q, rss of docs/spec/sparse.md, section 3."""
 
     y: NDArray[Any]
     q: NDArray[Any]

@@ -1,4 +1,4 @@
-"""Posteriors of the smallest sparse models by numerical integration (docs/methods/sparse.md, section 15, item 3).
+"""Posteriors of the smallest sparse models by numerical integration (docs/spec/sparse.md, section 15, item 3).
 
 Integrals over a half-line are sums over a uniform grid of the logarithm: exponentially exact for analytic integrands, singular or
 heavy-tailed though they are.

@@ -1,4 +1,4 @@
-"""The whole ELBO of a vertical model as one function of numbers that may be complex, from docs/methods/vertical.md alone.
+"""The whole ELBO of a vertical model as one function of numbers that may be complex, from docs/spec/vertical.md alone.
 
 Its gradient is the imaginary part of its value at x + i h: exact to rounding, as nothing is subtracted, and without a compiler.
 Only the layout of flat parameters is shared with the package.

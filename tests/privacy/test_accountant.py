@@ -24,7 +24,7 @@ from fedkern.privacy.noise import KeyedSource, SecureSource
 
 REPLACE = dp.NeighboringRelation.REPLACE_ONE
 CAPS = (0.5, 0.75, 1.0)
-# docs/methods/pvi.md, section 6: N, b, delta; steps for the three caps by four accountants.
+# docs/spec/pvi.md, section 6: N, b, delta; steps for the three caps by four accountants.
 ADULT = [
     (3907, 79, 1e-4, (750, 1724, 3042), (1374, 2869, 4820), (1702, 3514, 5863), (73, 156, 266)),
     (390, 20, 1e-3, (153, 346, 612), (326, 661, 1089), (430, 855, 1391), (17, 35, 58)),
@@ -125,7 +125,7 @@ def test_the_trap_renyi_does_not_double_the_sensitivity_under_replacement():
 
 
 def test_shards_of_the_follow_up():
-    """docs/methods/pvi.md, section 12: epsilon at delta 1e-5 after 5, 10, 20 updates."""
+    """docs/spec/pvi.md, section 12: epsilon at delta 1e-5 after 5, 10, 20 updates."""
     for sigma, want in ((8.0, (2.26, 3.34, 4.98)), (16.0, (1.05, 1.53, 2.26)), (32.0, (0.49, 0.72, 1.05))):
         assert tuple(round(unsampled("shards", sigma).epsilon(t, 1e-5), 2) for t in (5, 10, 20)) == want
 
@@ -198,7 +198,7 @@ def test_the_discrete_gaussian_costs_a_little_epsilon():
     exact, plain = m.epsilon(steps, delta), replace(m, dimension=0).epsilon(steps, delta)
     assert exact - plain == pytest.approx(401 * 216 * steps / (24 * (5 * 2**20) ** 2), rel=0.01)
     assert 0 < exact - plain < 1e-6
-    # Never more than by the total variation (docs/methods/pvi.md, section 4).
+    # Never more than by the total variation (docs/spec/pvi.md, section 4).
     variation = 216 * steps * 0.0202 / (5 * 2**20) ** 2
     assert exact < replace(m, dimension=0).epsilon(steps, delta - variation * (1 + math.exp(exact)))
 

@@ -184,7 +184,7 @@ def test_as_many_releases_as_were_charged(name):
 
 
 def test_virtual_clients_keep_no_noise_in_their_sites():
-    """Their later answers depend on noise through q alone, which was released (docs/methods/pvi.md, section 12 c)."""
+    """Their later answers depend on noise through q alone, which was released (docs/spec/pvi.md, section 12 c)."""
     kept = []
     for seed in (0, 1):
         machine = MACHINES["virtual clients"]

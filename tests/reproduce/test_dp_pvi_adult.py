@@ -16,7 +16,7 @@ needs_adult = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set F
 
 @needs_adult
 def test_the_pooled_optimum_is_the_published_one():
-    """docs/methods/pvi.md, section 13: global mean-field optimum, accuracy 0.8511 and log-likelihood -0.3170."""
+    """docs/spec/pvi.md, section 13: global mean-field optimum, accuracy 0.8511 and log-likelihood -0.3170."""
     data = experiment("homogeneous")
     found = metrics(data.optimum, data.test, "bernoulli")
     assert found["accuracy"] == pytest.approx(0.8511, abs=2e-4)

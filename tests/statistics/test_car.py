@@ -44,7 +44,7 @@ def test_draws_are_from_the_exact_posterior(seed, form):
 
 
 def test_mean_field_means_are_nearly_exact_and_its_spread_too_small():
-    """What docs/methods/sigma.md, section 8, says of mean-field inference on the true model."""
+    """What docs/spec/sigma.md, section 8, says of mean-field inference on the true model."""
     model, exact = case("car")
     s = chosen.sfvi(rounds=2000, covariance="diagonal", local_covariance="diagonal", coupled=False, learning_rate=0.03)
     started = sfvi.start(s, SigmaPrior(LAYOUT, PHI), ("all",))

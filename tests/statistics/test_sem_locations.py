@@ -1,4 +1,4 @@
-"""Locations of structural equations (docs/methods/sparse.md, section 9): the law of their draws, and the posterior with them."""
+"""Locations of structural equations (docs/spec/sparse.md, section 9): the law of their draws, and the posterior with them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Trained priors of a Gaussian process against its kernel: the published settings, the amended networks, those that multiply.
 
-docs/methods/sigma.md, section 8: medians over five seeds of the relative Frobenius error at lengthscales 0.2, 0.5 and 0.8.
+docs/spec/sigma.md, section 8: medians over five seeds of the relative Frobenius error at lengthscales 0.2, 0.5 and 0.8.
 """
 
 from __future__ import annotations

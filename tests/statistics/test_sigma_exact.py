@@ -190,7 +190,7 @@ def test_draws_of_xi_and_u_are_from_the_exact_posterior(seed, tau2, sampled, cha
 
 @pytest.mark.nightly
 def test_variational_inference_of_counts_agrees_with_draws_from_the_posterior():
-    """Means within 0.1 sd for xi and 0.15 sd for theta (docs/methods/sigma.md, section 8), and spreads of xi within a fifth."""
+    """Means within 0.1 sd for xi and 0.15 sd for theta (docs/spec/sigma.md, section 8), and spreads of xi within a fifth."""
     models, prior = exact.counts()
     s = chosen.hmc(draws=500, warmup=300, chains=8, leapfrog=10, seed=1)
     server, clients = ham.run(models, s, prior=prior)

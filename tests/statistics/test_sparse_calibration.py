@@ -132,7 +132,7 @@ def test_effects_are_found_and_others_are_not_in_a_few_data_sets(seed):
     assert (q[:, 5:] < 0.3).all()
 
 
-# ---- Mixing: the table of docs/methods/sparse.md, section 6.
+# ---- Mixing: the table of docs/spec/sparse.md, section 6.
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Joint tests (Geweke) of a random field with its moves, as pooled statistics have them (docs/methods/sparse.md, section 6)."""
+"""Joint tests (Geweke) of a random field with its moves, as pooled statistics have them (docs/spec/sparse.md, section 6)."""
 
 from __future__ import annotations
 

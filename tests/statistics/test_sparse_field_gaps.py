@@ -1,4 +1,4 @@
-"""A random field whose rows lack values keeps its target (docs/methods/sparse.md, sections 8 and 11)."""
+"""A random field whose rows lack values keeps its target (docs/spec/sparse.md, sections 8 and 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joint tests (Geweke) of the sparse regression: every variant and schedule of docs/methods/sparse.md, and planted faults."""
+"""Joint tests (Geweke) of the sparse regression: every variant and schedule of docs/spec/sparse.md, and planted faults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Joint tests (Geweke) of moves where the likelihood is Gaussian only given what a site has drawn, and of a random field's terms.
 
-docs/methods/sparse.md, section 6. Calibration is in `test_sparse_calibration`.
+docs/spec/sparse.md, section 6. Calibration is in `test_sparse_calibration`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joint tests (Geweke) of sites whose rows are touched in every sweep (docs/methods/sparse.md, section 11).
+"""Joint tests (Geweke) of sites whose rows are touched in every sweep (docs/spec/sparse.md, section 11).
 
 Logistic responses; missing covariates, of rows with a known law and of rows whose law each site draws; Student errors.
 """

@@ -1,6 +1,6 @@
 """Where vertical inference ends: the exact optima of Gaussian models, bounds, and steps that never lower the objective.
 
-Source: docs/methods/vertical.md, sections 3, 8 and 13.
+Source: docs/spec/vertical.md, sections 3, 8 and 13.
 """
 
 from __future__ import annotations

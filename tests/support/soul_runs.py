@@ -1,4 +1,4 @@
-"""Federations for the tests of SOUL: three clients with 2, 1 and 2 columns of 40 rows (docs/methods/vertical.md, section 3)."""
+"""Federations for the tests of SOUL: three clients with 2, 1 and 2 columns of 40 rows (docs/spec/vertical.md, section 3)."""
 
 from __future__ import annotations
 

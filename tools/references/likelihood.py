@@ -2,7 +2,7 @@
 benchmarks/papers/references, from where the tests read it.
 
 The rows are those of tests/support/mixed_federations.py, all clients together, the priors the defaults of
-`method = "likelihood"` (docs/methods/likelihood.md): columns standardised, coefficients N(0, 2.5^2), the intercept
+`method = "likelihood"` (docs/spec/likelihood.md): columns standardised, coefficients N(0, 2.5^2), the intercept
 N(level, 5^2), standard deviations HalfNormal(1), off-diagonals N(0, 1), 1 / sqrt(r) HalfNormal(1); of a Gaussian response times
 its pooled standard deviation.
 

@@ -1,7 +1,7 @@
 """Averages the second half of a trajectory whose length is not known beforehand, in bounded memory.
 
 Cumulative sums are kept at multiples of a stride that doubles whenever 256 of them are stored, so the half begins within one part
-in 128 of where it should. Averaging released iterates is post-processing: it costs no privacy. Source: docs/methods/pvi.md,
+in 128 of where it should. Averaging released iterates is post-processing: it costs no privacy. Source: docs/spec/pvi.md,
 section 8.
 """
 

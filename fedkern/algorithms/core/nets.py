@@ -6,7 +6,7 @@ means and standard deviations. Such points have a smaller error than the draws' 
 all proposals a larger one.
 
 Some pairs of dimensions are filled badly, and would be in all nets: so the generator also chooses which dimension is which.
-Source: docs/methods/likelihood.md, section 1.
+Source: docs/spec/likelihood.md, section 1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 uphill.
 
 A state is a float64 array (k, size), so it can be kept in a checkpoint. Every state is a function of gradients alone: under
-privacy it is post-processing of released sums. Source: docs/methods/pvi.md, section 5.
+privacy it is post-processing of released sums. Source: docs/spec/pvi.md, section 5.
 """
 
 from __future__ import annotations

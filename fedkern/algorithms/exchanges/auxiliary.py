@@ -1,6 +1,6 @@
 """Tells the clients how far auxiliary variables may be from their parts, before the first is drawn.
 
-The server computes it from the response, which the clients may not have. Nothing is answered. Source: docs/methods/vertical.md,
+The server computes it from the response, which the clients may not have. Nothing is answered. Source: docs/spec/vertical.md,
 section 11.
 """
 

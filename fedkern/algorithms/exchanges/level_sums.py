@@ -6,7 +6,7 @@
 | after | numbers and sums of columns, of the rows of each level: as seen, and of responses drawn anew | |
 
 Sums of columns have four digits; a client with fewer than five rows answers the second question with zeros. Responses are drawn
-by the client's own random numbers: whoever knew these could compute its rows. Source: docs/methods/likelihood.md, section 10.
+by the client's own random numbers: whoever knew these could compute its rows. Source: docs/spec/likelihood.md, section 10.
 """
 
 from __future__ import annotations

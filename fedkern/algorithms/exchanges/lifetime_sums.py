@@ -1,7 +1,7 @@
 """Checks, after a job of survival times whose baseline hazard all share, whether the hazard has the right shape.
 
 Each client has computed sums over its rows with the draws that it was sent, and sends them, to three digits; a client with fewer
-than five rows answers with zeros. Source: docs/methods/likelihood.md, section 9.
+than five rows answers with zeros. Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

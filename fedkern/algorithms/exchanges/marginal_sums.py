@@ -3,7 +3,7 @@ levels, changes with each covariate.
 
 Each client has computed the change of every row's mean at draws of the posterior that it was sent, and sends the sums over its
 rows, to four digits (of levels three), with their number; a client with fewer than five rows answers with zeros. For a column
-whose values are 0 and 1 the change is from one to the other. Source: docs/methods/likelihood.md, section 5.
+whose values are 0 and 1 the change is from one to the other. Source: docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

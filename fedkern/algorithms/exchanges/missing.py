@@ -4,7 +4,7 @@ Each client m sends its fitted part g_m of the training rows, once. The server a
 rest on their own columns (a ridge regression with penalty 1 on centred columns), until the fits stand still: backfitting, whose
 limit is the regression on the columns of all of them. With two parties one pass is all. So every client learns the others' fitted
 part of every training row, which is why a job must ask for it. Coefficients stay where they are made; their part at rows that are
-predicted leaves, once. Source: docs/methods/vertical.md, section 11.
+predicted leaves, once. Source: docs/spec/vertical.md, section 11.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The server alone knows it: it has the response, hence the weights of rows, and all that every client has sent of them. With it go
 the means of the slopes that clients of a logistic job were sent (in other jobs none: n is 0). Nothing is answered. Source:
-docs/methods/vertical.md, section 3.
+docs/spec/vertical.md, section 3.
 """
 
 from __future__ import annotations

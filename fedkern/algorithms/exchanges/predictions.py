@@ -2,7 +2,7 @@
 
 The parts are independent under the fitted posterior, so their means and variances add. If the job asks for predictions of rows
 that lack a party, clients also send E z_j of the training rows, from which the server keeps a mean (J,) and a covariance (J, J).
-Source: docs/methods/vertical.md, section 11.
+Source: docs/spec/vertical.md, section 11.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks, before a spatial job, that each client has the file that belongs to the server's. Only digests travel.
 
 The server says which artifact it has, and the digest of the client's file in it; a client with another file ends the job, and
-names it. Source: docs/methods/sigma.md, section 6.
+names it. Source: docs/spec/sigma.md, section 6.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each client has drawn responses anew at draws of the posterior that it was sent, and sends sums over its rows: of its responses,
 of those that were drawn, and of predictions by tenths. The server adds them; a client with fewer than five rows answers with
 zeros. Responses are drawn by the client's own random numbers: whoever knew these could compute its rows. Source:
-docs/methods/likelihood.md, section 5.
+docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each client has computed the mode of its posterior, with the job's prior and without any other client's rows, and sends it with
 standard deviations, to three digits of these. It names single clients, so a holder's policy must allow it. Source:
-docs/methods/likelihood.md, section 5.
+docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 earlier.
 
 Each client has computed sums over its events at the mean of the draws that it was sent, and sends them, to three digits; a client
-with fewer than five events answers with zeros. Source: docs/methods/likelihood.md, section 9.
+with fewer than five events answers with zeros. Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

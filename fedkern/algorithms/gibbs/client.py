@@ -1,4 +1,4 @@
-"""Runs a client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: docs/methods/sparse.md, section 5."""
+"""Runs a client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: docs/spec/sparse.md, section 5."""
 
 from __future__ import annotations
 

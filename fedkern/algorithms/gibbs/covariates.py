@@ -2,7 +2,7 @@
 
 Rows are N(mean, precision^-1); the mean has a flat prior (but that of a column without a value, which stays), the covariance an
 inverse Wishart prior about the matrix that all sites have in common. All arrays have the chain first. The draws of one site
-depend on its own rows and that matrix alone, and never leave it. Source: docs/methods/sparse.md, section 11.
+depend on its own rows and that matrix alone, and never leave it. Source: docs/spec/sparse.md, section 11.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exchanges two collinear covariates in one step, with a refit. Source: docs/methods/sparse.md, section 6.
+"""Exchanges two collinear covariates in one step, with a refit. Source: docs/spec/sparse.md, section 6.
 
 For a pair s = (j, h) the indicators, tau, the sites' lambda (and eta, if each has its own) are swapped, and (theta_s, all
 theta_ks) are drawn anew from their joint Gaussian given the rest. Its prior is symmetric, so that the swap is accepted by the

@@ -1,4 +1,4 @@
-"""Draws the locations of a site of structural equations: B (y - m) = e, m with a flat prior (docs/methods/sparse.md, section 9).
+"""Draws the locations of a site of structural equations: B (y - m) = e, m with a flat prior (docs/spec/sparse.md, section 9).
 
 Given B = I - Theta and b, the components of B m are independent of each other, and each has a density that is exponential between
 neighbouring values of its residuals. It is drawn exactly: a piece by its mass, then a place in it.

@@ -2,7 +2,7 @@
 
 Each round the server sends theta and tau^2; a client sweeps over its own scales, coefficients and error variance, and answers
 with its deviations and scales (or only with their sums). The server moves, sweeps, keeps the draw, and asks again. Answers are
-used in client order, whenever they come. Source: docs/methods/sparse.md, section 5.
+used in client order, whenever they come. Source: docs/spec/sparse.md, section 5.
 
 | event at the client | its work | its answer |
 |---|---|---|

@@ -1,6 +1,6 @@
 """Defines the messages of the Gibbs sampler (see `machine`), and of its pooled form.
 
-Source: docs/methods/sparse.md, sections 5 and 6.
+Source: docs/spec/sparse.md, sections 5 and 6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs the same sampler at the server alone, if a job lets every client's sufficient statistics leave (`statistics = "pooled"`).
 
 One message from each client, and no other: the triangular factor of its centred [X y]. Every draw has the random numbers that it
-would have had at its client, so the result is that of the federated run, bit for bit. Source: docs/methods/sparse.md, section 6.
+would have had at its client, so the result is that of the federated run, bit for bit. Source: docs/spec/sparse.md, section 6.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Rows stay in these objects; no message can carry them.
 
 A site's state is a dictionary of arrays with the chain first: `deviation` and `lambda_sq` (c, g, p), and the unknowns that it
 never sends (`sigma_sq`, `alpha`, `b`, ...). It is of the host, for most of it comes from messages and goes into them; arrays that
-stay the same over a job lie where the site's kernels run (`home`). Source: docs/methods/sparse.md, sections 2, 3, 7-9, 11.
+stay the same over a job lie where the site's kernels run (`home`). Source: docs/spec/sparse.md, sections 2, 3, 7-9, 11.
 """
 
 from __future__ import annotations

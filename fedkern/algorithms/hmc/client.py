@@ -1,6 +1,6 @@
 """Runs a client of Hamiltonian Monte Carlo: u_j, its momentum and F_j (see `machine`).
 
-Source: docs/methods/sigma.md, section 7.
+Source: docs/spec/sigma.md, section 7.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ first question of the next trajectory. Neither u_j nor its momentum nor F_j has 
 The number of steps is fixed, one exchange each; one step is MALA. (A trajectory that turns back by itself, as that of NUTS, would
 ask all parties for its stopping rule, 2^depth exchanges for a draw.) Several chains share the exchanges. In the warm-up the
 server adapts the step of each chain to the acceptance rate, and each party the standard deviations of its own coordinates to its
-own draws; then all is fixed. Source: docs/methods/sigma.md, section 7.
+own draws; then all is fixed. Source: docs/spec/sigma.md, section 7.
 """
 
 from __future__ import annotations

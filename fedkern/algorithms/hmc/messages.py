@@ -1,4 +1,4 @@
-"""Defines the messages of Hamiltonian Monte Carlo (see `machine`). Source: docs/methods/sigma.md, section 7."""
+"""Defines the messages of Hamiltonian Monte Carlo (see `machine`). Source: docs/spec/sigma.md, section 7."""
 
 from __future__ import annotations
 

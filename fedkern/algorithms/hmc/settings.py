@@ -1,6 +1,6 @@
 """Holds the numbers of Hamiltonian Monte Carlo that every party knows: the schedule of its warm-up, and its random numbers.
 
-Source: docs/methods/sigma.md, section 7; the windows are those of Stan's reference manual.
+Source: docs/spec/sigma.md, section 7; the windows are those of Stan's reference manual.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs a client of importance sampling: its log-likelihood at the points that the server asks for (see `machine`).
 
-Source: docs/methods/likelihood.md.
+Source: docs/spec/likelihood.md.
 """
 
 from __future__ import annotations

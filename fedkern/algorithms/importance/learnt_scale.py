@@ -4,7 +4,7 @@ The mode of the rest is sought at the value of log s at which the climb begins (
 quadratic, and the prior given s is so exactly: for every s of a grid the rest given s is a normal distribution, and the integral
 over it is p(log s | y). A draw is log s, uniform in a cell of the grid that is drawn first, and the rest from a mixture of t
 distributions around that normal one. Later rounds have the same form: moments of weighted draws are taken in the coordinates in
-which the rest given s is standard. Source: docs/methods/likelihood.md, section 1.
+which the rest given s is standard. Source: docs/spec/likelihood.md, section 1.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordin
 round the quadrature is also looked at away from the mode), and `read_result(state)` has the mode and the precision of xi.
 Hamiltonian Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is
 nearly standard normal; a client's model there is `WithoutLocal(model, nodes)`, which has no local unknowns, and the prior
-`GradientOf(prior)`; `telling` tells the clients its draws. Source: docs/methods/likelihood.md.
+`GradientOf(prior)`; `telling` tells the clients its draws. Source: docs/spec/likelihood.md.
 """
 
 from __future__ import annotations

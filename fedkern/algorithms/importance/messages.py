@@ -1,4 +1,4 @@
-"""Defines the messages of importance sampling (see `machine`). Source: docs/methods/likelihood.md."""
+"""Defines the messages of importance sampling (see `machine`). Source: docs/spec/likelihood.md."""
 
 from __future__ import annotations
 

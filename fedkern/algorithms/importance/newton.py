@@ -6,7 +6,7 @@ at least 1e-6 of the largest (columns that nearly say the same leave small ones 
 diagonal, so that units decide nothing. If the gradient vanishes and a curvature is negative, a step along that direction leaves
 the saddle; if the curvature vanishes too, the density is flat. A coefficient that separates responses has a gradient that
 vanishes without a mode: its curvature falls with every step, so a point is no mode if the last step has changed a curvature by
-much. Source: docs/methods/likelihood.md.
+much. Source: docs/spec/likelihood.md.
 """
 
 from __future__ import annotations

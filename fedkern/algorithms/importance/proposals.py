@@ -4,7 +4,7 @@ Points are Sobol's in P + 1 dimensions: P normal numbers and a chi-square. They 
 its own that the seed, the round, the component and the net key: by how much these differ is how well a round's sums are known.
 That generator also chooses which dimension is which, for some pairs of dimensions are filled badly, and would be in all rounds.
 The server alone makes the points. If the posterior is symmetric in the sign of some coordinates, every draw is turned to the side
-where the first of them is positive, and the density there is that of all its mirror images. Source: docs/methods/likelihood.md.
+where the first of them is positive, and the density there is that of all its mirror images. Source: docs/spec/likelihood.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs the server of importance sampling: the mode, the draws and their weights (see `machine`).
 
-Source: docs/methods/likelihood.md.
+Source: docs/spec/likelihood.md.
 """
 
 from __future__ import annotations

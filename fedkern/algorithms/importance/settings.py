@@ -1,4 +1,4 @@
-"""Holds the numbers of importance sampling that every party knows. Source: docs/methods/likelihood.md."""
+"""Holds the numbers of importance sampling that every party knows. Source: docs/spec/likelihood.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs a client of the nested Laplace approximation: its log-likelihood where the server asks (see `machine`).
 
-Source: docs/methods/sigma.md, section 6.8.
+Source: docs/spec/sigma.md, section 6.8.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ works in v, coordinates of h in which their prior is standard normal.
    log p(y_j | xi), and a draw's weight is the posterior's density over that of the draws: Laplace's error is gone, and k-hat, the
    draws of equal weight and the differences between scrambled nets say how well all means and standard deviations are known.
 
-It takes 20 to 150 questions where steps of an optimiser take thousands, and has no learning rate. Source: docs/methods/sigma.md,
+It takes 20 to 150 questions where steps of an optimiser take thousands, and has no learning rate. Source: docs/spec/sigma.md,
 section 6.8; Rue, Martino and Chopin (2009).
 """
 

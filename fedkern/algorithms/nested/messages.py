@@ -1,4 +1,4 @@
-"""Defines the messages of the nested Laplace approximation (see `machine`). Source: docs/methods/sigma.md, section 6.8."""
+"""Defines the messages of the nested Laplace approximation (see `machine`). Source: docs/spec/sigma.md, section 6.8."""
 
 from __future__ import annotations
 

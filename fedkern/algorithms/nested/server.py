@@ -1,6 +1,6 @@
 """Runs the server of the nested Laplace approximation: the mode, the lattice, the draws and their weights (see `machine`).
 
-Source: docs/methods/sigma.md, section 6.8.
+Source: docs/spec/sigma.md, section 6.8.
 """
 
 from __future__ import annotations

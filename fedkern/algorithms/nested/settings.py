@@ -1,4 +1,4 @@
-"""Holds the numbers of the nested Laplace approximation that every party knows. Source: docs/methods/sigma.md, section 6.8."""
+"""Holds the numbers of the nested Laplace approximation that every party knows. Source: docs/spec/sigma.md, section 6.8."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs a client of partitioned variational inference: its site, and its answer to each event (see the table in `machine`).
 
-Source: docs/methods/pvi.md, sections 1, 2, 8 and 12.
+Source: docs/spec/pvi.md, sections 1, 2, 8 and 12.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _busy(state: Client) -> str:
 
 
 def _charge(state: Client) -> int:
-    """Returns the accounted steps of one update: shards answer once, however many steps they take (docs/methods/pvi.md, section
+    """Returns the accounted steps of one update: shards answer once, however many steps they take (docs/spec/pvi.md, section
     12).
     """
     return 1 if state.shards else state.local.settings.local_steps
@@ -161,7 +161,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
 def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
     """Returns the packed site change that moves q a part of the way to `new`.
 
-    Both forms have the same fixed points (docs/methods/pvi.md, section 8).
+    Both forms have the same fixed points (docs/spec/pvi.md, section 8).
     """
     if form == "natural" or not q.diagonal:
         return damping * (new.h - q.h), damping * (pack(new.P) - pack(q.P))

@@ -11,7 +11,7 @@ can still be lost.
 
 Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (a client adds its own clipped change to its
 site, with weight 0 if it was left out; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every
-client adds the M-th part of the released sum, a function of that sum and the public M). Source: docs/methods/pvi.md, section 11.
+client adds the M-th part of the released sum, a function of that sum and the public M). Source: docs/spec/pvi.md, section 11.
 """
 
 from __future__ import annotations

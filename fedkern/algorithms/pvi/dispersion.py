@@ -1,4 +1,4 @@
-"""Learns r of a negative binomial job at the server, while q is fitted (docs/methods/pvi.md, section 2.2).
+"""Learns r of a negative binomial job at the server, while q is fitted (docs/spec/pvi.md, section 2.2).
 
 With each change of its site a client sends the derivative and the curvature, in log r, of its expected log-likelihood under the q
 and at the r of its question. After a round the server takes one Newton step of their sums, and sends the r with its next

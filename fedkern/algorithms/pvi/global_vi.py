@@ -1,7 +1,7 @@
 """Runs global variational inference with gradients from the clients: the baseline without sites.
 
 Each round the server sends q = N(mu, exp(2 omega)) to every client, adds up their (clipped, noised) likelihood gradients and the
-prior's, and takes one step of its optimiser. Source: docs/methods/pvi.md, section 13.
+prior's, and takes one step of its optimiser. Source: docs/spec/pvi.md, section 13.
 """
 
 from __future__ import annotations

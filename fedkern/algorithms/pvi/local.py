@@ -2,7 +2,7 @@
 
 Only here do rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under privacy only the
 likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside. Source:
-docs/methods/pvi.md, sections 2-5.
+docs/spec/pvi.md, sections 2-5.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
 
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
-    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/methods/pvi.md, section 4, steps 1
+    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/spec/pvi.md, section 4, steps 1
     to 5).
     """
     source, n_rows, inverse_rate = local.source, len(local.rows), np.full(mechanism.dimension, mechanism.inverse_rate)
@@ -317,7 +317,7 @@ def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, fl
 
 
 def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: dict[str, Any]) -> Gradient:
-    """Returns STL and total reparameterised gradients of the whole of F (not under privacy: docs/methods/pvi.md, section 3.4)."""
+    """Returns STL and total reparameterised gradients of the whole of F (not under privacy: docs/spec/pvi.md, section 3.4)."""
     if cavity is None:
         raise ValueError(
             f"estimator {local.settings.estimator!r} mixes likelihood and prior; global VI needs 'analytic' or a '-mc' one"

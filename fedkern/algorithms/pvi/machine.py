@@ -3,7 +3,7 @@
 q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows with
 everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change t_m only when
 the server says by how much (`SiteApplied`), and q is recomputed from the sites in an order that the clients' numbers alone
-decide, so the order of arrival can't change a bit of it. Source: docs/methods/pvi.md, sections 1, 2, 7-9.
+decide, so the order of arrival can't change a bit of it. Source: docs/spec/pvi.md, sections 1, 2, 7-9.
 
 | event at the client | its work | its answer |
 |---|---|---|

@@ -1,7 +1,7 @@
 """Defines the messages of partitioned variational inference (see `machine`), of its client-level form, and of the baseline
 without sites.
 
-`Refused`, which other machines have too, is in `core.messages`. Source: docs/methods/pvi.md, sections 7, 11 and 13.
+`Refused`, which other machines have too, is in `core.messages`. Source: docs/spec/pvi.md, sections 7, 11 and 13.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ known. Over the *early* steps, whose points are far from each other, a client ke
 curvature); over the *late* ones the mean point and the mean gradient (the score). Nothing else is kept, nothing new is drawn, and
 all of it leaves once, after the last round: post-processing of the sums that epsilon covers. The server adds the sums of all
 clients, and solves for the estimate and its covariance: of the data, of the noise, and of the sampling of rows. By then budgets
-are spent: sums that cannot be are left out, with a note, and end no job. Source: docs/methods/pvi.md, section 16.
+are spent: sums that cannot be are left out, with a note, and end no job. Source: docs/spec/pvi.md, section 16.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learns the residual variance of a linear job at the server, while q is fitted (docs/methods/pvi.md, section 2.1).
+"""Learns the residual variance of a linear job at the server, while q is fitted (docs/spec/pvi.md, section 2.1).
 
 With each change of its site a client sends three numbers of its residuals under the q that it was asked to improve: the weighted
 sum of squares about q's mean, the addition of q's own spread to it in units of the variance (the number of coefficients that its

@@ -1,6 +1,6 @@
 """Runs the server of partitioned variational inference: q, its sites, and the schedule of questions (see `machine`).
 
-Source: docs/methods/pvi.md, sections 1, 8 and 9.
+Source: docs/spec/pvi.md, sections 1, 8 and 9.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
 def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
     """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper.
 
-    See docs/methods/pvi.md, section 9.
+    See docs/spec/pvi.md, section 9.
     """
     clients = sorted(deltas)
     d = state.prior.d
@@ -405,7 +405,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
 def _rescaled(state: Server) -> Server:
     """Returns the state after a round with the learnt residual variance, or the learnt r.
 
-    Source: docs/methods/pvi.md, sections 2.1 and 2.2.
+    Source: docs/spec/pvi.md, sections 2.1 and 2.2.
     """
     if state.settings.learns_r:
         counts = state.counts.stepped()

@@ -35,7 +35,7 @@ class Settings:
     by_client : whole clients are protected: one whose optimiser fails answers with no change
     until : rounds end when q is where the posterior of all rows is, asked after 3, 6, 12, 24, .. of them
 
-    Source: docs/methods/pvi.md, sections 5, 8, 9 and 12.
+    Source: docs/spec/pvi.md, sections 5, 8, 9 and 12.
     """
 
     family: str

@@ -3,7 +3,7 @@
 A row is in one shard: to add it, to remove it or to replace its values under the same id moves one clipped change by at most 2 C.
 (One that is replaced by a row with another id may move two: these are no neighbours.) The update is charged once, whatever its
 number of local steps. No rule may know a shard's row count or a mean over rows, or every shard would depend on every row. Source:
-docs/methods/pvi.md, section 12 b and c.
+docs/spec/pvi.md, section 12 b and c.
 """
 
 from __future__ import annotations

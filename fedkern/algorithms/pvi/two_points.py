@@ -7,7 +7,7 @@ these points (columns count as independent), with chances w_c, values x_c and, f
     k_c = 1 / sqrt(1 + pi V_c / 8),  p_c = logistic(k_c eta_c),
 
 the mean of logistic(x'theta) x_d is sum w_c x_cd p_c; for a normal column m_d mu_d sum w_c k_c p_c (1 - p_c) (Stein). Less that
-at 0, and over m_d / 4, these are points in which gradients are lines. Source: docs/methods/pvi.md, section 16.
+at 0, and over m_d / 4, these are points in which gradients are lines. Source: docs/spec/pvi.md, section 16.
 """
 
 from __future__ import annotations

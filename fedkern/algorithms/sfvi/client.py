@@ -1,6 +1,6 @@
 """Runs a client of structured federated variational inference: q(u_j | xi), of which nothing is sent (see `machine`).
 
-Source: docs/methods/sigma.md, section 6.
+Source: docs/spec/sigma.md, section 6.
 """
 
 from __future__ import annotations

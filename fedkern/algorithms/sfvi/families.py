@@ -1,6 +1,6 @@
 """Defines the variational family of structured federated variational inference, as pure functions of arrays.
 
-Source: docs/methods/sigma.md, section 6.
+Source: docs/spec/sigma.md, section 6.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ move, so that a_j and B_j stay nearly uncorrelated, mu never has to travel, and 
 
 SFVI-Avg (`local_steps` > 0) sends q(xi) itself; each client takes that many steps of its own, with log p(xi) - log q(xi) + F_j /
 w_j, w_j its public weight, and the server takes the Wasserstein barycentre of their results. It is not exact. Source:
-docs/methods/sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
+docs/spec/sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
 """
 
 from __future__ import annotations

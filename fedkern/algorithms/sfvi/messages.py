@@ -1,6 +1,6 @@
 """Defines the messages of structured federated variational inference (see `machine`).
 
-Source: docs/methods/sigma.md, section 6.
+Source: docs/spec/sigma.md, section 6.
 """
 
 from __future__ import annotations

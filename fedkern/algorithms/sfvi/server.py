@@ -1,4 +1,4 @@
-"""Runs the server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
+"""Runs the server of structured federated variational inference: q(xi) (see `machine`). Source: docs/spec/sigma.md, section 6.
 
 Its steps are of q(xi'), from which a known shear leads to xi (see `shear`). Messages of rounds and verdicts are about xi; at the
 end clients get q(xi') and the shear.

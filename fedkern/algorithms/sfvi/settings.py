@@ -1,6 +1,6 @@
 """Holds the numbers of structured federated variational inference that every party knows.
 
-Source: docs/methods/sigma.md, section 6.
+Source: docs/spec/sigma.md, section 6.
 """
 
 from __future__ import annotations

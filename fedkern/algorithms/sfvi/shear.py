@@ -6,7 +6,7 @@ bent: no normal q holds it. q is normal in xi',
     b = b' + s(xi),  the rest as it is,
 
 s a known function of the rest; the data tell b', which hardly depends on it. The Jacobian is 1, and the gradient in xi' is that
-in xi with the share of b times the slopes of s added. Messages of rounds carry xi. Source: docs/methods/sigma.md, section 6.4.
+in xi with the share of b times the slopes of s added. Messages of rounds carry xi. Source: docs/spec/sigma.md, section 6.4.
 """
 
 from __future__ import annotations

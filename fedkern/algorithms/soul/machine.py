@@ -20,7 +20,7 @@ with z, by steps of their own. Three forms:
 
 The two forms of AV give the same bits. h is 0.2 over the largest curvature, so chains are 5 % too wide at most; z is averaged
 over the second half of the rounds. The result is a mode of z and draws from p(theta | zhat, y). These are **not** the posterior
-of theta: they are labelled "conditional", and are much narrower. Source: docs/methods/vertical.md, section 10.
+of theta: they are labelled "conditional", and are much narrower. Source: docs/spec/vertical.md, section 10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the messages of SOUL (see `machine`). Source: docs/methods/vertical.md, section 10."""
+"""Defines the messages of SOUL (see `machine`). Source: docs/spec/vertical.md, section 10."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs the server of SOUL: Robbins-Monro steps of z, b and log sigma (see `machine`).
 
-Source: docs/methods/vertical.md, section 10.
+Source: docs/spec/vertical.md, section 10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holds the numbers of SOUL that all parties have in common (see `machine`). Source: docs/methods/vertical.md, section 10."""
+"""Holds the numbers of SOUL that all parties have in common (see `machine`). Source: docs/spec/vertical.md, section 10."""
 
 from __future__ import annotations
 

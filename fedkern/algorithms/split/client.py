@@ -1,7 +1,7 @@
 """Runs a client of the vertical protocols: joint draws, gradient steps, and its part of the likelihood if the response is shared.
 
 A client sends z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a variational
-parameter, a network's weight or a row. Source: docs/methods/vertical.md, sections 5 to 8.
+parameter, a network's weight or a row. Source: docs/spec/vertical.md, sections 5 to 8.
 """
 
 from __future__ import annotations

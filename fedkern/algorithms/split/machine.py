@@ -7,7 +7,7 @@ theta_j, eps_j and tau_j that made z_j also make the gradient.
 
 A client sends z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a variational
 parameter, a network's weight or a row. Rows of a mini-batch follow from the public seed and the round, so no index is sent.
-Source: docs/methods/vertical.md, sections 5 to 8.
+Source: docs/spec/vertical.md, sections 5 to 8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the messages of the vertical protocols (see `machine`). Source: docs/methods/vertical.md, section 6."""
+"""Defines the messages of the vertical protocols (see `machine`). Source: docs/spec/vertical.md, section 6."""
 
 from __future__ import annotations
 

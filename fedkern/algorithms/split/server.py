@@ -1,6 +1,6 @@
 """Runs the server of the vertical protocols: sums, slopes of the likelihood, and q(b, log sigma).
 
-Source: docs/methods/vertical.md, sections 5 and 6.
+Source: docs/spec/vertical.md, sections 5 and 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Holds the numbers that all parties of a vertical protocol have in common, and chooses the rows of a round.
 
-Source: docs/methods/vertical.md, sections 6 and 7.
+Source: docs/spec/vertical.md, sections 6 and 7.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Settings:
     warmup : over this first share of the steps the weight of the KLs rises linearly to 1
     clip : bound on the norm of the gradient; 0: none
     gamma : standard deviation of theta about the decoder, standardised; if it is learnt, at the start
-    learn_gamma : gamma^2 becomes the mean squared residual (docs/methods/sigma.md, section 9)
+    learn_gamma : gamma^2 becomes the mean squared residual (docs/spec/sigma.md, section 9)
     seed : of all draws, and of the first parameters
     precision : of the networks; draws are always made in float64
     refresh : steps after which another table of draws is made; 0: never

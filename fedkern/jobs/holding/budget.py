@@ -1,6 +1,6 @@
 """The data holder's own account of what was spent on each of its data sets. It outlives every job.
 
-Specification: docs/methods/pvi.md, section 7. Two files of the holder's:
+Specification: docs/spec/pvi.md, section 7. Two files of the holder's:
 
 * `policy.toml`, written by the holder: what may be spent, on which data, by what kind of noise (`policy`, `binding`). Without it
 the job's own cap holds.

@@ -1,6 +1,6 @@
 """Trains a hierarchical variational autoencoder: the gradient of its objective, and steps of the optimiser.
 
-For one theta with its condition t and standard normal e (docs/methods/sigma.md, section 2):
+For one theta with its condition t and standard normal e (docs/spec/sigma.md, section 2):
 
     z_G = mu_G + tau_G e_G,  z_Lj = m_j + sqrt(v_j) e_j
     ELBO = - |theta - mu|^2 / (2 gamma^2) - d log gamma - (d/2) log(2 pi)
@@ -41,7 +41,7 @@ VAE_GRADIENT = Kernel(
     "mlp.vae_gradient",
     __name__,
     purpose="Gradient of the ELBO of a hierarchical variational autoencoder, mean over a batch.",
-    source="docs/methods/sigma.md, section 2",
+    source="docs/spec/sigma.md, section 2",
     inputs=(
         Array("parameters", ("k",)),
         Array("theta", ("b", "d"), like="parameters"),
@@ -75,7 +75,7 @@ VAE_STEP = Kernel(
     "mlp.vae_step",
     __name__,
     purpose="Steps of the training of a hierarchical variational autoencoder on draws from a table of priors.",
-    source="docs/methods/sigma.md, sections 2 and 3",
+    source="docs/spec/sigma.md, sections 2 and 3",
     inputs=(
         Array("parameters", ("k",)),
         Array("moments", ("2", "k"), like="parameters"),

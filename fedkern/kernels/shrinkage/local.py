@@ -86,7 +86,7 @@ LOCAL_SWEEPS = Kernel(
     "shrinkage.local_sweeps",
     __name__,
     purpose="Gibbs sweeps of one site's regression: scales, coefficients, error variance.",
-    source="docs/methods/sparse.md, sections 2, 3 and 11 (slab)",
+    source="docs/spec/sparse.md, sections 2, 3 and 11 (slab)",
     inputs=(_R, *_state("c"), Array("q", ("c", "r"), F64), Array("rss", ("c",), F64), _GRAM),
     outputs=_new_state("c"),
     scalars=_SWEEPS,
@@ -108,7 +108,7 @@ LOCAL_SWEEPS_BATCHED = Kernel(
     "shrinkage.local_sweeps_batched",
     __name__,
     purpose="Gibbs sweeps of the regressions of every column on the others, all on one factor.",
-    source="docs/methods/sparse.md, section 8",
+    source="docs/spec/sparse.md, section 8",
     inputs=(_R, *_state("c", "p"), _GRAM),
     outputs=_new_state("c", "p"),
     scalars=_SWEEPS,
@@ -139,7 +139,7 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
     "shrinkage.gaussian_posterior_draw",
     __name__,
     purpose="Draws of a linear regression's coefficients under independent normal priors.",
-    source='docs/methods/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data"',
+    source='docs/spec/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data"',
     inputs=(
         _R,
         Array("mean", ("c", "p"), F64),
@@ -261,7 +261,7 @@ def local_sweeps_gram(
     ValueError
         The moments are those of no columns [X y].
 
-    Source: docs/methods/sparse.md, section 3.
+    Source: docs/spec/sparse.md, section 3.
 
     Examples
     --------

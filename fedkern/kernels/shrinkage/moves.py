@@ -28,7 +28,7 @@ MOVE_TERMS = Kernel(
     "shrinkage.move_terms",
     __name__,
     purpose="One client's second-moment terms of a translation or an interweaving move.",
-    source="docs/methods/sparse.md, sections 6 and 11",
+    source="docs/spec/sparse.md, sections 6 and 11",
     inputs=(
         Array("R", ("r", "p"), F64),
         Array("q", ("c", "r"), F64),
@@ -62,7 +62,7 @@ MOVE = Kernel(
     "shrinkage.move",
     __name__,
     purpose="A joint draw of a block of global coefficients and signed scales that carries the local coefficients along.",
-    source="docs/methods/sparse.md, section 6",
+    source="docs/spec/sparse.md, section 6",
     inputs=(*TERMS, BLOCK, *(Array(name, CHAINS, F64) for name in ("theta", "tau_sq", "gamma", "eta"))),
     outputs=(Array("new_theta", CHAINS, F64), Array("t", CHAINS, F64)),
     scalars=(

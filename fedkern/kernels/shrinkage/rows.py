@@ -42,7 +42,7 @@ LOGISTIC_SWEEPS = Kernel(
     "shrinkage.logistic_sweeps",
     __name__,
     purpose="Gibbs sweeps of one site's logistic regression: scales, Polya-Gamma variables, coefficients with intercept.",
-    source="docs/methods/sparse.md, section 11; Polson, Scott and Windle (2013)",
+    source="docs/spec/sparse.md, section 11; Polson, Scott and Windle (2013)",
     inputs=(Array("X", ("n", "p"), F64), *_STATE, Array("alpha", ("c",), F64), _Y),
     outputs=(*_NEW, Array("new_alpha", ("c",), F64), _EVENTS),
     scalars=_LOGISTIC,
@@ -70,7 +70,7 @@ IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
     __name__,
     purpose="Gibbs sweeps of one site's regression with missing covariates, which are drawn given the others and the response.",
-    source="docs/methods/sparse.md, section 11",
+    source="docs/spec/sparse.md, section 11",
     inputs=(
         Array("X", ("n", "p"), F64),
         Array("psi", ("p", "p"), F64),

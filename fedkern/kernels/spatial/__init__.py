@@ -1,4 +1,4 @@
-"""Spatial priors (docs/methods/sigma.md, sections 3 and 9): conditional autoregressive models of areas, and Gaussian processes.
+"""Spatial priors (docs/spec/sigma.md, sections 3 and 9): conditional autoregressive models of areas, and Gaussian processes.
 
 A map of n areas is a graph: a symmetric adjacency matrix W of zeros and ones without a diagonal, as compressed rows `indptr`
 (n + 1,) and `indices`, rising in every row; D = diag(row sums), but 1 for an area without neighbours, which is then independent

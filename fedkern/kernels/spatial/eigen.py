@@ -102,7 +102,7 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
     ValueError
         No graph: see `check_graph`.
 
-    Source: docs/methods/sigma.md, sections 3 and 9.
+    Source: docs/spec/sigma.md, sections 3 and 9.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, 
     -------
     (m, n) float64 array
 
-    Source: docs/methods/sigma.md, section 3.
+    Source: docs/spec/sigma.md, section 3.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
     (n,) float64 array
         1 where an area is alone.
 
-    Source: docs/methods/sigma.md, section 9; Riebler et al. (2016), Freni-Sterrantino, Ventrucci and Rue (2018).
+    Source: docs/spec/sigma.md, section 9; Riebler et al. (2016), Freni-Sterrantino, Ventrucci and Rue (2018).
 
     Examples
     --------
@@ -297,7 +297,7 @@ def logdet_table(
     ValueError
         A range or tolerance that is none.
 
-    Source: docs/methods/sigma.md, section 3.
+    Source: docs/spec/sigma.md, section 3.
 
     Examples
     --------

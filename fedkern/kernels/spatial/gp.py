@@ -1,4 +1,4 @@
-"""Computes Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
+"""Computes Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/spec/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GP_COVARIANCE = Kernel(
     "spatial.gp_covariance",
     __name__,
     purpose="Covariance matrices of Gaussian processes of variance 1, for many lengthscales.",
-    source="docs/methods/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4",
+    source="docs/spec/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("covariance", ("m", "n", "n"), F64),),
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 0.0)),
@@ -57,7 +57,7 @@ GP_FACTOR = Kernel(
     "spatial.gp_factor",
     __name__,
     purpose="Low-rank factors of the covariances of Gaussian processes by pivoted Cholesky.",
-    source="docs/methods/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest "
+    source="docs/spec/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest "
     "the first is taken, so that rounding does not decide between locations that are mirror images",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("factors", ("m", "n", "rank"), F64), Array("residual", ("m",), F64)),
@@ -75,7 +75,7 @@ GP_SAMPLE = Kernel(
     "spatial.gp_sample",
     __name__,
     purpose="Draws of Gaussian processes through whole Cholesky factors, each with a lengthscale of its own.",
-    source="docs/methods/sigma.md, section 3",
+    source="docs/spec/sigma.md, section 3",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("theta", ("m", "n"), F64),),
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 1e-6), *NAMES),

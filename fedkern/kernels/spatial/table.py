@@ -1,4 +1,4 @@
-"""Draws from a finite set of priors, to train a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
+"""Draws from a finite set of priors, to train a network that stands in for a prior (docs/spec/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TABLE_SAMPLE = Kernel(
     "spatial.table_sample",
     __name__,
     purpose="Draws from a table of priors, each from an entry that is drawn first.",
-    source="docs/methods/sigma.md, section 3",
+    source="docs/spec/sigma.md, section 3",
     inputs=(
         Array("values", ("t", "f"), F64),
         Array("scale", ("n",), F64),
@@ -148,7 +148,7 @@ def check_table(
 
 @dataclass(frozen=True)
 class DrawTable:
-    """Holds a table of priors with the condition of each, from which a trainer draws (docs/methods/sigma.md, section 3).
+    """Holds a table of priors with the condition of each, from which a trainer draws (docs/spec/sigma.md, section 3).
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Lists the changes whose marginal effects a job asks for, and the message that they cost.
 
-Source: docs/methods/likelihood.md, section 5.
+Source: docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

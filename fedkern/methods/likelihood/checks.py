@@ -1,6 +1,6 @@
 """Checks whether the model makes responses like those that were seen, and how well it foresees rows without themselves.
 
-Clients draw responses anew at the draws that the server has told, and send sums over their rows (docs/methods/likelihood.md,
+Clients draw responses anew at the draws that the server has told, and send sums over their rows (docs/spec/likelihood.md,
 section 5): posterior predictive p of the responses' mean, variance and zeros, and a calibration in tenths.
 """
 

@@ -3,7 +3,7 @@
 The first two are by weights of the draws, the last by the clients' answers at the mode. None of it has a message.
 
 Sources: Kallioinen, Paananen, Buerkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
-power-scaling; docs/methods/likelihood.md, section 5; docs/concepts/convergence.md, "Sites that differ".
+power-scaling; docs/spec/likelihood.md, section 5; docs/concepts/convergence.md, "Sites that differ".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Predicts times of new rows: the probability to be without event at the job's times, and the mean time without event until
 `output.restricted_mean`; by the released posterior, and at a holder with the effects that it kept.
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job file's sections where method = "likelihood". Source: docs/methods/likelihood.md, sections 1 to 4 and 8."""
+"""The job file's sections where method = "likelihood". Source: docs/spec/likelihood.md, sections 1 to 4 and 8."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Clients draw responses anew at draws that the server has told. For each level th
 ordered, also the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have
 another mean of that column than the model makes.
 
-Source: docs/methods/likelihood.md, section 10.
+Source: docs/spec/likelihood.md, section 10.
 """
 
 from __future__ import annotations

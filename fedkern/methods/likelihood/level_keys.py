@@ -1,6 +1,6 @@
 """Checks the keys of a response that is one of several levels.
 
-Source: docs/methods/likelihood.md, section 10.
+Source: docs/spec/likelihood.md, section 10.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Holds the models of a response that is one of several levels, with an order and without one.
 
-Source: docs/methods/likelihood.md, section 10.
+Source: docs/spec/likelihood.md, section 10.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The chance of each level is an average over draws of the posterior, and over the effects of a new group and of a new client.
 
-Source: docs/methods/likelihood.md, sections 7 and 10.
+Source: docs/spec/likelihood.md, sections 7 and 10.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Completes a job of times whose baseline hazard all share: exchanges sums over clients' rows, and checks the hazard's shape by
 them.
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

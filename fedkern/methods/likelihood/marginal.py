@@ -1,7 +1,7 @@
 """Computes average marginal effects: how much the mean of the response, or the probability of each of its levels, changes with
 each covariate, over all clients' rows.
 
-Each client sends sums over its rows, at the draws that the server has told (docs/methods/likelihood.md, section 5).
+Each client sends sums over its rows, at the draws that the server has told (docs/spec/likelihood.md, section 5).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The change with a number is a difference of two predictions a little apart, whose error is that of a third derivative. The change
 with labels, and with columns of 0 and 1, is the difference between two of them.
 
-Source: docs/methods/likelihood.md, section 5.
+Source: docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Completes a client's draws by its own effects, and writes the effects with their intervals, which only the client may see.
 
-Source: docs/methods/likelihood.md, section 2. `checks` has the sums that a client tells of its completed draws.
+Source: docs/spec/likelihood.md, section 2. `checks` has the sums that a client tells of its completed draws.
 """
 
 from __future__ import annotations

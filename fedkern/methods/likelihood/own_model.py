@@ -1,6 +1,6 @@
 """Holds all that the parties know of a job whose log-likelihoods the holders' own packages compute, and makes machines of it.
 
-Source: docs/methods/likelihood.md, section 1; docs/how-to/own-model.md.
+Source: docs/spec/likelihood.md, section 1; docs/how-to/own-model.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Each client says what its rows' log-likelihood is there, its own unknowns integr
 p(rows, u | xi) / q(u | xi) over draws of u is unbiased whatever q is. So the weights of xi have the exact posterior as their
 target. Their k-hat and their effective number say whether they have found it.
 
-Source: docs/how-to/own-model.md; docs/methods/sigma.md, section 6.
+Source: docs/how-to/own-model.md; docs/spec/sigma.md, section 6.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A row's mean is an average over draws of the posterior, and over the effects of a new group and of a new client: together they are
 one normal number of each row. A gaussian response has both integrals in closed form.
 
-Source: docs/methods/likelihood.md, section 7.
+Source: docs/spec/likelihood.md, section 7.
 """
 
 from __future__ import annotations

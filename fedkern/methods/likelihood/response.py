@@ -1,6 +1,6 @@
 """Exchanges the units of the response: its pooled level, and of a measured one its spread.
 
-Source: docs/methods/likelihood.md, section 4.
+Source: docs/spec/likelihood.md, section 4.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
 
     Messages are sums over all groups of a size, of the squares and products of the means of their rows, as if these were the
     client's only rows. With random slopes they are each group's squares and products, which tell both rows of a group of two
-    (docs/methods/likelihood.md, section 6).
+    (docs/spec/likelihood.md, section 6).
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Exchanges the result of each client's rows alone, to compare it with that of all rows together: two stages against one.
 
-Each client finds the mode of its own posterior, with the job's prior (docs/methods/likelihood.md, section 5).
+Each client finds the mode of its own posterior, with the job's prior (docs/spec/likelihood.md, section 5).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Completes a job of a Cox model: writes each client's baseline hazards into its own folder, and exchanges sums and curves.
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

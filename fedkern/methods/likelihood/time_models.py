@@ -1,6 +1,6 @@
 """Holds the models of survival times: of a hazard that all clients share, and Cox models, where each client has its own.
 
-Source: docs/methods/likelihood.md, section 9.
+Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

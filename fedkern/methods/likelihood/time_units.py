@@ -4,7 +4,7 @@ Of a hazard that all clients share each tells its events and how long it saw its
 `output.survival_at` each tells its cumulative hazard (`exchanges.hazard_curves`). Days among months make both some 30 times as
 large or as small. A Cox model alone compares rows of one client only, so that its ratios do not depend on units of time.
 
-Source: docs/methods/likelihood.md, section 9, "Unit of time".
+Source: docs/spec/likelihood.md, section 9, "Unit of time".
 """
 
 from __future__ import annotations

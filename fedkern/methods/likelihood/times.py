@@ -1,6 +1,6 @@
 """Reads a client's rows with survival times.
 
-Source: docs/methods/likelihood.md, sections 8 and 9.
+Source: docs/spec/likelihood.md, sections 8 and 9.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 5 to 8 and 11 to 13."""
+"""Defines the job file's sections where method = "pvi". Source: docs/spec/pvi.md, sections 5 to 8 and 11 to 13."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class AlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
-        """Returns the damping of a job with this number of clients: those that work at once share one step (docs/methods/pvi.md,
+        """Returns the damping of a job with this number of clients: those that work at once share one step (docs/spec/pvi.md,
         section 8)."""
         at_once = self.schedule in ("synchronous", "asynchronous")
         return self.damping or (1.0 / n_clients if at_once else 1.0)
@@ -407,7 +407,7 @@ GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "le
 ONE_ROUND: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
-# The public configuration files of the poster (docs/methods/pvi.md, section 13), with exact expectations.
+# The public configuration files of the poster (docs/spec/pvi.md, section 13), with exact expectations.
 PAPER: Tables = {
     "algorithm": {"schedule": "random", "optimiser": "adagrad", "damping": 0.1, "damping_form": "moment", "average": "none"}
 }
@@ -666,7 +666,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _noise_aware(config: Config, privacy: PrivacySection) -> Iterator[str]:
-    """Yields the reasons why no posterior that contains the noise can be made (docs/methods/pvi.md, section 16)."""
+    """Yields the reasons why no posterior that contains the noise can be made (docs/spec/pvi.md, section 16)."""
     algorithm, what = config.algorithm, 'algorithm.posterior = "noise-aware"'
     if algorithm.posterior is None:
         return

@@ -2,7 +2,7 @@
 
 Everything follows from the job file, and from posteriors that are made of charged sums: no row is asked anything. No charged sum
 holds squares of responses, so the job file must say how large errors are; whether a clip cuts them can be computed.
-Source: docs/methods/pvi.md, section 16, "Errors of a linear job"; docs/how-to/private-linear.md.
+Source: docs/spec/pvi.md, section 16, "Errors of a linear job"; docs/how-to/private-linear.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds noise-aware logistic posteriors that cannot be judged: the method takes gradients for lines about a normal predictor.
 
 Everything follows from the job file, and from an estimate that is made of charged sums: no row is asked anything.
-Source: docs/methods/pvi.md, section 16.
+Source: docs/spec/pvi.md, section 16.
 """
 
 from __future__ import annotations

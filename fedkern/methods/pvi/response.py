@@ -1,4 +1,4 @@
-"""Defines the units of an open job's response and the prior of its intercept (docs/methods/pvi.md, sections 1 and 2.1).
+"""Defines the units of an open job's response and the prior of its intercept (docs/spec/pvi.md, sections 1 and 2.1).
 
 An open job asks its clients once for the pooled level of the response on the link scale (`algorithms.exchanges.level`). The
 intercept's prior is N(level, intercept_sd^2). A Gaussian response is also fitted as (y - level) / scale, so that another unit of

@@ -2,7 +2,7 @@
 
 Every level (rate, probability, mean) has two parts, draw by draw: that of the intercept and the covariates, and that of the map.
 On a log link rate = fixed x spatial, on a logit link odds = fixed x spatial, and otherwise mean = fixed + spatial.
-Source: docs/methods/sigma.md, section 9.
+Source: docs/spec/sigma.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Computes numbers that accompany the server's posterior: quantiles of the priors, and coefficients as ratios.
 
-Source: docs/methods/sigma.md, sections 6.3 and 9.
+Source: docs/spec/sigma.md, sections 6.3 and 9.
 """
 
 from __future__ import annotations

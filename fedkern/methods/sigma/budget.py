@@ -1,6 +1,6 @@
 """Spends the budget of a private spatial job: noise is added to every area's count, once, and all else uses the noisy table.
 
-Source: docs/methods/sigma.md, section 14.
+Source: docs/spec/sigma.md, section 14.
 """
 
 from __future__ import annotations

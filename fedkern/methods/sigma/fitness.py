@@ -1,6 +1,6 @@
 """Measures how well the fit agrees with a client's areas: for its folder, and as sums for the server where the job asks.
 
-Source: docs/methods/sigma.md, section 9 (checks of a fit).
+Source: docs/spec/sigma.md, section 9 (checks of a fit).
 """
 
 from __future__ import annotations

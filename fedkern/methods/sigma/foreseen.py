@@ -3,7 +3,7 @@
 A row is a new observation. Where rows have effects of their own it has another one than the fit's rows, and where r was learnt
 each draw has its r. A period after the last has the last one's effect and, for each step from there, an independent one of the
 random walk, the same for all rows of a prediction.
-Source: docs/methods/sigma.md, section 9.
+Source: docs/spec/sigma.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the job file's sections where method = "sigma". Source: docs/methods/sigma.md, sections 4 to 7 and 9."""
+"""Defines the job file's sections where method = "sigma". Source: docs/spec/sigma.md, sections 4 to 7 and 9."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ OF_STEPS = (
 OF_OTHERS = (*OF_STEPS, "local_steps", "burn_in", "thin", "leapfrog_steps", "step_size", "target_acceptance")
 OF_BOUND = ("bound", "reweigh")
 
-# docs/methods/sigma.md, sections 6 and 7.
+# docs/spec/sigma.md, sections 6 and 7.
 BASE: Tables = {"job": {"rounds": 5_000}}
 
 

@@ -1,6 +1,6 @@
 """Explains the numbers of a map in plain words, for a reader of the report's page who does not know the model.
 
-Source: docs/methods/sigma.md, "The table of areas", sections 1 and 9.
+Source: docs/methods/sigma.md, "The table of areas"; docs/spec/sigma.md, sections 1 and 9.
 """
 
 from __future__ import annotations

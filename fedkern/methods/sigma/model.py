@@ -347,7 +347,7 @@ class SigmaModel(JobModel[OutputSection]):
 def kind_of(config: Config, common: Common) -> Kind:
     """Returns the kind that the job gives, or the one that its prior is for.
 
-    Beside a smooth curve the auxiliary model's white noise would pass for error (docs/methods/sigma.md, section 8).
+    Beside a smooth curve the auxiliary model's white noise would pass for error (docs/spec/sigma.md, section 8).
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Makes the published numbers of periods: their effects, and at a client each of its areas in each of them.
 
-Source: docs/methods/sigma.md, section 9.
+Source: docs/spec/sigma.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Extends a Gaussian process' prior to data between its grid points, where thetahat is interpolated linearly.
 
 A decoder's last map is affine, so that one whose output is interpolated is a decoder again, of the grid and of the data's
-points. Source: docs/methods/sigma.md, section 4.
+points. Source: docs/spec/sigma.md, section 4.
 """
 
 from __future__ import annotations

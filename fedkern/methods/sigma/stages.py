@@ -222,7 +222,7 @@ def _privacy(model: SigmaModel) -> Iterator[str]:
 
 
 def disclosure(model: SigmaModel) -> str:
-    """Says in words which numbers the server learns (docs/methods/sigma.md, section 6)."""
+    """Says in words which numbers the server learns (docs/spec/sigma.md, section 6)."""
     text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, and "
     text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
     if model.is_nested:

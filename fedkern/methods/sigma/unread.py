@@ -4,7 +4,7 @@ Whether a line can be read may depend on its count (1,234 without quotes is two 
 rows end none (`data.design`). An area that is in no other line gets a row in the place of the lost one, so that the
 number of rows and the sums of public columns are what they would be: numbers in the middle of the client's others, the most
 frequent of levels, no exposure. Its count is 0, to which noise is added as to all, and the likelihood leaves it out: to others it
-is an area whose exposure is 0. Source: docs/methods/sigma.md, section 14.
+is an area whose exposure is 0. Source: docs/spec/sigma.md, section 14.
 """
 
 from __future__ import annotations

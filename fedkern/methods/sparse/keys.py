@@ -1,4 +1,4 @@
-"""Defines the job file's sections where method = "sparse". Source: docs/methods/sparse.md, sections 1, 5-7, 9-11."""
+"""Defines the job file's sections where method = "sparse". Source: docs/spec/sparse.md, sections 1, 5-7, 9-11."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Config(JobConfig):
 DEGREES = 4.0  # of freedom of Student errors
 SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, only this bounds that site's coefficient
 
-# docs/methods/sparse.md, sections 5 and 6.
+# docs/spec/sparse.md, sections 5 and 6.
 BASE: Tables = {
     "job": {"rounds": 2500},
     "data": {"standardise": "none"},

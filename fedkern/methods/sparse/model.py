@@ -48,7 +48,7 @@ FEWEST = 64  # chains of a network at a time from which a card pays
 WORTH = 3_000  # columns x regressions at a time from which it pays (docs/how-to/gpu.md)
 SHARED = 190  # columns up to which a regression's system is in a card's shared memory
 WORKSPACE = float(1 << 30)  # bytes that larger ones take at most
-# s_tau and c0 of the further runs of `output.sensitivity` (docs/methods/sparse.md, section 12).
+# s_tau and c0 of the further runs of `output.sensitivity` (docs/spec/sparse.md, section 12).
 OTHER_PRIORS = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))
 
 

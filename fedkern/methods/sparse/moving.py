@@ -1,6 +1,6 @@
 """Chooses the moves of a sparse job, and says which would pay where it makes none, and which numbers they send.
 
-Source: docs/methods/sparse.md, section 6.
+Source: docs/spec/sparse.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes the file that only the client may see: its coefficients, its noise and its intercept.
 
-Source: docs/methods/sparse.md, sections 7 and 12.
+Source: docs/spec/sparse.md, sections 7 and 12.
 """
 
 from __future__ import annotations

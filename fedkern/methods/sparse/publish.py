@@ -1,4 +1,4 @@
-"""Makes the result that the server of a sparse job publishes. Source: docs/methods/sparse.md, section 12."""
+"""Makes the result that the server of a sparse job publishes. Source: docs/spec/sparse.md, section 12."""
 
 from __future__ import annotations
 

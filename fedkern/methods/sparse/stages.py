@@ -189,7 +189,7 @@ def _coefficients(model: SparseModel) -> int:
 
 
 def disclosure(model: SparseModel) -> str:
-    """Says in words which numbers of a client the others learn (docs/methods/sparse.md, section 5)."""
+    """Says in words which numbers of a client the others learn (docs/spec/sparse.md, section 5)."""
     a = model.config.algorithm
     seen = "all clients" if model.allgather else "the server"
     if a.statistics == "pooled":

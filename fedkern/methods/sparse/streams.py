@@ -1,4 +1,4 @@
-"""Summarises draws while they come, where they are too many coefficients to keep (docs/methods/sparse.md, section 8)."""
+"""Summarises draws while they come, where they are too many coefficients to keep (docs/spec/sparse.md, section 8)."""
 
 from __future__ import annotations
 

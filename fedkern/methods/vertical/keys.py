@@ -1,4 +1,4 @@
-"""Defines the job file's sections where method = "vertical". Source: docs/methods/vertical.md, sections 2, 4, 6 to 11."""
+"""Defines the job file's sections where method = "vertical". Source: docs/spec/vertical.md, sections 2, 4, 6 to 11."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class Config(JobConfig):
         return self.algorithm.inference == "sfvi"
 
 
-# docs/methods/vertical.md, sections 4 and 9.
+# docs/spec/vertical.md, sections 4 and 9.
 BASE: Tables = {"job": {"rounds": 10_000}}
 WIDE = 5.0  # sd of the intercept's prior about the response's level
 HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}

@@ -1,6 +1,6 @@
 """Runs a vertical job with inference = "soul": Langevin draws of coefficients given the mode of the auxiliary variables.
 
-The result is labelled "conditional" wherever it is shown: it is not the posterior (docs/methods/vertical.md, section 10).
+The result is labelled "conditional" wherever it is shown: it is not the posterior (docs/spec/vertical.md, section 10).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Where all are one party's, a covariance says so; a product over parties cannot, 
 open jobs with linear predictors and an intercept a client therefore computes with one coefficient fewer: orthonormal contrasts of
 its levels, of indicators less their shares of the training rows. Coefficients with the prior N(m, sd s) each have contrasts with
 the prior N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Each level is
-published against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section 9.1.
+published against the average of the training rows, as a numeric column's slope is. Source: docs/spec/vertical.md, section 9.1.
 """
 
 from __future__ import annotations

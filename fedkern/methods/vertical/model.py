@@ -27,7 +27,7 @@ from .keys import Config, OutputSection, PriorSection, PrivacySection
 from .rows import Columns
 from .undivided import Undivided
 
-# docs/methods/vertical.md, section 3: at best q is the best product over clients.
+# docs/spec/vertical.md, section 3: at best q is the best product over clients.
 PRODUCT = (
     "the posterior is a product over clients and the server: where columns of different clients are correlated standard "
     "deviations are too small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and of labels and counts also where "

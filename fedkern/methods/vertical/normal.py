@@ -3,7 +3,7 @@
 The mean of a row's slopes y - p over the last half of the rounds tells its label and its probability. The others' part of the
 predictor is then the offset under which the party's q has that probability. With it a party knows its likelihood, given the
 others, and the width of its posterior along the line of each coefficient (`results.lines`). Few rows or events in a column make
-it wider than q. Source: docs/methods/vertical.md, section 3.
+it wider than q. Source: docs/spec/vertical.md, section 3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It equals the run's message about predicted rows (`Prediction`): mean and variance of g_j under q(theta_j), exact where
 g is linear in theta, over draws where it is not. Parts are independent under the fitted posterior, which is a product over
-clients, so their means and variances add. Source: docs/methods/vertical.md, section 11.
+clients, so their means and variances add. Source: docs/spec/vertical.md, section 11.
 """
 
 from __future__ import annotations

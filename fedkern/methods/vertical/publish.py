@@ -233,7 +233,7 @@ def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:
     return list(fitted.widths.notes(_of_clients(model, of_movement(fitted.movement, fitted.posterior.names), fitted)))
 
 
-# docs/methods/vertical.md, section 3: at best q is the best product over clients.
+# docs/spec/vertical.md, section 3: at best q is the best product over clients.
 NARROW = "standard deviations are too small where columns of different clients are correlated"
 
 

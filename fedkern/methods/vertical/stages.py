@@ -256,7 +256,7 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
 
 
 def disclosure(model: VerticalModel) -> str:
-    """Says in words which numbers the parties learn of each other (docs/methods/vertical.md, section 11)."""
+    """Says in words which numbers the parties learn of each other (docs/spec/vertical.md, section 11)."""
     texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
     if model.network:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]

@@ -3,7 +3,7 @@
 With v the variance of the auxiliary variables' sum and I the information of a row about its predictor, the augmented model of
 counts ends with an intercept that is too low by (v / 2) (1 + 2 I v) / (1 + I v)^2, which is v / 2 where I v is small; a logistic
 one with a predictor that is farther from 0 by (v / 2) |1 - 2 p|, to first order: its slopes are about 1 + v E p (1 - p) times too
-large; a Gaussian one with sigma^2 lower by v where it is unknown. Source: docs/methods/vertical.md, section 11.
+large; a Gaussian one with sigma^2 lower by v where it is unknown. Source: docs/spec/vertical.md, section 11.
 """
 
 from __future__ import annotations

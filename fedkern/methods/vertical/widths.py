@@ -3,7 +3,7 @@
 The server knows the response and, of each row, every client's part of the predictor, hence the rows' weights w = E(-l''). With
 D = (1, g_1 / sd, .., g_J / sd) the precision of the intercept and of moves along the parts is P = D'WD + prior; a product has
 1 / P_kk for the variance of each, the joint posterior (P^-1)_kk. Nothing else of a client's columns is known: an
-intercept is too narrow by at least this, a client's coefficients along its part by about this. Source: docs/methods/vertical.md,
+intercept is too narrow by at least this, a client's coefficients along its part by about this. Source: docs/spec/vertical.md,
 section 3.
 """
 

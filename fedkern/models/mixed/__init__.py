@@ -12,7 +12,7 @@ The dispersion of "gaussian" is the logarithm of the standard deviation; of "neg
 the responses are nearly Poisson, and log r would have a long flat tail there. The likelihood is an even and smooth function of
 phi, so who draws points of both signs folds them (`Layout.fold`).
 
-Source: docs/methods/likelihood.md, sections 2 and 3.
+Source: docs/spec/likelihood.md, sections 2 and 3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The groups' effects are integrated by the kernels. The client's own effect shifts coefficients of beta by T_c v: an outer rule of
 the same kind, around its mode, has the kernels' values as integrands. All nodes of a block of points are one call of them.
 
-Sources: docs/methods/likelihood.md, section 2; Louis (1982), for the curvature.
+Sources: docs/spec/likelihood.md, section 2; Louis (1982), for the curvature.
 """
 
 from __future__ import annotations

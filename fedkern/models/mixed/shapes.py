@@ -3,7 +3,7 @@
 They stand at the end of xi, in the order in which the kernels (`fedkern.kernels.mixed`) take them. A new family is an entry of
 `SHAPES`; the rest of it stands in `fedkern/kernels/families.py`.
 
-Source: docs/methods/likelihood.md, section 3.
+Source: docs/spec/likelihood.md, section 3.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ agree.
 An area's own effect follows its own rows, so that a density given the effect says little of how well they are foreseen. So
 theta_i is integrated out, given all else that a draw holds: theta_i ~ N(mean, v) without the area's rows, by Gauss-Hermite nodes
 about the mode (Vehtari, Mononen, Tolvanen, Sivula and Winther, 2016; Li, Qiu, Zhang and Feng, 2016). Source:
-docs/methods/sigma.md, section 9.
+docs/spec/sigma.md, section 9.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 networks.
 
 phi has one coordinate (a CAR parameter in [0, 1), or a lengthscale). Training draws it over [lo, hi]; inference must stay in that
-range, for a network says nothing outside of the range that it was trained on (docs/methods/sigma.md, sections 3, 4 and 10).
+range, for a network says nothing outside of the range that it was trained on (docs/spec/sigma.md, sections 3, 4 and 10).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Condition:
     def log_prior_grad(self, x: float) -> tuple[float, float]:
         """Returns the log-density of x and its derivative, if phi = lo + (hi - lo) sigmoid(x) has the truncated prior.
 
-        The Jacobian is counted once (docs/methods/sigma.md, section 6).
+        The Jacobian is counted once (docs/spec/sigma.md, section 6).
         """
         log_s, log_rest = -_softplus(-x), -_softplus(x)
         slope = math.exp(log_rest) - math.exp(log_s)

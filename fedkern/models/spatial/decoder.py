@@ -2,7 +2,7 @@
 derivatives.
 
 z_Lj = m0_j(z_G, t) + sqrt(v0_j(z_G, t)) u_j, u_j ~ N(0, I), and thetahat_j = scale * mu_j(z_Lj, z_G, t), where t(phi) is the
-condition as the networks take it. Source: docs/methods/sigma.md, sections 1, 4 and 8.
+condition as the networks take it. Source: docs/spec/sigma.md, sections 1, 4 and 8.
 """
 
 from __future__ import annotations

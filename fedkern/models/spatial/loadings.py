@@ -2,7 +2,7 @@
 
 Given z_G the mean of theta over all areas has the expectation abar(phi)'z_G, times the root of rho with BYM2. Thus responses tell
 b + sigma_theta abar'z_G, and of b alone only the prior of z_G tells more: a ridge. abar, the mean of the areas' loadings, follows
-from the map alone. Source: docs/methods/sigma.md, section 6.4.
+from the map alone. Source: docs/spec/sigma.md, section 6.4.
 """
 
 from __future__ import annotations

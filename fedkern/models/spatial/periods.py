@@ -5,7 +5,7 @@
 R, the walk's structure, is the Laplacian of a path, whose eigenvectors are cosines: all parties have the same B, to the last bits
 of a cosine. With D the differences of neighbours R = D'D, and D R^- D' = I: steps from one period to the next are independent,
 N(0, sigma_period^2 / s) each, and a walk that goes on beyond the last period is the walk of T + 1 periods, about the level of the
-first T. Source: docs/methods/sigma.md, section 9; Sorbye and Rue (2014), Spatial Statistics 8, 39-51.
+first T. Source: docs/spec/sigma.md, section 9; Sorbye and Rue (2014), Spatial Statistics 8, 39-51.
 """
 
 from __future__ import annotations

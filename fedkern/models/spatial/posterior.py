@@ -1,6 +1,6 @@
 """Holds the Gaussian that stands in for a client's areas given all else, with a dense or a sparse factor of its precision.
 
-Source: docs/methods/sigma.md, section 13.
+Source: docs/spec/sigma.md, section 13.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 a = 1 and v_i = tau_i^2, variances that make theta's prior as wide as the true one. With mixing (BYM2) thetahat is the spatial
 part of variance 1, a = sqrt(rho) and v_i = 1 - rho + rho tau_i^2. All of it is on the model's scale; `models.spatial.units` leads
-to the data's. Source: docs/methods/sigma.md, sections 4 to 6 and 9.
+to the data's. Source: docs/spec/sigma.md, sections 4 to 6 and 9.
 """
 
 from __future__ import annotations

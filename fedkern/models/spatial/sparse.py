@@ -1,4 +1,4 @@
-"""Factors a client's precisions, which are sparse but for the block of the border (docs/methods/sigma.md, section 13).
+"""Factors a client's precisions, which are sparse but for the block of the border (docs/spec/sigma.md, section 13).
 
 L L' of all of them has one pattern, with the border last. Its columns left of the border are `kernels.spatial`'s, the border's
 own block LAPACK's.

@@ -1,7 +1,7 @@
 """Draws each area's theta given all else: a normal prior times the likelihood of its rows, which is not normal.
 
 A draw inverts the distribution function on nodes over all of its mass, whose ends are sought by the density; between two nodes
-the density is taken for linear. Source: docs/methods/sigma.md, section 13.
+the density is taken for linear. Source: docs/spec/sigma.md, section 13.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rules: "plug-in" (the inverse link at the predictor's mean), "posterior" (averaged over the posterior of coefficients; no rho),
 "augmented" (with N(0, J rho^2) added to the predictor). Averages are 20-point Gauss-Hermite sums. Source:
-docs/methods/vertical.md, section 11.
+docs/spec/vertical.md, section 11.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 weights.
 
 Every predictor is the same few pure functions, so that the models and protocols of vertical data know no difference between a
-linear one, slopes that vary by group, and a network. Source: docs/methods/vertical.md, section 9.
+linear one, slopes that vary by group, and a network. Source: docs/spec/vertical.md, section 9.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Multilevel:
     """Models slopes that vary by group: g_i = x_i' beta^(l), l the group of row i.
 
     beta_k^(l) ~ N(mu_k, sd sigma_k), mu_k ~ N(0, sd 1), sigma_k ~ HalfNormal(1). theta is mu (p,), log sigma (p,), and for each
-    level (L, p) the slopes themselves (`centred`) or b with beta = mu + sigma b. Source: docs/methods/vertical.md, section 9.2.
+    level (L, p) the slopes themselves (`centred`) or b with beta = mu + sigma b. Source: docs/spec/vertical.md, section 9.2.
     """
 
     X: Matrix
@@ -196,7 +196,7 @@ class Multilevel:
 
 @dataclass(frozen=True)
 class Network:
-    """Is g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: docs/methods/vertical.md, section 9.3.
+    """Is g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: docs/spec/vertical.md, section 9.3.
 
     phi is maximised. With `weight_sd` it has a prior, N(0, weight_sd^2 / inputs of the layer) for weights and biases, and is its
     mode; without (as published), only the number of steps keeps the network from learning its rows by heart.

@@ -7,7 +7,7 @@ z_j = g_j + N(0, sd rho) are auxiliary copies of the clients' parts g_j of the l
 
 A client's parameters are ONE flat vector; everything here is a pure function of it, of normal numbers and of a message. The same
 draw of theta and z must be used for the message and for the gradient. rho, and every `sd`, is a standard deviation. Source:
-docs/methods/vertical.md, sections 2, 4, 5 and 9.
+docs/spec/vertical.md, sections 2, 4, 5 and 9.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Rea
     TypeError, ValueError
         Wrong type or shape, an unknown family, a `scale` that is not positive or that the family does not have.
 
-    Source: docs/methods/pvi.md, section 1."""
+    Source: docs/spec/pvi.md, section 1."""
     ...
 def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, prior_shift: float | Vector=0.0, prior_precision: float | Vector=1.0, estimator: str='stl', draws: int=1, key: int | None=None, client: int=0, step: int=0, out: tuple[Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector, Vector]:
     """Evidence lower bound of the posterior, and its gradient.
@@ -137,7 +137,7 @@ def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: st
     TypeError, ValueError
         As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
 
-    Source: docs/methods/pvi.md, sections 2, 3.1 and 3.4; Roeder, Wu, Duvenaud (2017) for "stl"; docs/methods/pvi.md, sections 2, 3.4 and 3.5."""
+    Source: docs/spec/pvi.md, sections 2, 3.1 and 3.4; Roeder, Wu, Duvenaud (2017) for "stl"; docs/spec/pvi.md, sections 2, 3.4 and 3.5."""
     ...
 def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: tuple[Vector, Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector, Vector]:
     """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior.
@@ -185,7 +185,7 @@ def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family:
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 3.1; docs/methods/pvi.md, sections 3.1 and 3.5."""
+    Source: docs/spec/pvi.md, section 3.1; docs/spec/pvi.md, sections 3.1 and 3.5."""
     ...
 def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: np.ndarray | None=None, n_threads: int=1, backend: str | None=None) -> tuple[np.ndarray, int]:
     """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
@@ -265,7 +265,7 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     IndexError
         An index in `rows` that is no row of X; on a device this is waited for.
 
-    Source: docs/methods/pvi.md, sections 3.1 to 3.3 and 4; docs/methods/pvi.md, sections 3.5 and 4."""
+    Source: docs/spec/pvi.md, sections 3.1 to 3.3 and 4; docs/spec/pvi.md, sections 3.5 and 4."""
     ...
 def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, grid: float | None=None, n_threads: int=1) -> ClippedSums:
     """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
@@ -317,7 +317,7 @@ def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *
     IndexError
         In a call, as `clipped_grad_sum`.
 
-    Source: docs/methods/pvi.md, sections 3.1 to 3.3 and 4; docs/methods/pvi.md, sections 3.5 and 4."""
+    Source: docs/spec/pvi.md, sections 3.1 to 3.3 and 4; docs/spec/pvi.md, sections 3.5 and 4."""
     ...
 def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, scale: float=1.0, method: str='probit', out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> Vector:
     """Predictive mean E[y | x] under the posterior.
@@ -356,5 +356,5 @@ def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: str, offset: Real
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 13."""
+    Source: docs/spec/pvi.md, section 13."""
     ...

@@ -47,7 +47,7 @@ def adam(state: Vector, gradient: Vector, *, learning_rate: float, beta1: float=
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1."""
+    Source: docs/spec/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1."""
     ...
 def adagrad(state: Vector, gradient: Vector, *, learning_rate: float, epsilon: float=1e-10, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector]:
     """One iteration of Adagrad.
@@ -81,5 +81,5 @@ def adagrad(state: Vector, gradient: Vector, *, learning_rate: float, epsilon: f
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 5; Duchi, Hazan and Singer (2011)."""
+    Source: docs/spec/pvi.md, section 5; Duchi, Hazan and Singer (2011)."""
     ...

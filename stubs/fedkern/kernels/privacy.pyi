@@ -36,7 +36,7 @@ def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, o
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1."""
+    Source: docs/spec/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1."""
     ...
 def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int=0, step: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
     """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again.
@@ -70,7 +70,7 @@ def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 4, step 4; Abadi et al. (2016), Algorithm 1."""
+    Source: docs/spec/pvi.md, section 4, step 4; Abadi et al. (2016), Algorithm 1."""
     ...
 def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDArray[np.int64] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[np.int64], int]:
     """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only.
@@ -103,5 +103,5 @@ def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDA
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3."""
+    Source: docs/spec/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3."""
     ...

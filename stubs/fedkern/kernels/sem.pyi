@@ -44,7 +44,7 @@ def log_density(Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | Non
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/sparse.md, section 9."""
+    Source: docs/spec/sparse.md, section 9."""
     ...
 def sweeps(Y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, b: Floats, log_step: Floats, temperature: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, update: str='auto', swap: bool=True, stable: bool=False, adapt: bool=False, scales: str='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
     """Sweeps over what one site owns: scales lambda^2, coefficients theta + deviation, scales b of the Laplace errors.
@@ -130,5 +130,5 @@ def sweeps(Y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_s
     NumericalError
         A draw that is not finite, or det(I - Theta) = 0 at the start of a sweep: chain, client, sweep and quantity are named.
 
-    Source: docs/methods/sparse.md, sections 2, 9 and 10."""
+    Source: docs/spec/sparse.md, sections 2, 9 and 10."""
     ...

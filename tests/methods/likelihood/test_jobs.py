@@ -420,7 +420,7 @@ def test_a_number_is_no_column_of_many_levels() -> None:
 
 
 def test_columns_are_standardised_by_trials() -> None:
-    """Successes out of trials have the prior of the same trials in rows of 0 and 1 (docs/methods/likelihood.md, section 4)."""
+    """Successes out of trials have the prior of the same trials in rows of 0 and 1 (docs/spec/likelihood.md, section 4)."""
     rng, rows = np.random.default_rng(8), {}
     for name in CLIENTS:
         n = rng.integers(3, 12, 60)

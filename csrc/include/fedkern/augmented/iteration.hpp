@@ -1,5 +1,5 @@
 // What a client of the augmented models does between two messages: a gradient of all its parameters, a step of Adam, the next draw.
-// w = theta ~ q(theta) = N(mu, L L'), L diagonal or a full triangle. docs/methods/vertical.md, sections 4 to 6.
+// w = theta ~ q(theta) = N(mu, L L'), L diagonal or a full triangle. docs/spec/vertical.md, sections 4 to 6.
 #pragma once
 #include "fedkern/mlp/networks.hpp"
 #include "fedkern/optim/adaptive.hpp"

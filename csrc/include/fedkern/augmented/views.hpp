@@ -6,7 +6,7 @@
 
 namespace fedkern {
 
-/// What one client's gradient is made of. docs/methods/vertical.md, section 5.
+/// What one client's gradient is made of. docs/spec/vertical.md, section 5.
 struct Augmented {
     Matrix<const double> H;                           // (n, p), the design: g = H w
     Vector<const double> g, z, tau, message, own;     // (n,); `own` without data: zeros

@@ -1,5 +1,5 @@
 // Sums over examples of v_i, the gradient of w_i E log p(y_i | x_i'theta) in (mu, omega = log sigma), each clipped to a norm without
-// being written down. Specification: docs/methods/pvi.md, sections 3 and 4.
+// being written down. Specification: docs/spec/pvi.md, sections 3 and 4.
 #pragma once
 #include "passes.hpp"
 

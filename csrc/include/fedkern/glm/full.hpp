@@ -1,5 +1,5 @@
 // Full-rank posteriors q = N(mu, L L'): sums over examples of v_i = (r x, k tril(x u')), u = L'x, and the ELBO with its gradient in
-// (mu, L). Specification: docs/methods/pvi.md, section 3.5.
+// (mu, L). Specification: docs/spec/pvi.md, section 3.5.
 #pragma once
 #include "elbo.hpp"
 

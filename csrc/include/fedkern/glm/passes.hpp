@@ -1,5 +1,5 @@
 // Generalised linear models: log-likelihood and ELBO with their gradients, expectations under a Gaussian posterior, predictions.
-// One pass over X in blocks of rows that stay in cache. Specification: docs/methods/pvi.md, sections 2 and 3.
+// One pass over X in blocks of rows that stay in cache. Specification: docs/spec/pvi.md, sections 2 and 3.
 #pragma once
 #include <vector>
 

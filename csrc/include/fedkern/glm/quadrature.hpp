@@ -1,4 +1,4 @@
-// E log sigmoid(a) and of its derivatives for a ~ N(b, s^2). Specification: docs/methods/pvi.md, section 3.1.
+// E log sigmoid(a) and of its derivatives for a ~ N(b, s^2). Specification: docs/spec/pvi.md, section 3.1.
 #pragma once
 #include <algorithm>
 #include <cmath>

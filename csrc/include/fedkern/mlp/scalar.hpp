@@ -1,4 +1,4 @@
-// Scalar mathematics of networks and of the autoencoder's objective, for host and device. Specification: docs/methods/sigma.md,
+// Scalar mathematics of networks and of the autoencoder's objective, for host and device. Specification: docs/spec/sigma.md,
 // sections 1 and 2.
 #pragma once
 #include "fedkern/math.hpp"

@@ -1,4 +1,4 @@
-// The gradient of a batch, and steps of Adam along gradients of fresh batches. docs/methods/sigma.md, sections 2 and 3.
+// The gradient of a batch, and steps of Adam along gradients of fresh batches. docs/spec/sigma.md, sections 2 and 3.
 #pragma once
 #include <memory>
 

@@ -6,7 +6,7 @@ namespace fedkern {
 
 enum class Variant { printed, amended, multiplicative };
 
-/// Sizes of the networks. docs/methods/sigma.md, section 1.
+/// Sizes of the networks. docs/spec/sigma.md, section 1.
 struct Autoencoder {
     Variant variant;
     Index clients, conditions, global, hidden, local_hidden, width, rank;

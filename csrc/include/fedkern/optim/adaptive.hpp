@@ -1,4 +1,4 @@
-// Optimisers over flat parameter vectors: one pass over state and gradient. Source: docs/methods/pvi.md, section 5.
+// Optimisers over flat parameter vectors: one pass over state and gradient. Source: docs/spec/pvi.md, section 5.
 #pragma once
 #include <cmath>
 

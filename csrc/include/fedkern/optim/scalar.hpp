@@ -1,4 +1,4 @@
-// One parameter's iteration of an optimiser, for host and device. Source: docs/methods/pvi.md, section 5.
+// One parameter's iteration of an optimiser, for host and device. Source: docs/spec/pvi.md, section 5.
 #pragma once
 #include "fedkern/math.hpp"
 #include "views.hpp"

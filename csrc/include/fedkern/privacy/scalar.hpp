@@ -1,4 +1,4 @@
-// The clip rule, for host and device. Specification: docs/methods/pvi.md, section 4.
+// The clip rule, for host and device. Specification: docs/spec/pvi.md, section 4.
 #pragma once
 #include "fedkern/math.hpp"
 

@@ -1,4 +1,4 @@
-// Sums of clipped per-example vectors, and noise. Specification: docs/methods/pvi.md, section 4.
+// Sums of clipped per-example vectors, and noise. Specification: docs/spec/pvi.md, section 4.
 #pragma once
 #include <vector>
 

@@ -1,4 +1,4 @@
-// What the structural equation model's moves share on host and device: docs/methods/sparse.md, section 9.
+// What the structural equation model's moves share on host and device: docs/spec/sparse.md, section 9.
 #pragma once
 #include "fedkern/rng.hpp"
 

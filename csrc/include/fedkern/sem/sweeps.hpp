@@ -1,4 +1,4 @@
-// Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: docs/methods/sparse.md, sections 9 and 10.
+// Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: docs/spec/sparse.md, sections 9 and 10.
 //
 // Counters, p variables and n rows. Streams: scales, element (j, h): item j p + h. proposals: item j p + h, block 0 the normal of an
 // element's proposal, block 1 its acceptance, block 2 its normal in a proposal of the whole row; item j p + j, block 1 the acceptance

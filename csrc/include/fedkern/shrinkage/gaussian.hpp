@@ -1,4 +1,4 @@
-// The draw of a site's coefficients given their scales: docs/methods/sparse.md, section 3.
+// The draw of a site's coefficients given their scales: docs/spec/sparse.md, section 3.
 //
 //     S = diag(t / sigma),  A = I + S G S,  rhs = S R'(q - R theta) / sigma,  G = R'R
 //     L L' = A,  u = A^-1 rhs + L'^-1 z,  d = t u

@@ -1,5 +1,5 @@
 // Local sweeps of the sparse models: a site's scales, coefficients and error variance given the global theta and tau.
-// docs/methods/sparse.md, section 2 (conditionals), 3 (draw of the coefficients), 8 (the p regressions of a Markov random field).
+// docs/spec/sparse.md, section 2 (conditionals), 3 (draw of the coefficients), 8 (the p regressions of a Markov random field).
 //
 // Counters. Coefficient j of regression g: item g p + j of stream scales; the normals of regression g: items from g p of stream
 // coefficients; sigma^2 of regression g: item g of stream variances.

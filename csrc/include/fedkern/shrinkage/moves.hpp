@@ -1,4 +1,4 @@
-// Moves that shift global and local coefficients together: docs/methods/sparse.md, section 6 (and 11 for the slab).
+// Moves that shift global and local coefficients together: docs/spec/sparse.md, section 6 (and 11 for the slab).
 //
 // Coordinates x = (theta, t), 2p of them, t_j a signed tau_j; of these a block. theta_k = theta + t w_k with w_k = d_k / tau fixed,
 // so Z_k = [I, diag(w_k)] and the likelihood is quadratic in x: H_k = R'R / sigma^2, h_k = R'(q - R theta_k) / sigma^2.

@@ -1,4 +1,4 @@
-// What the draws of coefficients and their scales share on host and device: docs/methods/sparse.md, sections 2, 3 and 11.
+// What the draws of coefficients and their scales share on host and device: docs/spec/sparse.md, sections 2, 3 and 11.
 #pragma once
 #include "fedkern/math.hpp"
 #include "views.hpp"

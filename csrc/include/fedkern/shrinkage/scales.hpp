@@ -1,4 +1,4 @@
-// Scales of the horseshoe, local and global: docs/methods/sparse.md, section 2.
+// Scales of the horseshoe, local and global: docs/spec/sparse.md, section 2.
 //
 // Counters. A local scale owns an item. exact: one block an attempt, attempt by attempt; its first uniform chooses the part of the
 // mixture and is used again as the proposal's own, the second accepts. expanded: one block, the exponential of nu and then that of

@@ -1,4 +1,4 @@
-// Cholesky factors of precisions whose last block is dense: the areas of a client, its border last (docs/methods/sigma.md, section 13).
+// Cholesky factors of precisions whose last block is dense: the areas of a client, its border last (docs/spec/sigma.md, section 13).
 #pragma once
 #include "fedkern/math.hpp"
 #include "fedkern/pieces.hpp"

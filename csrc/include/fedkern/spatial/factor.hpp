@@ -1,4 +1,4 @@
-// Sparse Cholesky factors of autoregressive precisions, eight phi in the lanes of a vector (docs/methods/sigma.md, section 3).
+// Sparse Cholesky factors of autoregressive precisions, eight phi in the lanes of a vector (docs/spec/sigma.md, section 3).
 #pragma once
 #include "car.hpp"
 

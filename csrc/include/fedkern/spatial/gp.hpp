@@ -1,4 +1,4 @@
-// Gaussian processes at fixed locations: covariances, pivoted Cholesky factors, draws (docs/methods/sigma.md, section 3).
+// Gaussian processes at fixed locations: covariances, pivoted Cholesky factors, draws (docs/spec/sigma.md, section 3).
 #pragma once
 #include "fedkern/blas.hpp"
 #include "fedkern/tensor.hpp"

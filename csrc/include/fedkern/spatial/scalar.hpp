@@ -1,4 +1,4 @@
-// Which entry of a table of priors is drawn, for host and device. Specification: docs/methods/sigma.md, section 3.
+// Which entry of a table of priors is drawn, for host and device. Specification: docs/spec/sigma.md, section 3.
 #pragma once
 #include "fedkern/rng.hpp"
 

@@ -4,7 +4,7 @@
 
 namespace fedkern {
 
-/// A table of priors of n numbers (docs/methods/sigma.md, section 3): row-major, every array in neighbouring elements.
+/// A table of priors of n numbers (docs/spec/sigma.md, section 3): row-major, every array in neighbouring elements.
 struct DrawTable {
     enum Kind : int { stored, dense, sparse };
     int kind;

@@ -281,7 +281,7 @@ def _side_by_side(theta: Array, t: Array) -> Array:
 
 
 class Draws:
-    """Holds a table of priors, and draws the batch of each step (docs/methods/sigma.md, section 3)."""
+    """Holds a table of priors, and draws the batch of each step (docs/spec/sigma.md, section 3)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Moves coefficients of the sparse models for Numba: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
+"""Moves coefficients of the sparse models for Numba: docs/spec/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
 

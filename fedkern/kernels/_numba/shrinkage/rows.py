@@ -1,4 +1,4 @@
-"""Makes local sweeps that touch rows, for Numba: docs/methods/sparse.md, section 11."""
+"""Makes local sweeps that touch rows, for Numba: docs/spec/sparse.md, section 11."""
 
 import numpy as np
 

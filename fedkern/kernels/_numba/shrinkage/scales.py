@@ -1,4 +1,4 @@
-"""Draws scales of the horseshoe, local and global: docs/methods/sparse.md, section 2."""
+"""Draws scales of the horseshoe, local and global: docs/spec/sparse.md, section 2."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Defines draws and gradients: docs/methods/vertical.md, sections 4 and 5, term by term."""
+"""Defines draws and gradients: docs/spec/vertical.md, sections 4 and 5, term by term."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Defines the kernels of the hierarchical variational autoencoder: docs/methods/sigma.md, sections 1 and 2, in float64.
+"""Defines the kernels of the hierarchical variational autoencoder: docs/spec/sigma.md, sections 1 and 2, in float64.
 
 Every network keeps the numbers that went through it, so that `pull` can add to the gradient of its parameters and return that
 of its input.

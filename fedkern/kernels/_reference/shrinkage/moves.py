@@ -1,4 +1,4 @@
-"""Defines the moves of the sparse models: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
+"""Defines the moves of the sparse models: docs/spec/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
 

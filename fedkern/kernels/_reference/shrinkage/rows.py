@@ -1,4 +1,4 @@
-"""Defines local sweeps that touch rows, for a logistic response and for missing covariates: docs/methods/sparse.md, section
+"""Defines local sweeps that touch rows, for a logistic response and for missing covariates: docs/spec/sparse.md, section
 11."""
 
 import numpy as np

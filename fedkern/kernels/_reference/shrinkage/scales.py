@@ -1,4 +1,4 @@
-"""Defines draws of the horseshoe's scales, local and global, for arrays: docs/methods/sparse.md, section 2."""
+"""Defines draws of the horseshoe's scales, local and global, for arrays: docs/spec/sparse.md, section 2."""
 
 import numpy as np
 

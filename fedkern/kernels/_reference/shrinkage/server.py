@@ -1,4 +1,4 @@
-"""Defines the server's sweeps of the sparse models: docs/methods/sparse.md, sections 2, 4 and 11."""
+"""Defines the server's sweeps of the sparse models: docs/spec/sparse.md, sections 2, 4 and 11."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Factors of precisions whose last block is dense, with dense matrices. docs/methods/sigma.md, section 13."""
+"""Factors of precisions whose last block is dense, with dense matrices. docs/spec/sigma.md, section 13."""
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular

@@ -1,4 +1,4 @@
-"""Conditional autoregressive priors with dense matrices. docs/methods/sigma.md, sections 3 and 9."""
+"""Conditional autoregressive priors with dense matrices. docs/spec/sigma.md, sections 3 and 9."""
 
 import numpy as np
 

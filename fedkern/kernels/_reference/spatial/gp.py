@@ -1,4 +1,4 @@
-"""Gaussian processes with whole matrices. docs/methods/sigma.md, section 3."""
+"""Gaussian processes with whole matrices. docs/spec/sigma.md, section 3."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Draws from a table of priors. docs/methods/sigma.md, section 3."""
+"""Draws from a table of priors. docs/spec/sigma.md, section 3."""
 
 import numpy as np
 from scipy.linalg import solve_triangular

@@ -1,6 +1,6 @@
 """Defines the prior file of `fedkern sigma build` and `train`: each key, and the values that it may have.
 
-Source: docs/methods/sigma.md, sections 1 to 5 and 8 to 10.
+Source: docs/spec/sigma.md, sections 1 to 5 and 8 to 10.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ BYM2: Tables = {"network": {"condition": "identity"}}
 ANALYTIC: Tables = {"network": {"start": "analytic"}, "training": {"learning_rate": 3e-5, "decay": 0.7, "warmup": 0.0}}
 LONG: Tables = {"training": {"steps": 20_000}}  # from random weights
 RANDOM: Tables = {"training": {"learning_rate": 6e-3, "decay": 0.7}}
-# docs/methods/sigma.md, section 8: the published settings, on a range of phi without its end (section 10).
+# docs/spec/sigma.md, section 8: the published settings, on a range of phi without its end (section 10).
 PAPER: Tables = {
     "network": {"variant": "printed", "standardise": False, "condition": "identity"},
     "training": {"decay": 0.0, "warmup": 0.0, "draws": 10_000},

@@ -72,7 +72,7 @@ def coefficients(mu: Floats, scale: Floats, eps: Floats, *, full: bool=False, ou
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, section 4."""
+    Source: docs/spec/vertical.md, section 4."""
     ...
 def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Floats, *, out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
     """Linear predictor and auxiliary variables, mean-field.
@@ -108,7 +108,7 @@ def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Flo
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, section 4."""
+    Source: docs/spec/vertical.md, section 4."""
     ...
 def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Floats, message: Floats, own: Floats | None=None, *, rho: float, path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats]:
     """Gradient of the ELBO at one draw, mean-field.
@@ -156,7 +156,7 @@ def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, section 5."""
+    Source: docs/spec/vertical.md, section 5."""
     ...
 def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
     """Linear predictor and auxiliary variables, amortised.
@@ -196,7 +196,7 @@ def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, section 4."""
+    Source: docs/spec/vertical.md, section 4."""
     ...
 def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floats, psi: Floats, message: Floats, own: Floats | None=None, *, rho: float, hidden: Sequence[int]=(16, 16), path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
     """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time.
@@ -246,5 +246,5 @@ def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floa
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, section 5."""
+    Source: docs/spec/vertical.md, section 5."""
     ...

@@ -86,7 +86,7 @@ def mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6."""
     ...
 def bind_mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, *, rho: float, prior_mean: float=0.0, prior_sd: float=1.0, path: bool=True, full: bool=False, key: int, client: int=0, n_threads: int=1) -> Iterations:
     """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns.
@@ -134,7 +134,7 @@ def bind_mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, ep
     TypeError, ValueError
         Here, what `mean_field_iteration` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/methods/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6."""
     ...
 def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """All that a client does between two messages, amortised: a gradient, a step, the next draw.
@@ -218,7 +218,7 @@ def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Flo
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6."""
     ...
 def bind_amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), prior_mean: float=0.0, prior_sd: float=1.0, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, n_threads: int=1) -> Iterations:
     """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
@@ -274,7 +274,7 @@ def bind_amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps
     TypeError, ValueError
         Here, what `amortised_iteration` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/methods/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6."""
     ...
 def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: str='relu', learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """`amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or a maximum.
@@ -363,7 +363,7 @@ def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Float
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, sections 4 to 6 and 9.3."""
+    Source: docs/spec/vertical.md, sections 4 to 6 and 9.3."""
     ...
 def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: str='relu', path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, n_threads: int=1) -> Iterations:
     """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
@@ -423,5 +423,5 @@ def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: 
     TypeError, ValueError
         Here, what `network_iteration` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/methods/vertical.md, sections 4 to 6 and 9.3."""
+    Source: docs/spec/vertical.md, sections 4 to 6 and 9.3."""
     ...

@@ -103,7 +103,7 @@ def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[in
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, sections 4 and 9.3."""
+    Source: docs/spec/vertical.md, sections 4 and 9.3."""
     ...
 def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: tuple[np.ndarray | None, np.ndarray | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
     """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
@@ -139,5 +139,5 @@ def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/vertical.md, sections 5 and 9.3."""
+    Source: docs/spec/vertical.md, sections 5 and 9.3."""
     ...

@@ -1,7 +1,7 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Training of a hierarchical variational autoencoder: the gradient of its objective, and steps of the optimiser.
 
-For one theta with its condition t and standard normal e (docs/methods/sigma.md, section 2):
+For one theta with its condition t and standard normal e (docs/spec/sigma.md, section 2):
 
     z_G = mu_G + tau_G e_G,  z_Lj = m_j + sqrt(v_j) e_j
     ELBO = - |theta - mu|^2 / (2 gamma^2) - d log gamma - (d/2) log(2 pi)
@@ -62,7 +62,7 @@ def vae_gradient(parameters: NDArray[Float], theta: NDArray[Float], t: NDArray[F
     TypeError, ValueError
         Wrong type or shape, an empty batch, a number outside its range, a wrong `out`.
 
-    Source: docs/methods/sigma.md, section 2."""
+    Source: docs/spec/sigma.md, section 2."""
     ...
 def vae_step(parameters: NDArray[Float], moments: NDArray[Float], values: NDArray[np.float64], phi: NDArray[np.float64], scale: NDArray[np.float64], indptr: NDArray[np.int64] | None=None, indices: NDArray[np.int64] | None=None, order: NDArray[np.int64] | None=None, *, rates: NDArray[np.float64], kl_weights: NDArray[np.float64], architecture: Architecture, kind: str, rank: int=0, group: int=1, batch: int, gamma: float, clip: float=0.0, seed: int, chain: int=0, first: int=0, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float], NDArray[np.float64]]:
     """Steps `first`, `first` + 1, .. of training: draws, the gradient of the ELBO, a step of Adam.
@@ -136,5 +136,5 @@ def vae_step(parameters: NDArray[Float], moments: NDArray[Float], values: NDArra
     TypeError, ValueError
         Wrong type or shape, an impossible table, a number outside its range, a wrong `out`.
 
-    Source: docs/methods/sigma.md, sections 2 and 3."""
+    Source: docs/spec/sigma.md, sections 2 and 3."""
     ...

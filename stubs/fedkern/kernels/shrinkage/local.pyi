@@ -100,7 +100,7 @@ def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Flo
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: docs/methods/sparse.md, sections 2, 3 and 11 (slab)."""
+    Source: docs/spec/sparse.md, sections 2, 3 and 11 (slab)."""
     ...
 def local_sweeps_gram(gram: Floats, xty: Floats, yy: float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, **options: Any) -> Swept:
     """`local_sweeps` where only second moments are known.
@@ -126,7 +126,7 @@ def local_sweeps_gram(gram: Floats, xty: Floats, yy: float, n: float, theta: Flo
     ValueError
         The moments are those of no columns [X y].
 
-    Source: docs/methods/sparse.md, section 3."""
+    Source: docs/spec/sparse.md, section 3."""
     ...
 def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Floats, float]:
     """(R, q, rss) of `local_sweeps` from second moments.
@@ -222,7 +222,7 @@ def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, dev
     NumericalError
         A draw is not finite: chain, regression, client, sweep and quantity are named.
 
-    Source: docs/methods/sparse.md, section 8."""
+    Source: docs/spec/sparse.md, section 8."""
     ...
 def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Sweeps:
     """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns.
@@ -281,7 +281,7 @@ def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta
     TypeError, ValueError
         Here, what `local_sweeps` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/methods/sparse.md, sections 2, 3 and 11 (slab)."""
+    Source: docs/spec/sparse.md, sections 2, 3 and 11 (slab)."""
     ...
 def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Sweeps:
     """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`.
@@ -335,7 +335,7 @@ def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats
     TypeError, ValueError
         Here, what `local_sweeps_batched` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/methods/sparse.md, section 8."""
+    Source: docs/spec/sparse.md, section 8."""
     ...
 def gaussian_posterior_draw(R: Floats, q: Floats, mean: Floats, scale: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, draw: str='auto', slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Floats:
     """Draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
@@ -385,7 +385,7 @@ def gaussian_posterior_draw(R: Floats, q: Floats, mean: Floats, scale: Floats, s
     NumericalError
         A draw is not finite: chain and client are named.
 
-    Source: docs/methods/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data"."""
+    Source: docs/spec/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data"."""
     ...
 def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
     """Numbers of sweeps never run over."""

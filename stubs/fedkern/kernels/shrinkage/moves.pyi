@@ -54,7 +54,7 @@ def move_terms(R: NDArray[np.float64], q: NDArray[np.float64], block: NDArray[np
     TypeError, ValueError
         Wrong types or shapes, a block with numbers outside [0, 2p) or with one twice.
 
-    Source: docs/methods/sparse.md, sections 6 and 11."""
+    Source: docs/spec/sparse.md, sections 6 and 11."""
     ...
 def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scale_tau: float=1.0, c0: float=0.01, spike_variance: float=0.0, out: Pair | None=None, n_threads: int=1, backend: str | None=None) -> Pair:
     """A draw of a block of x = (theta, t) with all d / tau held fixed.
@@ -108,5 +108,5 @@ def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: N
     NumericalError
         Terms that are not finite, or whose sum with the prior's is not positive definite: the chain is named.
 
-    Source: docs/methods/sparse.md, section 6."""
+    Source: docs/spec/sparse.md, section 6."""
     ...

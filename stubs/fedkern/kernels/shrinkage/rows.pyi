@@ -89,7 +89,7 @@ def logistic_sweeps(X: Floats, y: Floats, theta: Floats, tau_sq: Floats, deviati
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: docs/methods/sparse.md, section 11; Polson, Scott and Windle (2013)."""
+    Source: docs/spec/sparse.md, section 11; Polson, Scott and Windle (2013)."""
     ...
 def imputed_sweeps(X: Floats, y: Floats, psi: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, alpha: Floats, completed: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, intercept: bool=True, patterns: Patterns | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
     """Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
@@ -171,7 +171,7 @@ def imputed_sweeps(X: Floats, y: Floats, psi: Floats, theta: Floats, tau_sq: Flo
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: docs/methods/sparse.md, section 11."""
+    Source: docs/spec/sparse.md, section 11."""
     ...
 def missing_patterns(X: Floats, psi: Floats, mean: Floats | None=None) -> Patterns:
     """Which rows lack the same columns, and what psi says of these given the others.

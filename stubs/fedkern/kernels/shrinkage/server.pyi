@@ -113,7 +113,7 @@ def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64],
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
 
-    Source: docs/methods/sparse.md, sections 2 and 4."""
+    Source: docs/spec/sparse.md, sections 2 and 4."""
     ...
 def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, n_threads: int=1, backend: str | None=None) -> ServerSweeps:
     """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result.
@@ -179,7 +179,7 @@ def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.floa
     TypeError, ValueError
         Here, what `global_sweep` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/methods/sparse.md, sections 2 and 4."""
+    Source: docs/spec/sparse.md, sections 2 and 4."""
     ...
 def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: str | None=None) -> Result:
     """One sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
@@ -264,7 +264,7 @@ def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDA
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
 
-    Source: docs/methods/sparse.md, sections 4 and 5."""
+    Source: docs/spec/sparse.md, sections 4 and 5."""
     ...
 def local_sums(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], *, slab: float=np.inf, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
     """One client's terms of the sums that are sufficient for a sweep of the server.
@@ -295,6 +295,6 @@ def local_sums(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], *
     TypeError, ValueError
         Wrong types or shapes, a slab that is not positive.
 
-    Source: docs/methods/sparse.md, section 5."""
+    Source: docs/spec/sparse.md, section 5."""
     ...
 QUANTITIES: tuple[Any, ...]

@@ -74,7 +74,7 @@ def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Fl
     NumericalError
         A pivot is not greater than zero: its place in the order of elimination is named.
 
-    Source: docs/methods/sigma.md, section 13; columns from the left, as George and Liu (1981)."""
+    Source: docs/spec/sigma.md, section 13; columns from the left, as George and Liu (1981)."""
     ...
 def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
     """Entries of the inverse, without the rest of it.
@@ -106,7 +106,7 @@ def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: F
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/sigma.md, section 13; Takahashi, Fagan and Chin (1973)."""
+    Source: docs/spec/sigma.md, section 13; Takahashi, Fagan and Chin (1973)."""
     ...
 def bordered_solve(right: Floats, factor: Floats, indptr: Indices, indices: Indices, *, back: bool=False, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
     """Solutions of L x = right before the dense block's own factor, or of L' x = right after it.
@@ -140,5 +140,5 @@ def bordered_solve(right: Floats, factor: Floats, indptr: Indices, indices: Indi
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/sigma.md, section 13."""
+    Source: docs/spec/sigma.md, section 13."""
     ...

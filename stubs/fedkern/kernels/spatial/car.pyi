@@ -58,7 +58,7 @@ def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
 
-    Source: docs/methods/sigma.md, sections 3 and 9."""
+    Source: docs/spec/sigma.md, sections 3 and 9."""
     ...
 def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indices: Indices, indptr: Indices, indices: Indices, *, form: str='car', out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
     """Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
@@ -100,7 +100,7 @@ def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indic
     NumericalError
         A pivot is not greater than zero: phi and area are named.
 
-    Source: docs/methods/sigma.md, section 3; columns from the left, as George and Liu (1981)."""
+    Source: docs/spec/sigma.md, section 3; columns from the left, as George and Liu (1981)."""
     ...
 def car_sample(vectors: Floats, values: Floats, weights: Floats, phi: Floats, *, form: str='car', seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
     """Draws weights * U (e / sqrt(precisions)), one for each phi; without the null space of an intrinsic model.
@@ -145,5 +145,5 @@ def car_sample(vectors: Floats, values: Floats, weights: Floats, phi: Floats, *,
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/sigma.md, sections 3 and 9."""
+    Source: docs/spec/sigma.md, sections 3 and 9."""
     ...

@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
+"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/spec/sigma.md, section 3)."""
 from typing import Any
 import operator
 from fedkern.errors import NumericalError
@@ -41,7 +41,7 @@ def gp_covariance(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4."""
+    Source: docs/spec/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4."""
     ...
 def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tolerance: float=1e-06, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
     """Factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot.
@@ -77,7 +77,7 @@ def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tol
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/methods/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest the first is taken, so that rounding does not decide between locations that are mirror images."""
+    Source: docs/spec/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest the first is taken, so that rounding does not decide between locations that are mirror images."""
     ...
 def gp_sample(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=1e-06, seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
     """Draws L e with L L' = `gp_covariance`, one for each lengthscale.
@@ -119,5 +119,5 @@ def gp_sample(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=
     NumericalError
         A covariance has no Cholesky factor: its lengthscale is named.
 
-    Source: docs/methods/sigma.md, section 3."""
+    Source: docs/spec/sigma.md, section 3."""
     ...

@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Draws from a finite set of priors: what trains a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
+"""Draws from a finite set of priors: what trains a network that stands in for a prior (docs/spec/sigma.md, section 3)."""
 from typing import Any
 import operator
 from copy import copy
@@ -72,14 +72,14 @@ def table_sample(values: Floats, scale: Floats, indptr: Indices | None=None, ind
     TypeError, ValueError
         Wrong type or shape, an empty table, a pattern that is no lower triangle, a number outside its range, a wrong `out`.
 
-    Source: docs/methods/sigma.md, section 3."""
+    Source: docs/spec/sigma.md, section 3."""
     ...
 def check_table(name: str, kind: str, shape: tuple[int, int], n: int, rank: int, indptr: Indices | None, indices: Indices | None, order: Indices | None) -> None:
     """Whether the parts of a table agree."""
     ...
 @dataclass(frozen=True)
 class DrawTable:
-    """A table of priors with the condition of each: what a trainer draws from (docs/methods/sigma.md, section 3).
+    """A table of priors with the condition of each: what a trainer draws from (docs/spec/sigma.md, section 3).
 
     Attributes
     ----------
