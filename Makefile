@@ -7,7 +7,7 @@ BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # $(call timed,NAME,COMMAND): `make demo` ends with the seconds of each name.
 timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
-LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-asv
+LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-clang lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
 
 .PHONY: demo install test suite shard share lint $(LINTS) nightly golden docs pages references clean
@@ -80,6 +80,9 @@ lint-imports:
 
 lint-ruff:
 	$(BIN)/ruff check .
+
+lint-clang:
+	find csrc tests -name '*.?pp' -o -name '*.cu' | xargs $(BIN)/clang-format --dry-run -Werror
 
 lint-asv:
 	cd benchmarks && $(BIN)/asv check -E existing:$(BIN)/python

@@ -85,20 +85,25 @@ void amortised_gradient(const py::array& H, const py::array& g, const py::array&
     kernels().augmented.amortised_gradient(x, q.view, g_w, c, g_psi, n_threads);
 }
 
-template <class T>
-ClientState<T> client_state(Matrix<const double> H, Index k, const py::array& parameters, const py::array& moments, const py::array& eps,
-                            const py::array& tau, const py::array& theta, const py::array& g, const py::array& z) {
+template <class T> ClientState<T> client_state(Matrix<const double> H, Index k, const py::array& parameters, const py::array& moments,
+                                               const py::array& eps, const py::array& tau, const py::array& theta, const py::array& g,
+                                               const py::array& z) {
     const Index n = H.rows, p = H.cols;
-    return {vector<T>(parameters, "parameters", k), matrix<T>(moments, "moments", 3, k), vector<T>(eps, "eps", p), vector<T>(tau, "tau", n),
-            vector<T>(theta, "theta", p), vector<T>(g, "g", n), vector<T>(z, "z", n)};
+    return {vector<T>(parameters, "parameters", k),
+            matrix<T>(moments, "moments", 3, k),
+            vector<T>(eps, "eps", p),
+            vector<T>(tau, "tau", n),
+            vector<T>(theta, "theta", p),
+            vector<T>(g, "g", n),
+            vector<T>(z, "z", n)};
 }
 
 void mean_field_iteration(const py::array& H, const py::array& parameters, const py::array& moments, const py::array& eps,
                           const py::array& tau, const py::array& theta, const py::array& g, const py::array& z, const py::array& message,
                           double rho, double prior_mean, double prior_sd, double learning_rate, double beta1, double beta2, double epsilon,
                           bool path, bool full, U64 key, U32 client, U32 step, const py::array& new_parameters,
-                          const py::array& new_moments, const py::array& new_eps, const py::array& new_tau, const py::array& new_theta, const py::array& new_g,
-                          const py::array& new_z, int n_threads) {
+                          const py::array& new_moments, const py::array& new_eps, const py::array& new_tau, const py::array& new_theta,
+                          const py::array& new_g, const py::array& new_z, int n_threads) {
     const auto design = matrix<const double>(H, "H");
     const Index k = coefficient_parameters(design.cols, full) + 2 * design.rows;
     const auto from = client_state<const double>(design, k, parameters, moments, eps, tau, theta, g, z);
@@ -112,10 +117,10 @@ void mean_field_iteration(const py::array& H, const py::array& parameters, const
 void amortised_iteration(const py::array& H, const py::array& parameters, const py::array& moments, const py::array& eps,
                          const py::array& tau, const py::array& theta, const py::array& g, const py::array& z, const py::array& message,
                          const py::array& extra, const py::array& extra_next, double rho, const py::array& hidden, double prior_mean,
-                         double prior_sd, double learning_rate, double beta1, double beta2, double epsilon, bool path, bool full, Index centre,
-                         U64 key, U32 client, U32 step, const py::array& new_parameters, const py::array& new_moments, const py::array& new_eps,
-                         const py::array& new_tau, const py::array& new_theta, const py::array& new_g, const py::array& new_z,
-                         const py::array& new_extra, int n_threads) {
+                         double prior_sd, double learning_rate, double beta1, double beta2, double epsilon, bool path, bool full,
+                         Index centre, U64 key, U32 client, U32 step, const py::array& new_parameters, const py::array& new_moments,
+                         const py::array& new_eps, const py::array& new_tau, const py::array& new_theta, const py::array& new_g,
+                         const py::array& new_z, const py::array& new_extra, int n_threads) {
     const auto design = matrix<const double>(H, "H");
     const Conditional q(extra, hidden, design.rows);
     const Index k = coefficient_parameters(design.cols, full) + q.parameters();
@@ -178,22 +183,22 @@ void bind_augmented(py::module_& m) {
           "grad_w"_a.noconvert(), "cotangent"_a.noconvert(), "grad_psi"_a.noconvert(), "n_threads"_a);
     m.def("mean_field_iteration", &mean_field_iteration, "H"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(),
           "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
-          "rho"_a, "prior_mean"_a, "prior_sd"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "key"_a, "client"_a,
-          "step"_a, "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(),
-          "new_theta"_a.noconvert(), "new_g"_a.noconvert(), "new_z"_a.noconvert(), "n_threads"_a);
+          "rho"_a, "prior_mean"_a, "prior_sd"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "key"_a,
+          "client"_a, "step"_a, "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "new_eps"_a.noconvert(),
+          "new_tau"_a.noconvert(), "new_theta"_a.noconvert(), "new_g"_a.noconvert(), "new_z"_a.noconvert(), "n_threads"_a);
     m.def("amortised_iteration", &amortised_iteration, "H"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(),
           "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(), "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(),
           "extra"_a.noconvert(), "extra_next"_a.noconvert(), "rho"_a, "hidden"_a.noconvert(), "prior_mean"_a, "prior_sd"_a,
-          "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "centre"_a, "key"_a, "client"_a, "step"_a, "new_parameters"_a.noconvert(),
-          "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(),
-          "new_g"_a.noconvert(), "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
+          "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a, "full"_a, "centre"_a, "key"_a, "client"_a, "step"_a,
+          "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(),
+          "new_theta"_a.noconvert(), "new_g"_a.noconvert(), "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
     m.def("network_iteration", &network_iteration, "X"_a.noconvert(), "precision"_a.noconvert(), "H"_a.noconvert(),
           "parameters"_a.noconvert(), "moments"_a.noconvert(), "eps"_a.noconvert(), "tau"_a.noconvert(), "theta"_a.noconvert(),
           "g"_a.noconvert(), "z"_a.noconvert(), "message"_a.noconvert(), "extra"_a.noconvert(), "extra_next"_a.noconvert(), "rho"_a,
           "hidden"_a.noconvert(), "sizes"_a.noconvert(), "activation"_a, "learning_rate"_a, "beta1"_a, "beta2"_a, "epsilon"_a, "path"_a,
           "full"_a, "centre"_a, "key"_a, "client"_a, "step"_a, "new_H"_a.noconvert(), "new_parameters"_a.noconvert(),
-          "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(),
-          "new_g"_a.noconvert(), "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
+          "new_moments"_a.noconvert(), "new_eps"_a.noconvert(), "new_tau"_a.noconvert(), "new_theta"_a.noconvert(), "new_g"_a.noconvert(),
+          "new_z"_a.noconvert(), "new_extra"_a.noconvert(), "n_threads"_a);
 }
 
 } // namespace fedkern

@@ -19,7 +19,8 @@ bool loaded = false;
 template <class T> std::string type_name(bool lapack) {
     if (std::is_same_v<T, char>) return "char";
     if (std::is_same_v<T, int>) return "int";
-    return std::string("__pyx_t_5scipy_6linalg_") + (lapack ? "13cython_lapack_" : "11cython_blas_") + (std::is_same_v<T, double> ? "d" : "s");
+    return std::string("__pyx_t_5scipy_6linalg_") + (lapack ? "13cython_lapack_" : "11cython_blas_") +
+           (std::is_same_v<T, double> ? "d" : "s");
 }
 
 template <class... P> std::string signature(void (*)(P*...), bool lapack) {

@@ -108,7 +108,8 @@ class Bound {
             arguments[place] = made.ptr();
             found[i + returns_] = std::move(made);
         }
-        auto returned = py::reinterpret_steal<py::object>(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size(), nullptr));
+        auto returned =
+            py::reinterpret_steal<py::object>(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size(), nullptr));
         if (!returned) throw py::error_already_set();
         if (returns_) found[0] = std::move(returned);
         return found;
@@ -136,14 +137,15 @@ class Bound {
 
 void bind_bound(py::module_& m) {
     py::class_<Bound>(m, "_Bound").def("__call__", &Bound::call);
-    m.def("bind",
-          [](py::object function, const py::object& arguments, const py::object& names, const py::object& arrays, const py::object& numbers,
-             const py::object& lengths, const py::object& outputs, bool returns, py::object otherwise) -> py::object {
-              return py::cast(Bound(std::move(function), arguments, names, py::cast<Bound::Places>(arrays), py::cast<Bound::Ranges>(numbers),
-                                    py::cast<Bound::Lengths>(lengths), py::cast<Bound::Places>(outputs), returns, std::move(otherwise)));
-          },
-          py::arg("function"), py::arg("arguments"), py::arg("names"), py::arg("arrays"), py::arg("numbers"), py::arg("lengths"),
-          py::arg("outputs"), py::arg("returns"), py::arg("otherwise"));
+    m.def(
+        "bind",
+        [](py::object function, const py::object& arguments, const py::object& names, const py::object& arrays, const py::object& numbers,
+           const py::object& lengths, const py::object& outputs, bool returns, py::object otherwise) -> py::object {
+            return py::cast(Bound(std::move(function), arguments, names, py::cast<Bound::Places>(arrays), py::cast<Bound::Ranges>(numbers),
+                                  py::cast<Bound::Lengths>(lengths), py::cast<Bound::Places>(outputs), returns, std::move(otherwise)));
+        },
+        py::arg("function"), py::arg("arguments"), py::arg("names"), py::arg("arrays"), py::arg("numbers"), py::arg("lengths"),
+        py::arg("outputs"), py::arg("returns"), py::arg("otherwise"));
 }
 
 } // namespace fedkern

@@ -35,7 +35,8 @@ class DrawArrays {
         if (table.entries < 1) throw py::value_error("values: needs an entry");
         if (group < 1) throw py::value_error("group: must be positive");
         if (kind == DrawTable::stored || kind == DrawTable::dense) {
-            if (rank < 0 || (n > 0 && kind == DrawTable::dense && rank > length) || length != (kind == DrawTable::stored ? n : n * rank)) throw py::value_error("values: wrong length");
+            if (rank < 0 || (n > 0 && kind == DrawTable::dense && rank > length) || length != (kind == DrawTable::stored ? n : n * rank))
+                throw py::value_error("values: wrong length");
             return;
         }
         if (kind != DrawTable::sparse) throw py::value_error("kind: there are 0, 1 and 2");

@@ -23,7 +23,7 @@ namespace {
 // no name any more.
 void append(int file, const py::bytes& data) {
     std::string_view rest = data;
-    struct stat state {};
+    struct stat state{};
     for (bool begun = false, first = true; first || !rest.empty(); first = false) {
         ssize_t written = 0;
         int code = 0;

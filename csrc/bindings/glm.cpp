@@ -25,8 +25,17 @@ Column column(const py::object& values, const char* name, Index n, double fill) 
 Regression regression(const py::array& X, const py::object& y, const py::object& offset, const py::object& weights) {
     const bool single = py::isinstance<py::array_t<float>>(X);
     const auto fill = [&](const auto& x) -> Regression {
-        return {x.data, single, x.rows, x.cols, x.row_stride, x.col_stride, column(y, "y", x.rows, 0), column(offset, "offset", x.rows, 0),
-                column(weights, "weights", x.rows, 1), nullptr, x.rows};
+        return {x.data,
+                single,
+                x.rows,
+                x.cols,
+                x.row_stride,
+                x.col_stride,
+                column(y, "y", x.rows, 0),
+                column(offset, "offset", x.rows, 0),
+                column(weights, "weights", x.rows, 1),
+                nullptr,
+                x.rows};
     };
     return single ? fill(matrix<const float>(X, "X")) : fill(matrix<const double>(X, "X"));
 }
@@ -45,7 +54,8 @@ void pick(Regression& data, const py::object& rows, std::optional<Indices<1>>& c
 
 template <class T> Matrix<T> square(const py::array& a, const char* name, Index d) {
     const auto m = matrix<T>(a, name);
-    if (m.rows != d || m.cols != d) throw py::value_error(std::string(name) + ": needs shape (" + std::to_string(d) + ", " + std::to_string(d) + ")");
+    if (m.rows != d || m.cols != d)
+        throw py::value_error(std::string(name) + ": needs shape (" + std::to_string(d) + ", " + std::to_string(d) + ")");
     return m;
 }
 
@@ -74,7 +84,9 @@ double elbo_grad(const py::array& X, const py::object& y, const py::array& mu, c
     const auto data = regression(X, y, offset, weights);
     const Index d = data.d;
     const auto q = posterior(mu, log_sigma, d, false);
-    const Cavity prior{vector<const double>(prior_shift, "prior_shift", d), vector<const double>(prior_precision, "prior_precision", d), {}};
+    const Cavity prior{vector<const double>(prior_shift, "prior_shift", d),
+                       vector<const double>(prior_precision, "prior_precision", d),
+                       {}};
     const auto g_mu = vector<double>(grad_mu, "grad_mu", d), g_omega = vector<double>(grad_log_sigma, "grad_log_sigma", d);
     const Draws from{Draws::Kind::weights, draws, key, client, step};
     const py::gil_scoped_release unlocked;
@@ -88,7 +100,9 @@ double elbo_grad_full(const py::array& X, const py::object& y, const py::array& 
     const auto data = regression(X, y, offset, weights);
     const Index d = data.d;
     const auto q = posterior(mu, factor, d, true);
-    const Cavity prior{vector<const double>(prior_shift, "prior_shift", d), {}, square<const double>(prior_precision, "prior_precision", d)};
+    const Cavity prior{vector<const double>(prior_shift, "prior_shift", d),
+                       {},
+                       square<const double>(prior_precision, "prior_precision", d)};
     const auto g_mu = vector<double>(grad_mu, "grad_mu", d);
     const auto g_L = square<double>(grad_factor, "grad_log_sigma", d);
     const Draws from{Draws::Kind::weights, draws, key, client, step};
@@ -96,11 +110,10 @@ double elbo_grad_full(const py::array& X, const py::object& y, const py::array& 
     return kernels().glm.elbo_grad_full(data, q, prior, normaliser, {family, scale}, ElboEstimator(estimator), from, g_mu, g_L, n_threads);
 }
 
-template <bool full>
-Index clipped_grad_sum(const py::array& X, const py::object& y, const py::array& mu, const py::array& log_sigma, const py::object& rows,
-                       const py::object& offset, const py::object& weights, int family, double scale, double clip, int estimator,
-                       Index draws, U64 key, unsigned client, unsigned step, double noise_multiplier, double grid,
-                       const py::array& total, int n_threads) {
+template <bool full> Index clipped_grad_sum(const py::array& X, const py::object& y, const py::array& mu, const py::array& log_sigma,
+                                            const py::object& rows, const py::object& offset, const py::object& weights, int family,
+                                            double scale, double clip, int estimator, Index draws, U64 key, unsigned client, unsigned step,
+                                            double noise_multiplier, double grid, const py::array& total, int n_threads) {
     auto data = regression(X, y, offset, weights);
     std::optional<Indices<1>> chosen;
     pick(data, rows, chosen);
@@ -119,10 +132,9 @@ Index clipped_grad_sum(const py::array& X, const py::object& y, const py::array&
     return (full ? glm.clipped_sum_full : glm.clipped_sum)(data, q, {family, scale}, from, clipping, out, n_threads);
 }
 
-template <bool full>
-void expectations(const py::array& X, const py::object& y, const py::array& mu, const py::array& log_sigma, const py::object& offset,
-                  const py::object& weights, int family, double scale, const py::array& value, const py::array& slope,
-                  const py::array& curvature, int n_threads) {
+template <bool full> void expectations(const py::array& X, const py::object& y, const py::array& mu, const py::array& log_sigma,
+                                       const py::object& offset, const py::object& weights, int family, double scale,
+                                       const py::array& value, const py::array& slope, const py::array& curvature, int n_threads) {
     const auto data = regression(X, y, offset, weights);
     const auto q = posterior(mu, log_sigma, data.d, full);
     const auto e0 = vector<double>(value, "value", data.n), e1 = vector<double>(slope, "slope", data.n),
@@ -131,9 +143,8 @@ void expectations(const py::array& X, const py::object& y, const py::array& mu, 
     kernels().glm.expectations(data, q, {family, scale}, e0, e1, e2, n_threads);
 }
 
-template <bool full>
-void predict(const py::array& X, const py::array& mu, const py::array& log_sigma, const py::object& offset, int family, int method,
-             const py::array& mean, int n_threads) {
+template <bool full> void predict(const py::array& X, const py::array& mu, const py::array& log_sigma, const py::object& offset, int family,
+                                  int method, const py::array& mean, int n_threads) {
     const auto data = regression(X, py::none(), offset, py::none());
     const auto q = posterior(mu, log_sigma, data.d, full);
     const auto p = vector<double>(mean, "mean", data.n);

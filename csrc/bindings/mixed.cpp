@@ -23,8 +23,8 @@ Index shape_numbers(MixedFamily family, Index cuts) {
 class MixedCall {
   public:
     MixedCall(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-              const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts,
-              const py::object& entry, int family, int nodes)
+              const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, const py::object& entry,
+              int family, int nodes)
         : points(matrix<const double>(points, "points")), starts_(starts, "starts", {starts.ndim() == 1 ? starts.shape(0) : 0}) {
         const auto x = matrix<const double>(X, "X");
         const auto z = matrix<const double>(Z, "Z");
@@ -40,8 +40,9 @@ class MixedCall {
         bool rises = g > 0 && at[0] == 0 && at[g - 1] == x.rows;
         for (Index i = 1; i < g; ++i) rises &= at[i] >= at[i - 1];
         if (!rises) throw py::value_error("starts: must rise from 0 to the number of rows");
-        rows = {x, z, vector<const double>(y, "y", x.rows), column(trials, "trials"), column(offset, "offset"), {at, g},
-                MixedFamily(family), nodes};
+        rows = {
+            x,    z, vector<const double>(y, "y", x.rows), column(trials, "trials"), column(offset, "offset"), {at, g}, MixedFamily(family),
+            nodes};
         times = {column(upper, "upper"), {nullptr, 0}, column(entry, "entry")};
         if (!cuts.is_none()) {
             const auto edges = py::cast<py::array>(cuts);
@@ -68,26 +69,21 @@ void values(const py::array& points, const py::array& X, const py::array& Z, con
     const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes);
     const auto out = vector<double>(value, "value", call.points.rows);
     const py::gil_scoped_release unlocked;
-    if (call.is_general())
-        kernels().mixed_general.values(call.points, call.rows, call.times, out, n_threads);
-    else
-        kernels().mixed.values(call.points, call.rows, out, n_threads);
+    if (call.is_general()) kernels().mixed_general.values(call.points, call.rows, call.times, out, n_threads);
+    else kernels().mixed.values(call.points, call.rows, out, n_threads);
 }
 
 void curvature(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-               const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts,
-               const py::object& entry, int family, int nodes, const py::array& value, const py::array& gradient,
-               const py::array& minus_hessian, int n_threads) {
+               const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, const py::object& entry,
+               int family, int nodes, const py::array& value, const py::array& gradient, const py::array& minus_hessian, int n_threads) {
     const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes);
     const Index S = call.points.rows, P = call.points.cols;
     const auto out = vector<double>(value, "value", S);
     const auto slope = matrix<double>(gradient, "gradient", S, P);
     const auto information = matrix<double>(minus_hessian, "minus_hessian", S, P * (P + 1) / 2);
     const py::gil_scoped_release unlocked;
-    if (call.is_general())
-        kernels().mixed_general.curvature(call.points, call.rows, call.times, out, slope, information, n_threads);
-    else
-        kernels().mixed.curvature(call.points, call.rows, out, slope, information, n_threads);
+    if (call.is_general()) kernels().mixed_general.curvature(call.points, call.rows, call.times, out, slope, information, n_threads);
+    else kernels().mixed.curvature(call.points, call.rows, out, slope, information, n_threads);
 }
 
 } // namespace

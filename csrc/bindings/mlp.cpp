@@ -5,9 +5,8 @@
 namespace fedkern {
 namespace {
 
-template <class T>
-void forward_of(const py::array& X, const py::array& parameters, const Network& net, const py::array& Y, int n_threads,
-                MlpTable::Forward<T>* kernel) {
+template <class T> void forward_of(const py::array& X, const py::array& parameters, const Network& net, const py::array& Y, int n_threads,
+                                   MlpTable::Forward<T>* kernel) {
     const auto x = matrix<const T>(X, "X", X.ndim() == 2 ? X.shape(0) : 0, net.inputs());
     const auto p = vector<const T>(parameters, "parameters", net.first(net.layers));
     const auto y = matrix<T>(Y, "Y", x.rows, net.outputs());
@@ -16,9 +15,9 @@ void forward_of(const py::array& X, const py::array& parameters, const Network& 
     kernel(x, p, net, y, n_threads, routines);
 }
 
-template <class T>
-void backward_of(const py::array& X, const py::array& parameters, const py::array& upstream, const Network& net,
-                 const py::array& grad_parameters, const py::array& grad_X, int n_threads, MlpTable::Backward<T>* kernel) {
+template <class T> void backward_of(const py::array& X, const py::array& parameters, const py::array& upstream, const Network& net,
+                                    const py::array& grad_parameters, const py::array& grad_X, int n_threads,
+                                    MlpTable::Backward<T>* kernel) {
     const auto x = matrix<const T>(X, "X", X.ndim() == 2 ? X.shape(0) : 0, net.inputs());
     const auto p = vector<const T>(parameters, "parameters", net.first(net.layers));
     const auto d = matrix<const T>(upstream, "upstream", x.rows, net.outputs());

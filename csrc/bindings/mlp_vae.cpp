@@ -26,10 +26,9 @@ struct AutoencoderCode {
     AutoencoderCode(const AutoencoderCode&) = delete;
 };
 
-template <class T>
-void gradient_of(const py::array& parameters, const py::array& theta, const py::array& t, const py::array& noise, const AutoencoderCode& a,
-                 VaeObjective objective, const py::array& gradient, const py::array& terms, int n_threads,
-                 MlpVaeTable::Gradient<T>* kernel) {
+template <class T> void gradient_of(const py::array& parameters, const py::array& theta, const py::array& t, const py::array& noise,
+                                    const AutoencoderCode& a, VaeObjective objective, const py::array& gradient, const py::array& terms,
+                                    int n_threads, MlpVaeTable::Gradient<T>* kernel) {
     const auto p = vector<const T>(parameters, "parameters", a.parameters);
     const auto values = matrix<const T>(theta, "theta", theta.ndim() == 2 ? theta.shape(0) : 0, a.sizes.n_values());
     if (values.rows < 1) throw py::value_error("theta: needs a row");
@@ -88,9 +87,9 @@ void bind_mlp_vae(py::module_& m) {
     m.def("vae_gradient", &vae_gradient, "parameters"_a.noconvert(), "theta"_a.noconvert(), "t"_a.noconvert(), "noise"_a.noconvert(),
           "code"_a.noconvert(), "gamma"_a, "kl_weight"_a, "gradient"_a.noconvert(), "terms"_a.noconvert(), "n_threads"_a);
     m.def("vae_step", &vae_step, "parameters"_a.noconvert(), "moments"_a.noconvert(), "values"_a.noconvert(), "phi"_a.noconvert(),
-          "scale"_a.noconvert(), "indptr"_a, "indices"_a, "order"_a, "rates"_a.noconvert(), "kl_weights"_a.noconvert(), "code"_a.noconvert(),
-          "kind"_a, "rank"_a, "group"_a, "batch"_a, "gamma"_a, "clip"_a, "seed"_a, "chain"_a, "first"_a, "new_parameters"_a.noconvert(),
-          "new_moments"_a.noconvert(), "trace"_a.noconvert(), "n_threads"_a);
+          "scale"_a.noconvert(), "indptr"_a, "indices"_a, "order"_a, "rates"_a.noconvert(), "kl_weights"_a.noconvert(),
+          "code"_a.noconvert(), "kind"_a, "rank"_a, "group"_a, "batch"_a, "gamma"_a, "clip"_a, "seed"_a, "chain"_a, "first"_a,
+          "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "trace"_a.noconvert(), "n_threads"_a);
 }
 
 } // namespace fedkern

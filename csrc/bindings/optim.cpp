@@ -4,9 +4,8 @@
 namespace fedkern {
 namespace {
 
-template <class Rule>
-void update(OptimTable::Update<Rule>* OptimTable::* kernel, Index rows, const py::array& before, const py::array& gradient, Rule rule,
-            const py::array& after, const py::array& step, int n_threads) {
+template <class Rule> void update(OptimTable::Update<Rule>* OptimTable::* kernel, Index rows, const py::array& before,
+                                  const py::array& gradient, Rule rule, const py::array& after, const py::array& step, int n_threads) {
     const auto g = vector<const double>(gradient, "gradient", gradient.size());
     const auto from = matrix<const double>(before, "state", rows, g.size);
     const auto to = matrix<double>(after, "new_state", rows, g.size);

@@ -7,7 +7,7 @@
 namespace fedkern {
 namespace binding {
 
-template <RngTable::FillPairs RngTable::*fill>
+template <RngTable::FillPairs RngTable::* fill>
 void fill_pairs(U64 key, U32 client, U32 step, U32 draw, U32 first_item, const py::array& out, int n_threads) {
     const auto y = vector<double>(out, "out", out.size());
     const py::gil_scoped_release unlocked;
@@ -28,8 +28,8 @@ void gamma(const py::array& shape, U64 key, U32 client, U32 step, U32 first_item
     kernels().rng.gamma(a, y, {first_item, 0, client, step}, key, n_threads);
 }
 
-void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U32 client, U32 step, U32 first_item,
-                      const py::array& out, int n_threads) {
+void inverse_gaussian(const py::array& mean, const py::array& shape, U64 key, U32 client, U32 step, U32 first_item, const py::array& out,
+                      int n_threads) {
     const auto m = vector<const double>(mean, "mean", mean.size());
     const auto a = vector<const double>(shape, "shape", m.size);
     const auto y = vector<double>(out, "out", m.size);
@@ -67,8 +67,8 @@ void bind_rng(py::module_& m) {
     pairs("exponential", &binding::fill_pairs<&RngTable::exponential>);
     m.def("gamma", &binding::gamma, "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
           "n_threads"_a);
-    m.def("polya_gamma", &binding::polya_gamma, "z"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a,
-          "out"_a.noconvert(), "n_threads"_a);
+    m.def("polya_gamma", &binding::polya_gamma, "z"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
+          "n_threads"_a);
     m.def("inverse_gaussian", &binding::inverse_gaussian, "mean"_a.noconvert(), "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a,
           "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
 }

@@ -4,8 +4,8 @@
 namespace fedkern {
 namespace {
 
-template <class T> SemState<T> state(const py::array& deviation, const py::array& lambda_sq, const py::array& b, const py::array& log_step,
-                                     Index c, Index p) {
+template <class T>
+SemState<T> state(const py::array& deviation, const py::array& lambda_sq, const py::array& b, const py::array& log_step, Index c, Index p) {
     return {tensor<T>(deviation, "deviation", {c, p, p}), tensor<T>(lambda_sq, "lambda_sq", {c, p, p}), tensor<T>(b, "b", {c, p}),
             tensor<T>(log_step, "log_step", {c, p, p})};
 }
@@ -40,7 +40,8 @@ void sweeps(const py::array& Y, const py::array& theta, const py::array& tau_sq,
     const auto value = vector<double>(loglik, "loglik", c);
     const auto counts = matrix<std::int64_t>(events, "events");
     if (counts.rows != c || counts.cols != sem_events) throw py::value_error("events: needs a row of 6 for each chain");
-    const SemOptions options{seed, chain, client, step, n_sweeps, SemUpdate(update), swap, stable, adapt, {scale_lambda, expanded}, shape, rate};
+    const SemOptions options{seed,  chain, client, step, n_sweeps, SemUpdate(update), swap, stable, adapt, {scale_lambda, expanded},
+                             shape, rate};
     const py::gil_scoped_release unlocked;
     kernels().sem.sweeps(data, before, after, options, value, counts, n_threads);
 }

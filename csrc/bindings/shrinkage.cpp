@@ -48,7 +48,8 @@ struct Sweeps {
     Rows<long> events;
 
     Sweeps(bool several, Index p, const py::array& theta_, const py::array& tau_sq_, const py::array& d, const py::array& lambda,
-           const py::array& sigma, const py::array& new_d, const py::array& new_lambda, const py::array& new_sigma, const py::array& events_) {
+           const py::array& sigma, const py::array& new_d, const py::array& new_lambda, const py::array& new_sigma,
+           const py::array& events_) {
         const SweepShape of{d.ndim() ? d.shape(0) : 0, several ? p : 1, several};
         theta = of.rows<const double>(theta_, "theta", p), tau_sq = of.rows<const double>(tau_sq_, "tau_sq", p);
         from = {of.rows<const double>(d, "deviation", p), of.rows<const double>(lambda, "lambda_sq", p),
@@ -59,11 +60,11 @@ struct Sweeps {
     }
 };
 
-void local_sweeps(const py::array& R, const py::array& theta, const py::array& tau_sq, const py::array& deviation, const py::array& lambda_sq,
-                  const py::array& sigma_sq, const py::array& q, const py::array& rss, const py::object& gram, double n, U64 seed, U64 chain,
-                  U32 client, U32 step, Index n_sweeps, bool expanded, int form, double scale_lambda, double shape, double rate, double slab,
-                  const py::array& new_deviation, const py::array& new_lambda_sq, const py::array& new_sigma_sq, const py::array& events,
-                  int n_threads) {
+void local_sweeps(const py::array& R, const py::array& theta, const py::array& tau_sq, const py::array& deviation,
+                  const py::array& lambda_sq, const py::array& sigma_sq, const py::array& q, const py::array& rss, const py::object& gram,
+                  double n, U64 seed, U64 chain, U32 client, U32 step, Index n_sweeps, bool expanded, int form, double scale_lambda,
+                  double shape, double rate, double slab, const py::array& new_deviation, const py::array& new_lambda_sq,
+                  const py::array& new_sigma_sq, const py::array& events, int n_threads) {
     const Factor f = factor(R, gram);
     const Sweeps x(false, f.R.cols, theta, tau_sq, deviation, lambda_sq, sigma_sq, new_deviation, new_lambda_sq, new_sigma_sq, events);
     const auto response = sized<const double>(q, "q", x.theta.chains, f.R.rows);
@@ -87,8 +88,8 @@ void local_sweeps_batched(const py::array& R, const py::array& theta, const py::
                                              n_threads);
 }
 
-void gaussian_posterior_draw(const py::array& R, const py::array& mean, const py::array& scale, const py::array& sigma_sq, const py::array& q,
-                             const py::object& gram, U64 seed, U64 chain, U32 client, U32 step, int form, double slab,
+void gaussian_posterior_draw(const py::array& R, const py::array& mean, const py::array& scale, const py::array& sigma_sq,
+                             const py::array& q, const py::object& gram, U64 seed, U64 chain, U32 client, U32 step, int form, double slab,
                              const py::array& deviation, int n_threads) {
     const Factor f = factor(R, gram);
     const Index p = f.R.cols, c = mean.ndim() ? mean.shape(0) : 0;
@@ -97,7 +98,8 @@ void gaussian_posterior_draw(const py::array& R, const py::array& mean, const py
     const auto variance = vector<const double>(sigma_sq, "sigma_sq", c);
     const auto d = sized<double>(deviation, "deviation", c, p);
     const py::gil_scoped_release unlocked;
-    kernels().shrinkage.gaussian_posterior_draw(f, response, m, s, variance, slab, DrawForm(form), {seed, chain, client, step, 1}, d, n_threads);
+    kernels().shrinkage.gaussian_posterior_draw(f, response, m, s, variance, slab, DrawForm(form), {seed, chain, client, step, 1}, d,
+                                                n_threads);
 }
 
 } // namespace

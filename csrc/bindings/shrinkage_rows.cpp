@@ -6,9 +6,8 @@ namespace fedkern {
 namespace {
 
 /// What of c chains and p coefficients goes in (T const) or comes out.
-template <class T>
-RowState<T> row_state(const py::array& theta, const py::array& tau_sq, const py::array& deviation, const py::array& lambda_sq,
-                      const py::array& alpha) {
+template <class T> RowState<T> row_state(const py::array& theta, const py::array& tau_sq, const py::array& deviation,
+                                         const py::array& lambda_sq, const py::array& alpha) {
     if (theta.ndim() != 2) throw py::value_error("theta: needs 2 dimensions");
     const Index c = theta.shape(0), p = theta.shape(1);
     return {tensor<const double, 2>(theta, "theta", {c, p}), tensor<const double, 2>(tau_sq, "tau_sq", {c, p}),
@@ -43,8 +42,8 @@ void imputed_sweeps(const py::array& y, const py::array& pattern, const py::arra
     const Index c = from.theta.shape[0], p = from.theta.shape[1], n = pattern.size(), number = K.ndim() ? K.shape(0) : 0;
     const Indices<1> of_row(pattern, "pattern", {n});
     if (of_row.outside(-1, number) >= 0) throw py::index_error("pattern: out of range");
-    const Patterns patterns{of_row.view, tensor<const double, 3>(K, "K", {number, p, p}),
-                            tensor<const double, 3>(L, "L", {number, p, p}), tensor<const double, 2>(shift, "shift", {number, p})};
+    const Patterns patterns{of_row.view, tensor<const double, 3>(K, "K", {number, p, p}), tensor<const double, 3>(L, "L", {number, p, p}),
+                            tensor<const double, 2>(shift, "shift", {number, p})};
     const auto response = tensor<const double, 2>(y, "y", {c, n});
     const auto noise = tensor<const double, 1>(sigma_sq, "sigma_sq", {c});
     const auto filled = tensor<const double, 3>(completed, "completed", {c, n, p});

@@ -24,9 +24,8 @@ struct ServerShape {
         c = theta.shape(0), g = theta.shape(1), p = theta.shape(2);
     }
     template <class T> Tensor<T, 3> row(const py::array& a, const char* name) const { return tensor<T, 3>(a, name, {c, g, p}); }
-    template <class T>
-    ServerState<T> state(const py::array& theta, const py::array& tau_sq, const py::array& gamma, const py::array& eta,
-                         const py::array& rho) const {
+    template <class T> ServerState<T> state(const py::array& theta, const py::array& tau_sq, const py::array& gamma, const py::array& eta,
+                                            const py::array& rho) const {
         return {row<T>(theta, "theta"), row<T>(tau_sq, "tau_sq"), row<T>(gamma, "gamma"), row<T>(eta, "eta"),
                 tensor<T, 2>(rho, "rho", {c, g})};
     }
@@ -57,18 +56,18 @@ void global_sweep(const py::array& deviation, const py::array& lambda_sq, const 
     rows.check(kinds);
     const auto from = rows.state<const double>(theta, tau_sq, gamma, eta, rho);
     const auto to = rows.result(rows.state<double>(new_theta, new_tau_sq, new_gamma, new_eta, new_rho), inclusion, events);
-    const ServerOptions options{expanded,     blocked,   common,   shared_rho, c0,    spike_variance, scale_tau,
-                                scale_lambda, shape_eta, rate_eta, rho_a,      rho_b, slab};
+    const ServerOptions options{expanded,  blocked,  common, shared_rho, c0,  spike_variance, scale_tau, scale_lambda,
+                                shape_eta, rate_eta, rho_a,  rho_b,      slab};
     const py::gil_scoped_release unlocked;
     kernels().shrinkage_server.global_sweep(d, l, kinds.view, from, options, {seed, chain, step, n_passes}, to, clients, n_threads);
 }
 
-void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& indicators, const py::array& theta,
-                       const py::array& tau_sq, const py::array& gamma, const py::array& eta, const py::array& rho, U64 seed, U64 chain,
-                       U32 step, bool expanded, bool blocked, bool common, bool shared_rho, double c0, double spike_variance,
-                       double scale_tau, double scale_lambda, double shape_eta, double rate_eta, double rho_a, double rho_b, double slab,
-                       const py::array& new_theta, const py::array& new_tau_sq, const py::array& new_gamma, const py::array& new_eta,
-                       const py::array& new_rho, const py::array& inclusion, const py::array& events, int n_threads) {
+void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& indicators, const py::array& theta, const py::array& tau_sq,
+                       const py::array& gamma, const py::array& eta, const py::array& rho, U64 seed, U64 chain, U32 step, bool expanded,
+                       bool blocked, bool common, bool shared_rho, double c0, double spike_variance, double scale_tau, double scale_lambda,
+                       double shape_eta, double rate_eta, double rho_a, double rho_b, double slab, const py::array& new_theta,
+                       const py::array& new_tau_sq, const py::array& new_gamma, const py::array& new_eta, const py::array& new_rho,
+                       const py::array& inclusion, const py::array& events, int n_threads) {
     const ServerShape rows(theta);
     const auto [c, g, p] = rows;
     const auto given = tensor<const double, 4>(sums, "sums", {slab < math::infinity<double>() ? 4 : 3, c, g, p});
@@ -76,8 +75,8 @@ void global_sweep_sums(const py::array& sums, Index n_clients, const py::array& 
     rows.check(kinds);
     const auto from = rows.state<const double>(theta, tau_sq, gamma, eta, rho);
     const auto to = rows.result(rows.state<double>(new_theta, new_tau_sq, new_gamma, new_eta, new_rho), inclusion, events);
-    const ServerOptions options{expanded,     blocked,   common,   shared_rho, c0,    spike_variance, scale_tau,
-                                scale_lambda, shape_eta, rate_eta, rho_a,      rho_b, slab};
+    const ServerOptions options{expanded,  blocked,  common, shared_rho, c0,  spike_variance, scale_tau, scale_lambda,
+                                shape_eta, rate_eta, rho_a,  rho_b,      slab};
     const py::gil_scoped_release unlocked;
     kernels().shrinkage_server.global_sweep_sums(given, n_clients, kinds.view, from, options, {seed, chain, step, 1}, to, n_threads);
 }
@@ -104,9 +103,9 @@ void move_terms(const py::array& R, const py::array& q, const py::array& block, 
     kernels().shrinkage_server.move_terms(factor, projected, at.view, state, d, noise, slab, g, Q, n_threads);
 }
 
-void move(const py::array& gradient, const py::array& precision, const py::array& block, const py::array& theta,
-          const py::array& tau_sq, const py::array& gamma, const py::array& eta, U64 seed, U64 chain, U32 step, double scale_tau,
-          double c0, double spike_variance, const py::array& new_theta, const py::array& t, int n_threads) {
+void move(const py::array& gradient, const py::array& precision, const py::array& block, const py::array& theta, const py::array& tau_sq,
+          const py::array& gamma, const py::array& eta, U64 seed, U64 chain, U32 step, double scale_tau, double c0, double spike_variance,
+          const py::array& new_theta, const py::array& t, int n_threads) {
     if (theta.ndim() != 2) throw py::value_error("theta: needs 2 dimensions");
     const Index c = theta.shape(0), p = theta.shape(1), w = block.size();
     const auto g = tensor<const double, 2>(gradient, "gradient", {c, w});
@@ -134,11 +133,11 @@ void bind_shrinkage_server(py::module_& m) {
           arg("shape_eta"), arg("rate_eta"), arg("rho_a"), arg("rho_b"), arg("slab"), array("new_theta"), array("new_tau_sq"),
           array("new_gamma"), array("new_eta"), array("new_rho"), array("inclusion"), array("moved_deviation"), array("new_lambda_sq"),
           array("events"), arg("n_threads"));
-    m.def("global_sweep_sums", &global_sweep_sums, array("sums"), arg("n_clients"), array("indicators"), array("theta"),
-          array("tau_sq"), array("gamma"), array("eta"), array("rho"), arg("seed"), arg("chain"), arg("step"), arg("expanded"),
-          arg("blocked"), arg("common"), arg("shared_rho"), arg("c0"), arg("spike_variance"), arg("scale_tau"), arg("scale_lambda"),
-          arg("shape_eta"), arg("rate_eta"), arg("rho_a"), arg("rho_b"), arg("slab"), array("new_theta"), array("new_tau_sq"),
-          array("new_gamma"), array("new_eta"), array("new_rho"), array("inclusion"), array("events"), arg("n_threads"));
+    m.def("global_sweep_sums", &global_sweep_sums, array("sums"), arg("n_clients"), array("indicators"), array("theta"), array("tau_sq"),
+          array("gamma"), array("eta"), array("rho"), arg("seed"), arg("chain"), arg("step"), arg("expanded"), arg("blocked"),
+          arg("common"), arg("shared_rho"), arg("c0"), arg("spike_variance"), arg("scale_tau"), arg("scale_lambda"), arg("shape_eta"),
+          arg("rate_eta"), arg("rho_a"), arg("rho_b"), arg("slab"), array("new_theta"), array("new_tau_sq"), array("new_gamma"),
+          array("new_eta"), array("new_rho"), array("inclusion"), array("events"), arg("n_threads"));
     m.def("move_terms", &move_terms, array("R"), array("q"), array("block"), array("theta"), array("deviation"), array("tau_sq"),
           array("sigma_sq"), arg("slab"), array("gradient"), array("precision"), arg("n_threads"));
     m.def("move", &move, array("gradient"), array("precision"), array("block"), array("theta"), array("tau_sq"), array("gamma"),

@@ -32,7 +32,7 @@ void exit_at(int number, int code, const std::string& words) {
     end.code = code;
     end.length = words.size();
     std::memcpy(end.words, words.data(), words.size());
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = end_process;
     sigfillset(&action.sa_mask);
     if (sigaction(number, &action, nullptr) != 0) throw py::value_error("exit_at: this signal has no handler");

@@ -7,9 +7,7 @@
 namespace fedkern {
 namespace binding {
 
-Vector<const double> numbers(const py::array& a, const char* name) {
-    return vector<const double>(a, name, a.ndim() == 1 ? a.shape(0) : 0);
-}
+Vector<const double> numbers(const py::array& a, const char* name) { return vector<const double>(a, name, a.ndim() == 1 ? a.shape(0) : 0); }
 
 void table_sample(const py::array& values, const py::array& scale, const py::object& indptr, const py::object& indices,
                   const py::object& order, int kind, Index rank, Index group, U64 seed, U64 chain, U32 step, const py::array& theta,
@@ -68,7 +66,8 @@ Index car_factor(const py::array& phi, const py::array& order, const py::array& 
                  int n_threads) {
     const Areas areas(indptr, indices);
     const Index n = areas.graph.n;
-    const Contiguous<Index> permutation(order, "order", 1), columns(factor_indptr, "factor_indptr", 1), rows(factor_indices, "factor_indices", 1);
+    const Contiguous<Index> permutation(order, "order", 1), columns(factor_indptr, "factor_indptr", 1),
+        rows(factor_indices, "factor_indices", 1);
     const FactorPattern pattern{permutation.data(), columns.data(), rows.data()};
     if (permutation.size() != n || columns.size() != n + 1) throw py::value_error("factor_indptr: wrong length");
     if (pattern.indptr[0] != 0 || pattern.indptr[n] != rows.size()) throw py::value_error("factor_indptr: must rise from 0");
@@ -76,7 +75,8 @@ Index car_factor(const py::array& phi, const py::array& order, const py::array& 
         if (pattern.order[j] < 0 || pattern.order[j] >= n) throw py::value_error("order: outside");
         if (pattern.indptr[j] >= pattern.indptr[j + 1]) throw py::value_error("factor_indptr: must rise");
         for (Index k = pattern.indptr[j], before = j - 1; k < pattern.indptr[j + 1]; before = pattern.indices[k++])
-            if (pattern.indices[k] <= before || pattern.indices[k] >= n) throw py::value_error("factor_indices: must rise within the triangle");
+            if (pattern.indices[k] <= before || pattern.indices[k] >= n)
+                throw py::value_error("factor_indices: must rise within the triangle");
     }
     const auto at = numbers(phi, "phi");
     const auto v = matrix<double>(values, "values", at.size, rows.size());
@@ -114,7 +114,8 @@ class Bordered {
         pattern = {indptr_.size() - 1, indptr_.data(), indices_.data()};
         const auto& p = pattern;
         if (p.columns > n) throw py::value_error("indptr: more columns than rows");
-        if (p.indptr[0] != 0 || p.indptr[p.columns] != entries()) throw py::value_error("indptr: must rise from 0 to the number of indices");
+        if (p.indptr[0] != 0 || p.indptr[p.columns] != entries())
+            throw py::value_error("indptr: must rise from 0 to the number of indices");
         for (Index j = 0; j < p.columns; ++j)
             if (p.indptr[j] >= p.indptr[j + 1]) throw py::value_error("indptr: must rise");
         for (Index j = 0; j < p.columns; ++j) {
@@ -217,8 +218,8 @@ void bind_spatial(py::module_& m) {
     m.def("car_factor", &binding::car_factor, "phi"_a.noconvert(), "order"_a.noconvert(), "factor_indptr"_a.noconvert(),
           "factor_indices"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "form"_a, "values"_a.noconvert(),
           "logdet"_a.noconvert(), "n_threads"_a);
-    m.def("car_sample", &binding::car_sample, "vectors"_a.noconvert(), "values"_a.noconvert(), "weights"_a.noconvert(),
-          "phi"_a.noconvert(), "form"_a, "seed"_a, "chain"_a, "client"_a, "step"_a, "theta"_a.noconvert(), "n_threads"_a);
+    m.def("car_sample", &binding::car_sample, "vectors"_a.noconvert(), "values"_a.noconvert(), "weights"_a.noconvert(), "phi"_a.noconvert(),
+          "form"_a, "seed"_a, "chain"_a, "client"_a, "step"_a, "theta"_a.noconvert(), "n_threads"_a);
     m.def("bordered_factor", &binding::bordered_factor, "values"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(),
           "block"_a.noconvert(), "factor"_a.noconvert(), "rest"_a.noconvert(), "n_threads"_a);
     m.def("bordered_inverse", &binding::bordered_inverse, "factor"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(),

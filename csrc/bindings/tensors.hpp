@@ -45,10 +45,8 @@ template <int D> class Indices {
   private:
     template <int E> void append(Tensor<const std::int64_t, E> from) {
         for (Index i = 0; i < from.shape[0]; ++i)
-            if constexpr (E == 1)
-                own_.push_back(from[i]);
-            else
-                append(from[i]);
+            if constexpr (E == 1) own_.push_back(from[i]);
+            else append(from[i]);
     }
 
     std::vector<std::int64_t> own_;

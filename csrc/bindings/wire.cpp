@@ -109,7 +109,7 @@ bool put(const Field& field, PyObject* value, unsigned char* frame, std::uint64_
 // Memory of large frames that was given back, for the next of the same size: fresh pages are cleared and mapped one by one, which may
 // cost more than to fill them. A block belongs to one capsule, whose end gives it back. All of this is under the interpreter's lock.
 class Blocks {
-public:
+  public:
     static constexpr std::size_t smallest = std::size_t{1} << 16, most = std::size_t{1} << 25; // bytes of one; of all that wait
 
     struct Block {
@@ -139,7 +139,7 @@ public:
         waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(old));
     }
 
-private:
+  private:
     static constexpr std::align_val_t alignment{64};
     std::vector<Block> waiting_; // the oldest first
     std::size_t held_ = 0;
@@ -205,8 +205,9 @@ py::object get(const Field& field, unsigned char* frame, bool finite, const py::
         if (!finite && !wire::finite(from, field.words)) return {};
         auto& api = npy_api::get();
         PyObject* doubles = api.PyArray_DescrFromType_(npy_api::NPY_DOUBLE_);
-        auto array = py::reinterpret_steal<py::object>(api.PyArray_NewFromDescr_(
-            api.PyArray_Type_, doubles, static_cast<int>(field.shape.size()), field.shape.data(), nullptr, from, 0, nullptr));
+        auto array =
+            py::reinterpret_steal<py::object>(api.PyArray_NewFromDescr_(api.PyArray_Type_, doubles, static_cast<int>(field.shape.size()),
+                                                                        field.shape.data(), nullptr, from, 0, nullptr));
         if (!array || api.PyArray_SetBaseObject_(array.ptr(), py::object(owner).release().ptr())) throw py::error_already_set();
         return array;
     }

@@ -183,7 +183,8 @@ FEDKERN_KERNEL loglik_slopes(Regression data, Likelihood likelihood, const doubl
 }
 
 /// Block (share, tile, s): the sums of a share of the rows over `blockDim.x` columns, the last of which is the value.
-template <class T> FEDKERN_KERNEL loglik_columns(Regression data, const double* slopes, const double* values, Index draws, double* partial) {
+template <class T>
+FEDKERN_KERNEL loglik_columns(Regression data, const double* slopes, const double* values, Index draws, double* partial) {
     const Index d = data.d, j = Index(blockIdx.y) * blockDim.x + threadIdx.x, s = blockIdx.z;
     if (j > d) return;
     const Share share(data.n);
@@ -204,9 +205,8 @@ struct Coefficients {
 };
 
 /// By::expectation for one row, x'mu, sum x^2 sigma^2, sum x^2 and sum x^4 sigma^4 known; without draws by quadrature.
-template <class Nodes>
-FEDKERN_DEVICE Coefficients expected(const AnyFamily& family, const Response& own, double m, double v, double n2, double n4, const double* z,
-                                     Index draws, bool with_value, const Nodes& nodes) {
+template <class Nodes> FEDKERN_DEVICE Coefficients expected(const AnyFamily& family, const Response& own, double m, double v, double n2,
+                                                            double n4, const double* z, Index draws, bool with_value, const Nodes& nodes) {
     const double mean = m + own.offset, s = math::sqrt(v);
     double value = 0, slope = 0, curvature = 0;
     if (draws == 0) {
@@ -277,7 +277,8 @@ FEDKERN_KERNEL example_rows(Regression data, Likelihood likelihood, Clipping cli
                 const Index j = lane() + 32 * c;
                 const double theta = j < d ? shared.first[j] : 0, deviation = j < d ? shared.second[j] : 0;
 #pragma unroll
-                for (int r = 0; r < R; ++r) a[r] += double(x[r][c]) * theta, q[r] += double(x[r][c]) * double(x[r][c]) * (1 + deviation * deviation);
+                for (int r = 0; r < R; ++r)
+                    a[r] += double(x[r][c]) * theta, q[r] += double(x[r][c]) * double(x[r][c]) * (1 + deviation * deviation);
             }
             const double activation = warp_sums(a) + own.offset, alpha = own.weight * family.slope(activation, own.y);
             k = {alpha, alpha, alpha * alpha * warp_sums(q) + 0 * activation, 0};
@@ -345,9 +346,9 @@ FEDKERN_KERNEL example_rows(Regression data, Likelihood likelihood, Clipping cli
 }
 
 /// Long rows, one a warp: their coefficients after clipping, alpha NaN where a row is skipped. slopes: of the draws, for By::several.
-template <By by, class T>
-FEDKERN_KERNEL example_coefficients(Regression data, Likelihood likelihood, Clipping clip, int clips, int with_value, Shared shared,
-                                    double* alpha, double* beta, double* value, double* slopes) {
+template <By by, class T> FEDKERN_KERNEL example_coefficients(Regression data, Likelihood likelihood, Clipping clip, int clips,
+                                                              int with_value, Shared shared, double* alpha, double* beta, double* value,
+                                                              double* slopes) {
     const Index d = data.d;
     const AnyFamily family(likelihood);
     for (Index i = warp_of_grid(); i < data.n; i += warps_of_grid()) {
@@ -400,9 +401,9 @@ FEDKERN_KERNEL example_coefficients(Regression data, Likelihood likelihood, Clip
 }
 
 /// Block (share, tile): the sums of a share of the rows over `blockDim.x` columns, the last of which counts and adds values.
-template <By by, class T, class Out>
-FEDKERN_KERNEL example_columns(Regression data, int clips, Shared shared, const double* alpha, const double* beta, const double* value,
-                               const double* slopes, Out* partial) {
+template <By by, class T, class Out> FEDKERN_KERNEL example_columns(Regression data, int clips, Shared shared, const double* alpha,
+                                                                    const double* beta, const double* value, const double* slopes,
+                                                                    Out* partial) {
     constexpr bool grid = Out(0.5) == 0;
     const Index d = data.d, j = Index(blockIdx.y) * blockDim.x + threadIdx.x;
     if (j > d) return;
@@ -430,9 +431,8 @@ FEDKERN_KERNEL example_columns(Regression data, int clips, Shared shared, const 
 }
 
 /// total from the sums of all blocks: the factors that were left to the end, and keyed noise (rng's element j of draw 2^32 - 1).
-template <By by, class Out>
-FEDKERN_KERNEL finish_examples(const Out* sums, Index d, const double* second, double sd, U64 key, Counter counter, Vector<Out> total,
-                               Index* skipped) {
+template <By by, class Out> FEDKERN_KERNEL finish_examples(const Out* sums, Index d, const double* second, double sd, U64 key,
+                                                           Counter counter, Vector<Out> total, Index* skipped) {
     constexpr bool grid = Out(0.5) == 0;
     for (Index j = thread_of_grid(); j < 2 * d; j += threads_of_grid()) {
         Out x = sums[j];
@@ -463,12 +463,11 @@ template <class Column> FEDKERN_INLINE double bound(const MeanFieldCavity& prior
     for (Index j = threadIdx.x; j < d; j += blockDim.x) {
         const double h = prior.shift[j], P = prior.precision[j];
         sum += column(j, h, P);
-        if (P > 0)
-            normaliser += 0.5 * (math::log(P) - h * h / P) - half_log_2pi;
-        else
-            improper += 1;
+        if (P > 0) normaliser += 0.5 * (math::log(P) - h * h / P) - half_log_2pi;
+        else improper += 1;
     }
-    sum = block_sum(sum, room), normaliser = block_sum(normaliser, room + most_warps), improper = block_sum(improper, room + 2 * most_warps);
+    sum = block_sum(sum, room), normaliser = block_sum(normaliser, room + most_warps),
+    improper = block_sum(improper, room + 2 * most_warps);
     return sum + (improper > 0 ? 0 : normaliser);
 }
 
@@ -518,9 +517,9 @@ struct RowOutputs {
 };
 
 /// What is wanted of row i with x'theta + offset ~ N(m, s^2); `stores`: of the threads that share it, the one that writes.
-template <Wanted wanted, class Nodes>
-FEDKERN_DEVICE void store_row(const AnyFamily& family, const Response& own, double m, double s, int probit, Index i, bool stores,
-                              const RowOutputs& out, const Nodes& nodes) {
+template <Wanted wanted, class Nodes> FEDKERN_DEVICE void store_row(const AnyFamily& family, const Response& own, double m, double s,
+                                                                    int probit, Index i, bool stores, const RowOutputs& out,
+                                                                    const Nodes& nodes) {
     if constexpr (wanted == Wanted::mean) {
         const double mean = family.mean(m, s, probit, nodes);
         if (stores) out.value[i] = mean;
@@ -533,8 +532,8 @@ FEDKERN_DEVICE void store_row(const AnyFamily& family, const Response& own, doub
     }
 }
 
-template <Wanted wanted, class T>
-FEDKERN_KERNEL row_expectations(Regression data, Likelihood likelihood, const double* mean, const double* variance, int probit, RowOutputs out) {
+template <Wanted wanted, class T> FEDKERN_KERNEL row_expectations(Regression data, Likelihood likelihood, const double* mean,
+                                                                  const double* variance, int probit, RowOutputs out) {
     constexpr int R = 8;
     const AnyFamily family(likelihood);
     for (Index first = warp_of_grid() * R; first < data.n; first += warps_of_grid() * R) {
@@ -589,8 +588,8 @@ FEDKERN_KERNEL rotated_sums(const double* x, const double* u, Vector<const doubl
     }
 }
 
-template <Wanted wanted>
-FEDKERN_KERNEL chunk_expectations(Regression data, Likelihood likelihood, Index begin, Index count, Chunk sums, int probit, RowOutputs out) {
+template <Wanted wanted> FEDKERN_KERNEL chunk_expectations(Regression data, Likelihood likelihood, Index begin, Index count, Chunk sums,
+                                                           int probit, RowOutputs out) {
     const AnyFamily family(likelihood);
     for (Index i = thread_of_grid(); i < count; i += threads_of_grid()) {
         const Response own(data, family, begin + i);
@@ -599,8 +598,8 @@ FEDKERN_KERNEL chunk_expectations(Regression data, Likelihood likelihood, Index 
 }
 
 /// Coefficients after clipping, alpha NaN where a row is skipped.
-FEDKERN_KERNEL chunk_coefficients(Regression data, Likelihood likelihood, Clipping clip, int clips, int with_value, Index begin, Index count,
-                                  Chunk sums, double* alpha, double* beta, double* value) {
+FEDKERN_KERNEL chunk_coefficients(Regression data, Likelihood likelihood, Clipping clip, int clips, int with_value, Index begin,
+                                  Index count, Chunk sums, double* alpha, double* beta, double* value) {
     const AnyFamily family(likelihood);
     for (Index i = thread_of_grid(); i < count; i += threads_of_grid()) {
         const Response own(data, family, begin + i);
@@ -612,7 +611,8 @@ FEDKERN_KERNEL chunk_coefficients(Regression data, Likelihood likelihood, Clippi
 }
 
 /// Makes of x and u what the library's products sum: zeros in rows that are skipped, and v = beta x.
-FEDKERN_KERNEL scale_chunk(Index d, Index count, int clips, double* alpha, const double* beta, double* x, double* u, double* v, double* skipped) {
+FEDKERN_KERNEL scale_chunk(Index d, Index count, int clips, double* alpha, const double* beta, double* x, double* u, double* v,
+                           double* skipped) {
     for (Index i = warp_of_grid(); i < count; i += warps_of_grid()) {
         const bool skips = clips && !(alpha[i] == alpha[i]);
         for (Index j = lane(); j < d; j += 32) {
@@ -630,7 +630,8 @@ FEDKERN_KERNEL scale_chunk(Index d, Index count, int clips, double* alpha, const
 
 /// On the grid: block (share, tile) sums a share of the rows over `blockDim.x` of the d + d (d + 1) / 2 numbers, the mu block and the
 /// lower triangle row by row; one more counts what is skipped.
-FEDKERN_KERNEL chunk_grid_sums(Index d, Index count, const double* alpha, const double* beta, const double* x, const double* u, Index* partial) {
+FEDKERN_KERNEL chunk_grid_sums(Index d, Index count, const double* alpha, const double* beta, const double* x, const double* u,
+                               Index* partial) {
     const Index size = d + d * (d + 1) / 2, k = Index(blockIdx.y) * blockDim.x + threadIdx.x;
     if (k > size) return;
     Index row = 0, col = k - d; // of the triangle
@@ -644,10 +645,8 @@ FEDKERN_KERNEL chunk_grid_sums(Index d, Index count, const double* alpha, const 
     Index sum = 0;
     for (Index i = share.begin; i < share.end; ++i) {
         const bool skipped = !(alpha[i] == alpha[i]);
-        if (k == size)
-            sum += skipped;
-        else if (!skipped)
-            sum += k < d ? Index(alpha[i] * x[i * d + k]) : Index(beta[i] * x[i * d + row] * u[i * d + col]);
+        if (k == size) sum += skipped;
+        else if (!skipped) sum += k < d ? Index(alpha[i] * x[i * d + k]) : Index(beta[i] * x[i * d + row] * u[i * d + col]);
     }
     partial[blockIdx.x * (size + 1) + k] = sum;
 }
@@ -665,33 +664,33 @@ FEDKERN_KERNEL solve_transposed(const double* L, const double* e, Index d, doubl
     }
 }
 
-#define FEDKERN_EXAMPLES(by, T, C, R)                                                                                          \
-    FEDKERN_INSTANCE(example_rows<by, T, C, R, double>)                                                                        \
+#define FEDKERN_EXAMPLES(by, T, C, R)                                                                                                      \
+    FEDKERN_INSTANCE(example_rows<by, T, C, R, double>)                                                                                    \
     FEDKERN_INSTANCE(example_rows<by, T, C, R, Index>)
-#define FEDKERN_LONG_EXAMPLES(by, T)                                                                                           \
-    FEDKERN_INSTANCE(example_coefficients<by, T>)                                                                              \
-    FEDKERN_INSTANCE(example_columns<by, T, double>)                                                                           \
+#define FEDKERN_LONG_EXAMPLES(by, T)                                                                                                       \
+    FEDKERN_INSTANCE(example_coefficients<by, T>)                                                                                          \
+    FEDKERN_INSTANCE(example_columns<by, T, double>)                                                                                       \
     FEDKERN_INSTANCE(example_columns<by, T, Index>)
-#define FEDKERN_TYPE(T)                                                                                                        \
-    FEDKERN_INSTANCE(loglik_rows<T, 1, 8, 1>)                                                                                  \
-    FEDKERN_INSTANCE(loglik_rows<T, 1, 8, 4>)                                                                                  \
-    FEDKERN_INSTANCE(loglik_rows<T, 4, 4, 1>)                                                                                  \
-    FEDKERN_INSTANCE(loglik_rows<T, 4, 2, 2>)                                                                                  \
-    FEDKERN_INSTANCE(loglik_rows<T, 8, 2, 1>)                                                                                  \
-    FEDKERN_INSTANCE(loglik_slopes<T>)                                                                                         \
-    FEDKERN_INSTANCE(loglik_columns<T>)                                                                                        \
-    FEDKERN_EXAMPLES(By::expectation, T, 1, 4)                                                                                 \
-    FEDKERN_EXAMPLES(By::expectation, T, 4, 2)                                                                                 \
-    FEDKERN_LONG_EXAMPLES(By::expectation, T)                                                                                  \
-    FEDKERN_EXAMPLES(By::weights, T, 1, 8)                                                                                     \
-    FEDKERN_EXAMPLES(By::weights, T, 4, 4)                                                                                     \
-    FEDKERN_EXAMPLES(By::weights, T, 8, 1)                                                                                     \
-    FEDKERN_LONG_EXAMPLES(By::weights, T)                                                                                      \
-    FEDKERN_EXAMPLES(By::several, T, 1, 4)                                                                                     \
-    FEDKERN_EXAMPLES(By::several, T, 4, 2)                                                                                     \
-    FEDKERN_LONG_EXAMPLES(By::several, T)                                                                                      \
-    FEDKERN_INSTANCE(row_expectations<Wanted::expectations, T>)                                                                \
-    FEDKERN_INSTANCE(row_expectations<Wanted::mean, T>)                                                                        \
+#define FEDKERN_TYPE(T)                                                                                                                    \
+    FEDKERN_INSTANCE(loglik_rows<T, 1, 8, 1>)                                                                                              \
+    FEDKERN_INSTANCE(loglik_rows<T, 1, 8, 4>)                                                                                              \
+    FEDKERN_INSTANCE(loglik_rows<T, 4, 4, 1>)                                                                                              \
+    FEDKERN_INSTANCE(loglik_rows<T, 4, 2, 2>)                                                                                              \
+    FEDKERN_INSTANCE(loglik_rows<T, 8, 2, 1>)                                                                                              \
+    FEDKERN_INSTANCE(loglik_slopes<T>)                                                                                                     \
+    FEDKERN_INSTANCE(loglik_columns<T>)                                                                                                    \
+    FEDKERN_EXAMPLES(By::expectation, T, 1, 4)                                                                                             \
+    FEDKERN_EXAMPLES(By::expectation, T, 4, 2)                                                                                             \
+    FEDKERN_LONG_EXAMPLES(By::expectation, T)                                                                                              \
+    FEDKERN_EXAMPLES(By::weights, T, 1, 8)                                                                                                 \
+    FEDKERN_EXAMPLES(By::weights, T, 4, 4)                                                                                                 \
+    FEDKERN_EXAMPLES(By::weights, T, 8, 1)                                                                                                 \
+    FEDKERN_LONG_EXAMPLES(By::weights, T)                                                                                                  \
+    FEDKERN_EXAMPLES(By::several, T, 1, 4)                                                                                                 \
+    FEDKERN_EXAMPLES(By::several, T, 4, 2)                                                                                                 \
+    FEDKERN_LONG_EXAMPLES(By::several, T)                                                                                                  \
+    FEDKERN_INSTANCE(row_expectations<Wanted::expectations, T>)                                                                            \
+    FEDKERN_INSTANCE(row_expectations<Wanted::mean, T>)                                                                                    \
     FEDKERN_INSTANCE(gather_rows<T>)
 FEDKERN_TYPE(double)
 FEDKERN_TYPE(float)

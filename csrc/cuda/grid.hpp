@@ -6,8 +6,8 @@
 #pragma once
 #ifdef __CUDACC__
 #define FEDKERN_SHARED(T, name, size) __shared__ T name[size]
-#define FEDKERN_DYNAMIC_SHARED(T, name)                                                                                        \
-    extern __shared__ __align__(16) unsigned char fedkern_dynamic[];                                                           \
+#define FEDKERN_DYNAMIC_SHARED(T, name)                                                                                                    \
+    extern __shared__ __align__(16) unsigned char fedkern_dynamic[];                                                                       \
     T* const name = reinterpret_cast<T*>(fedkern_dynamic)
 #define FEDKERN_CALLED __device__ __noinline__ // long, and wanted in several places
 #define FEDKERN_INSTANCE(...) // what the tests emulate; on a device an instance is made when it is asked for by this name

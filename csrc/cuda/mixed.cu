@@ -258,7 +258,8 @@ FEDKERN_LARGE_KERNEL group_integrals(Matrix<const double> points, MixedRows rows
     Index begin, end; // of the rows
     if constexpr (d == 0) {
         begin = n * piece / pieces, end = n * (piece + 1) / pieces;
-        for (Index i = begin; i < end; ++i) sum += Row<family>(base[i * S + s], rows.y[i], rows.trials.data ? rows.trials[i] : 1, square).value;
+        for (Index i = begin; i < end; ++i)
+            sum += Row<family>(base[i * S + s], rows.y[i], rows.trials.data ? rows.trials[i] : 1, square).value;
     } else {
         const Index groups = rows.starts.size - 1, first = groups * piece / pieces, last = groups * (piece + 1) / pieces;
         Group<family, d> group{rows, base + s, S, 0, 0, {}, square};

@@ -47,10 +47,8 @@ template <class T> FEDKERN_KERNEL sum_chunks(const T* partial, Index chunks, con
     for (Index j = thread_of_grid(); j < out.size; j += threads_of_grid()) {
         double sum = before ? before[j] : 0;
         for (Index c = 0; c < chunks; ++c) sum += double(partial[c * out.size + j]);
-        if (after)
-            after[j] = sum;
-        else
-            out[j] = T(sum);
+        if (after) after[j] = sum;
+        else out[j] = T(sum);
     }
 }
 
@@ -74,8 +72,7 @@ template <class T> FEDKERN_KERNEL joined(Matrix<const T> a, Matrix<const T> b, M
 template <class T> FEDKERN_INLINE T deviation(T log_v) { return math::exp(log_v * T(0.5)); }
 
 /// z = mean + exp(log_v / 2) e, the reparametrised draw.
-template <class T>
-FEDKERN_KERNEL latent(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<T> z) {
+template <class T> FEDKERN_KERNEL latent(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<T> z) {
     for (Index i = thread_of_grid(); i < z.rows * z.cols; i += threads_of_grid()) {
         const Index r = i / z.cols, u = i - r * z.cols;
         z.row(r)[u] = mean.row(r)[u] + deviation(bounded(raw.row(r)[u])) * e.row(r)[u];
@@ -83,8 +80,7 @@ FEDKERN_KERNEL latent(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T>
 }
 
 /// Adds |theta - mu|^2 of each row to `squares`; mu = products + bias becomes its cotangent precision / batch (theta - mu).
-template <class T>
-FEDKERN_KERNEL residuals(Matrix<const T> theta, const T* bias, double precision, T* products, double* squares) {
+template <class T> FEDKERN_KERNEL residuals(Matrix<const T> theta, const T* bias, double precision, T* products, double* squares) {
     const T slope = T(1) / T(theta.rows) * T(precision);
     for (Index r = warp_of_grid(); r < theta.rows; r += warps_of_grid()) {
         double sum = 0;
@@ -101,9 +97,9 @@ FEDKERN_KERNEL residuals(Matrix<const T> theta, const T* bias, double precision,
 
 /// Adds KL[N(mean, v) || N(0, I)] of each row to `divergence`, and writes the cotangents of the mean and of the raw log variance. The
 /// step's weight is the one behind those of the steps that were made.
-template <class T>
-FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<const T> to_z, const double* weights,
-                              const Index* made, Matrix<T> to_mean, Matrix<T> to_raw, double* divergence) {
+template <class T> FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<const T> e, Matrix<const T> to_z,
+                                                 const double* weights, const Index* made, Matrix<T> to_mean, Matrix<T> to_raw,
+                                                 double* divergence) {
     const T w = T(1) / T(mean.rows) * T(weights[*made]);
     for (Index r = warp_of_grid(); r < mean.rows; r += warps_of_grid()) {
         double sum = 0;
@@ -119,9 +115,8 @@ FEDKERN_KERNEL standard_heads(Matrix<const T> mean, Matrix<const T> raw, Matrix<
 }
 
 /// The same of KL[N(m, v) || N(m0, v0)]; heads (rows, 2 q) are means and then raw log variances.
-template <class T>
-FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e, const T* to_z, const double* weights,
-                          const Index* made, T* to_prior, T* to_posterior, double* divergence) {
+template <class T> FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e, const T* to_z, const double* weights,
+                                             const Index* made, T* to_prior, T* to_posterior, double* divergence) {
     const Index q = e.cols;
     const T w = T(1) / T(e.rows) * T(weights[*made]);
     for (Index r = warp_of_grid(); r < e.rows; r += warps_of_grid()) {
@@ -129,8 +124,8 @@ FEDKERN_KERNEL both_heads(const T* prior, const T* posterior, Matrix<const T> e,
         for (Index u = lane(); u < q; u += 32) {
             const Index m = 2 * q * r + u, v = m + q;
             const T log_v = bounded(posterior[v]);
-            const auto to = divergence_back(posterior[m], posterior[v], log_v, deviation(log_v), e.row(r)[u], to_z[q * r + u], prior[m],
-                                            prior[v], w);
+            const auto to =
+                divergence_back(posterior[m], posterior[v], log_v, deviation(log_v), e.row(r)[u], to_z[q * r + u], prior[m], prior[v], w);
             sum += double(to.divergence);
             to_posterior[m] = to.mean, to_posterior[v] = to.raw;
             to_prior[m] = to.prior_mean, to_prior[v] = to.prior_raw;
@@ -231,28 +226,28 @@ template <class T> FEDKERN_KERNEL climb(const T* g, Index size, const Going* goi
     for (Index j = thread_of_grid(); j < size; j += threads_of_grid()) adam_up(x, g[j], parameters[j], m[j], v[j]);
 }
 
-#define FEDKERN_OF_NETWORKS(T)                                                                                                 \
-    FEDKERN_INSTANCE(biased<T, Activation::tanh>)                                                                              \
-    FEDKERN_INSTANCE(biased<T, Activation::relu>)                                                                              \
-    FEDKERN_INSTANCE(biased<T, Activation::identity>)                                                                          \
-    FEDKERN_INSTANCE(pull<T, Activation::tanh>)                                                                                \
-    FEDKERN_INSTANCE(pull<T, Activation::relu>)                                                                                \
-    FEDKERN_INSTANCE(pull<T, Activation::identity>)                                                                            \
-    FEDKERN_INSTANCE(sum_chunks<T>)                                                                                            \
-    FEDKERN_INSTANCE(cleared<T>)                                                                                               \
-    FEDKERN_INSTANCE(joined<T>)                                                                                                \
-    FEDKERN_INSTANCE(latent<T>)                                                                                                \
-    FEDKERN_INSTANCE(residuals<T>)                                                                                             \
-    FEDKERN_INSTANCE(standard_heads<T>)                                                                                        \
-    FEDKERN_INSTANCE(both_heads<T>)                                                                                            \
-    FEDKERN_INSTANCE(mixed<T>)                                                                                                 \
-    FEDKERN_INSTANCE(mixed_back<T>)                                                                                            \
-    FEDKERN_INSTANCE(squares_of<T>)                                                                                            \
-    FEDKERN_INSTANCE(climb<T>)                                                                                                 \
-    FEDKERN_INSTANCE(normals<T>)                                                                                               \
-    FEDKERN_INSTANCE(conditions<T>)                                                                                            \
-    FEDKERN_INSTANCE(stored_draws<T>)                                                                                          \
-    FEDKERN_INSTANCE(dense_draws<T>)                                                                                           \
+#define FEDKERN_OF_NETWORKS(T)                                                                                                             \
+    FEDKERN_INSTANCE(biased<T, Activation::tanh>)                                                                                          \
+    FEDKERN_INSTANCE(biased<T, Activation::relu>)                                                                                          \
+    FEDKERN_INSTANCE(biased<T, Activation::identity>)                                                                                      \
+    FEDKERN_INSTANCE(pull<T, Activation::tanh>)                                                                                            \
+    FEDKERN_INSTANCE(pull<T, Activation::relu>)                                                                                            \
+    FEDKERN_INSTANCE(pull<T, Activation::identity>)                                                                                        \
+    FEDKERN_INSTANCE(sum_chunks<T>)                                                                                                        \
+    FEDKERN_INSTANCE(cleared<T>)                                                                                                           \
+    FEDKERN_INSTANCE(joined<T>)                                                                                                            \
+    FEDKERN_INSTANCE(latent<T>)                                                                                                            \
+    FEDKERN_INSTANCE(residuals<T>)                                                                                                         \
+    FEDKERN_INSTANCE(standard_heads<T>)                                                                                                    \
+    FEDKERN_INSTANCE(both_heads<T>)                                                                                                        \
+    FEDKERN_INSTANCE(mixed<T>)                                                                                                             \
+    FEDKERN_INSTANCE(mixed_back<T>)                                                                                                        \
+    FEDKERN_INSTANCE(squares_of<T>)                                                                                                        \
+    FEDKERN_INSTANCE(climb<T>)                                                                                                             \
+    FEDKERN_INSTANCE(normals<T>)                                                                                                           \
+    FEDKERN_INSTANCE(conditions<T>)                                                                                                        \
+    FEDKERN_INSTANCE(stored_draws<T>)                                                                                                      \
+    FEDKERN_INSTANCE(dense_draws<T>)                                                                                                       \
     FEDKERN_INSTANCE(sparse_draws<T>)
 FEDKERN_OF_NETWORKS(double)
 FEDKERN_OF_NETWORKS(float)

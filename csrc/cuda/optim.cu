@@ -11,8 +11,7 @@ FEDKERN_KERNEL adam_columns(Matrix<const double> state, Vector<const double> gra
     for (Index j = thread_of_grid(); j < gradient.size; j += threads_of_grid()) {
         const Adapted now = adam(
             rule, state.row(0)[j], state.row(1)[j], state.row(2)[j], gradient[j],
-            [&](double count) { return adam_slope(rule, count, log_beta1); },
-            [&](double count) { return adam_shrink(count, log_beta2); });
+            [&](double count) { return adam_slope(rule, count, log_beta1); }, [&](double count) { return adam_shrink(count, log_beta2); });
         new_state.row(0)[j] = now.m, new_state.row(1)[j] = now.v, new_state.row(2)[j] = now.t;
         step[j] = now.step;
     }

@@ -32,12 +32,9 @@ template <Kind kind> FEDKERN_KERNEL pairs(Vector<double> out, U64 key, Counter c
     for (Index i = thread_of_grid(); 2 * i < out.size; i += threads_of_grid()) {
         const auto bits = philox_bits(at_item(counter, i), key);
         Pair<double> x;
-        if constexpr (kind == Kind::uniform)
-            x = uniform_pair(bits);
-        else if constexpr (kind == Kind::normal)
-            x = normal_pair(bits);
-        else
-            x = exponential_pair(bits);
+        if constexpr (kind == Kind::uniform) x = uniform_pair(bits);
+        else if constexpr (kind == Kind::normal) x = normal_pair(bits);
+        else x = exponential_pair(bits);
         const bool both = 2 * i + 1 < out.size;
         if (whole && both) {
             *reinterpret_cast<double2*>(out.data + 2 * i) = {x.first, x.second};

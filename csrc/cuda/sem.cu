@@ -216,7 +216,8 @@ struct Places {
 /// One chain during a call; k = j p + h counts elements.
 template <SemUpdate update> class WarpChain {
   public:
-    FEDKERN_INLINE WarpChain(const SemData& data, const SemState<const double>& before, const SemOptions& options, Index c, double* memory, Places* places)
+    FEDKERN_INLINE WarpChain(const SemData& data, const SemState<const double>& before, const SemOptions& options, Index c, double* memory,
+                             Places* places)
         : data(data), o(options), m(*places), cells(U32(data.Y.shape[1])) {
         if (lane() == 0) {
             places->lay_out(memory, p(), n());
@@ -278,10 +279,8 @@ template <SemUpdate update> class WarpChain {
             if (o.swap) swap();
             elements();
         } else {
-            if constexpr (update == SemUpdate::element)
-                elements();
-            else
-                rows();
+            if constexpr (update == SemUpdate::element) elements();
+            else rows();
             if (o.swap) swap();
         }
         draw_b();
@@ -295,7 +294,7 @@ template <SemUpdate update> class WarpChain {
     FEDKERN_INLINE Vector<const double> row(U32 j) const { return {m.Y + j * data.Y.stride[1], n(), data.Y.stride[2]}; }
 
     FEDKERN_INLINE Counter at(U32 item, U32 draw) const { return {item, draw, o.client, step}; }
-    
+
     // ---- What follows from the coefficients.
 
     /// out = base - sum_h coefficient_h y_h. sum |out|.
@@ -479,8 +478,8 @@ template <SemUpdate update> class WarpChain {
             set_pivot_row();
             const double ratio = 1 - m.pivot_row[j], sum = combine({e(j), n()}, m.delta, m.spare);
             const double fit = double(n()) * math::log(math::magnitude(ratio)) - (sum - m.sums[j]) / m.b[j];
-            const bool taken = m.log_u[j * p() + j] < m.power * fit - prior && math::magnitude(ratio) >= least_ratio &&
-                               (!o.stable || is_stable(j, ratio));
+            const bool taken =
+                m.log_u[j * p() + j] < m.power * fit - prior && math::magnitude(ratio) >= least_ratio && (!o.stable || is_stable(j, ratio));
             __syncwarp();
             if (taken) move_row(j, ratio, sum);
             if (lane() == 0) {
@@ -528,10 +527,8 @@ template <SemUpdate update> class WarpChain {
                 const double sum = warp_sums(g);
                 const U32 h = begin + U32(row_of<8>(lane()));
                 if (lane() % 4 != 0 || h >= p()) continue;
-                if (a < p())
-                    m.first[a * p() + h] = m.scale[a] * m.scale[h] * sum + double(a == h);
-                else
-                    m.centre[h] = m.scale[h] * sum;
+                if (a < p()) m.first[a * p() + h] = m.scale[a] * m.scale[h] * sum + double(a == h);
+                else m.centre[h] = m.scale[h] * sum;
             }
         }
         __syncwarp();
@@ -662,9 +659,9 @@ template <SemUpdate update> class WarpChain {
 };
 
 /// A block is a warp. workspace: chain_size(p, n) numbers a block.
-template <SemUpdate update>
-FEDKERN_KERNEL sweeps_of_chains(SemData data, SemState<const double> before, SemState<double> after, SemOptions options,
-                                Vector<double> loglik, Matrix<Index> events, double* workspace) {
+template <SemUpdate update> FEDKERN_KERNEL sweeps_of_chains(SemData data, SemState<const double> before, SemState<double> after,
+                                                            SemOptions options, Vector<double> loglik, Matrix<Index> events,
+                                                            double* workspace) {
     FEDKERN_SHARED(Places, places, 1);
     double* const own = workspace + blockIdx.x * chain_size(data.Y.shape[1], data.Y.shape[2]);
     for (Index c = blockIdx.x; c < loglik.size; c += gridDim.x) {
@@ -678,8 +675,8 @@ FEDKERN_KERNEL sweeps_of_chains(SemData data, SemState<const double> before, Sem
 }
 
 /// n log|det B| - sum_j (n log(2 b_j) + sum_i |e_ij| / b_j), B = I - Theta, e = B y. A block is a warp; workspace: p (p + 3) numbers.
-FEDKERN_KERNEL log_densities(Tensor<const double, 3> Y, Tensor<const double, 3> coefficients, Tensor<const double, 2> b, Vector<double> loglik,
-                             double* workspace) {
+FEDKERN_KERNEL log_densities(Tensor<const double, 3> Y, Tensor<const double, 3> coefficients, Tensor<const double, 2> b,
+                             Vector<double> loglik, double* workspace) {
     const Index p = Y.shape[1], n = Y.shape[2];
     const Cells cells{U32(p)};
     double* const B = workspace + blockIdx.x * p * (p + 3);

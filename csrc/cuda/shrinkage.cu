@@ -151,10 +151,8 @@ FEDKERN_INLINE Way draw_coefficients(const Design& x, const Room& room, double p
                 for (int l = i + lane(); l < p; l += 32) sum += (x.R.row(i)[l] * s[l]) * (x.R.row(j)[l] * s[l]);
             sum = warp_sum(sum);
             if (lane() == 0) {
-                if (right)
-                    M(r, j) = e[j] * per_sigma - (sum + normal_of(j, at, key));
-                else
-                    M(i, j) = sum + double(i == j);
+                if (right) M(r, j) = e[j] * per_sigma - (sum + normal_of(j, at, key));
+                else M(i, j) = sum + double(i == j);
             }
         }
         if (factorise(M, r, inverse, &flags[1])) {
@@ -219,7 +217,8 @@ FEDKERN_INLINE void sweep_task(const Sweeps& x, Index task, const Room& room, Sc
     const Index regression = task % x.theta.regressions;
     const int inert = x.inert ? int(regression) : -1;
     const U64 chain = x.counter.chain + U64(task / x.theta.regressions);
-    const U64 scale_key = stream_key(x.counter.seed, Stream::scales, chain), normal_key = stream_key(x.counter.seed, Stream::coefficients, chain);
+    const U64 scale_key = stream_key(x.counter.seed, Stream::scales, chain),
+              normal_key = stream_key(x.counter.seed, Stream::coefficients, chain);
     const U64 variance_key = stream_key(x.counter.seed, Stream::variances, chain);
     const auto theta = x.theta.row(task), tau_sq = x.tau_sq.row(task);
     const auto lambda_sq = x.to.lambda_sq.row(task);
@@ -232,8 +231,7 @@ FEDKERN_INLINE void sweep_task(const Sweeps& x, Index task, const Room& room, Sc
     const double rss = x.inert ? 0 : x.rss[task];
     Index clipped_scales = 0, again = 0, in_data_space = 0, stopped = -1;
     __syncthreads();
-    take_product(
-        R, [&](Index i) { return x.inert ? 0 : x.q.row(task)[i]; }, room.u, room.e);
+    take_product(R, [&](Index i) { return x.inert ? 0 : x.q.row(task)[i]; }, room.u, room.e);
     for (int j = thread; j < p; j += threads) room.c[j] = correlation(R, room.e, j);
 
     for (Index sweep = 0; sweep < x.counter.n_sweeps && stopped == -1; ++sweep) {
@@ -266,8 +264,7 @@ FEDKERN_INLINE void sweep_task(const Sweeps& x, Index task, const Room& room, Sc
             break;
         }
         again += way == Way::factorised_again, in_data_space += way == Way::data;
-        take_product(
-            R, [&](Index i) { return room.e[i]; }, room.d, room.u);
+        take_product(R, [&](Index i) { return room.e[i]; }, room.d, room.u);
         double squares = 0;
         for (int i = thread; i < r; i += threads) squares += room.u[i] * room.u[i];
         squares = block_sum(squares, scratch.sums);
@@ -328,8 +325,7 @@ FEDKERN_INLINE void draw_task(const Posterior& x, Index i, const Room& room, Scr
         room.t[j] = prior_deviation(x.scale.row(i)[j], x.slab);
     }
     __syncthreads();
-    take_product(
-        R, [&](Index k) { return x.q.row(i)[k]; }, room.u, room.e);
+    take_product(R, [&](Index k) { return x.q.row(i)[k]; }, room.u, room.e);
     for (int j = thread; j < p; j += threads) room.c[j] = correlation(R, room.e, j);
     __syncthreads();
     const U64 key = stream_key(x.counter.seed, Stream::coefficients, x.counter.chain + U64(i));

@@ -90,7 +90,7 @@ inline constexpr double near_pivots = 1e-6; // pivots that count as equal
 
 /// Pivoted factors, a lengthscale a block: F (rank, n) by columns, and what is left of the diagonal, in `workspace`.
 FEDKERN_LARGE_KERNEL gp_pivoted(Matrix<const double> x, Vector<const double> lengthscale, GpKind kind, double tolerance, Index rank,
-                          Covariances factors, Vector<double> residual, double* workspace) {
+                                Covariances factors, Vector<double> residual, double* workspace) {
     FEDKERN_SHARED(double, room, most_warps);
     const Index n = x.rows, thread = threadIdx.x, threads = blockDim.x;
     for (Index t = blockIdx.x; t < lengthscale.size; t += gridDim.x) {

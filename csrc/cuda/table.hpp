@@ -63,9 +63,8 @@ template <class T> FEDKERN_KERNEL dense_draws(Drawn table, Index rank, const dou
 /// Entries that are columns of a sparse factor L: L'x = e from the last number to the first, and theta[order] = scale x. One warp a
 /// block; its lanes share a column, whose first numbers, one a lane, the diagonal before all, were fetched while the column behind it
 /// waited for its sum. x stands in shared memory, or where that is too small over e (rows, n).
-template <class T>
-FEDKERN_KERNEL sparse_draws(Drawn table, Vector<const Index> indptr, Vector<const Index> indices, Vector<const Index> order, double* e,
-                            bool shared, Matrix<T> theta) {
+template <class T> FEDKERN_KERNEL sparse_draws(Drawn table, Vector<const Index> indptr, Vector<const Index> indices,
+                                               Vector<const Index> order, double* e, bool shared, Matrix<T> theta) {
     FEDKERN_DYNAMIC_SHARED(double, room);
     const Index r = blockIdx.x, n = theta.cols;
     const auto values = table.entry_of(r);

@@ -82,14 +82,11 @@ class Pool {
     int workers(int wanted, std::unique_lock<std::mutex>& lock) {
         try {
             while (int(workers_.size()) < wanted) {
-                if (const Spare spare; spare)
-                    workers_.emplace_back([this, seen = round_.load()] { work(seen); });
-                else
-                    break;
+                if (const Spare spare; spare) workers_.emplace_back([this, seen = round_.load()] { work(seen); });
+                else break;
                 done_.wait(lock, [this] { return begun_ == workers_.size(); });
             }
-        } catch (const std::exception&) {
-        }
+        } catch (const std::exception&) {}
         return std::min(wanted, int(workers_.size()));
     }
 

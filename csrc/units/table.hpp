@@ -22,23 +22,23 @@
 namespace fedkern {
 
 /// FEDKERN_FAMILY(table, name) for each family of kernels: csrc/units/<name>.cpp fills its table.
-#define FEDKERN_FAMILIES                                    \
-    FEDKERN_FAMILY(RngTable, rng)                           \
-    FEDKERN_FAMILY(PrivacyTable, privacy)                   \
-    FEDKERN_FAMILY(GlmTable, glm)                           \
-    FEDKERN_FAMILY(SemTable, sem)                           \
-    FEDKERN_FAMILY(AugmentedTable, augmented)               \
-    FEDKERN_FAMILY(MixedTable, mixed)                       \
-    FEDKERN_FAMILY(MixedGeneralTable, mixed_general)        \
-    FEDKERN_FAMILY(MlpTable, mlp)                           \
-    FEDKERN_FAMILY(MultinomialTable, multinomial)           \
-    FEDKERN_FAMILY(OptimTable, optim)                       \
-    FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
-    FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
-    FEDKERN_FAMILY(ShrinkageTable, shrinkage)               \
-    FEDKERN_FAMILY(SpatialTable, spatial)                   \
-    FEDKERN_FAMILY(SurvivalTable, survival)                 \
-    FEDKERN_FAMILY(MlpVaeTable, mlp_vae)                    \
+#define FEDKERN_FAMILIES                                                                                                                   \
+    FEDKERN_FAMILY(RngTable, rng)                                                                                                          \
+    FEDKERN_FAMILY(PrivacyTable, privacy)                                                                                                  \
+    FEDKERN_FAMILY(GlmTable, glm)                                                                                                          \
+    FEDKERN_FAMILY(SemTable, sem)                                                                                                          \
+    FEDKERN_FAMILY(AugmentedTable, augmented)                                                                                              \
+    FEDKERN_FAMILY(MixedTable, mixed)                                                                                                      \
+    FEDKERN_FAMILY(MixedGeneralTable, mixed_general)                                                                                       \
+    FEDKERN_FAMILY(MlpTable, mlp)                                                                                                          \
+    FEDKERN_FAMILY(MultinomialTable, multinomial)                                                                                          \
+    FEDKERN_FAMILY(OptimTable, optim)                                                                                                      \
+    FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)                                                                                     \
+    FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)                                                                                 \
+    FEDKERN_FAMILY(ShrinkageTable, shrinkage)                                                                                              \
+    FEDKERN_FAMILY(SpatialTable, spatial)                                                                                                  \
+    FEDKERN_FAMILY(SurvivalTable, survival)                                                                                                \
+    FEDKERN_FAMILY(MlpVaeTable, mlp_vae)                                                                                                   \
     FEDKERN_FAMILY(FrameTable, frames)
 
 #define FEDKERN_FAMILY(table, name) extern const table name;

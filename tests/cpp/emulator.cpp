@@ -124,13 +124,9 @@ struct Grid {
     std::string fault;
 } grid;
 
-void* pages(std::size_t bytes) {
-    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-}
+void* pages(std::size_t bytes) { return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
 
-bool same_place(const Thread& a, const Thread& b) {
-    return a.site.line() == b.site.line() && a.site.column() == b.site.column();
-}
+bool same_place(const Thread& a, const Thread& b) { return a.site.line() == b.site.line() && a.site.column() == b.site.column(); }
 
 std::string where(const Thread& t) {
     const char *file = t.site.file_name(), *slash = std::strrchr(file, '/');
@@ -171,8 +167,7 @@ bool release_block() {
     const Thread& first = *std::find_if(grid.threads.begin(), end, [](auto& t) { return t.state == State::at_block; });
     if (done) throw Fault(std::to_string(done) + " threads have ended before the barrier at " + where(first));
     for (auto t = grid.threads.begin(); t != end; ++t)
-        if (!same_place(*t, first))
-            throw Fault("threads of one block are at different barriers: " + where(first) + " and " + where(*t));
+        if (!same_place(*t, first)) throw Fault("threads of one block are at different barriers: " + where(first) + " and " + where(*t));
     for (auto t = grid.threads.begin(); t != end; ++t) t->state = State::ready;
     ++grid.block_turn;
     return true;
@@ -184,14 +179,12 @@ bool release_mask(unsigned first_lane, const Thread& t, unsigned mask) {
     bool all = true;
     for (unsigned k = 0; k < 32; ++k) {
         if (!(mask >> k & 1)) continue;
-        if (lanes[k].state == State::done)
-            throw Fault("lane " + std::to_string(k) + " of a mask has ended; others wait at " + where(t));
+        if (lanes[k].state == State::done) throw Fault("lane " + std::to_string(k) + " of a mask has ended; others wait at " + where(t));
         all &= lanes[k].state == State::at_warp && lanes[k].mask == mask;
     }
     if (!all) return false;
     for (unsigned k = 0; k < 32; ++k)
-        if (mask >> k & 1 && !same_place(lanes[k], t))
-            throw Fault("lanes of one mask are at " + where(t) + " and " + where(lanes[k]));
+        if (mask >> k & 1 && !same_place(lanes[k], t)) throw Fault("lanes of one mask are at " + where(t) + " and " + where(lanes[k]));
     for (unsigned k = 0; k < 32; ++k)
         if (mask >> k & 1) lanes[k].state = State::ready;
     ++grid.warp_turn[first_lane / 32][__builtin_ctz(mask)];
@@ -250,8 +243,7 @@ void run_block(dim3 block, dim3 block_size, dim3 grid_size, std::mt19937* random
         if (!grid.fault.empty()) throw Fault(grid.fault);
         if (count(State::done) == grid.size || release()) continue;
         std::map<std::string, int> at;
-        for (unsigned i = 0; i < grid.size; ++i)
-            ++at[grid.threads[i].state == State::done ? "ended" : "at " + where(grid.threads[i])];
+        for (unsigned i = 0; i < grid.size; ++i) ++at[grid.threads[i].state == State::done ? "ended" : "at " + where(grid.threads[i])];
         std::string text = "no thread can go on:";
         for (auto& [place, n] : at) text += " " + std::to_string(n) + " " + place;
         throw Fault(text);
@@ -262,8 +254,7 @@ void run_block(dim3 block, dim3 block_size, dim3 grid_size, std::mt19937* random
 void check(const Kernel& kernel, const unsigned* grid_size, unsigned block_size, std::size_t shared_bytes, const std::size_t* sizes,
            std::size_t arguments) {
     const auto text = [](std::size_t n) { return std::to_string(n); };
-    if (kernel.sizes.size() != arguments)
-        throw Fault("takes " + text(kernel.sizes.size()) + " arguments, got " + text(arguments));
+    if (kernel.sizes.size() != arguments) throw Fault("takes " + text(kernel.sizes.size()) + " arguments, got " + text(arguments));
     for (std::size_t i = 0; i < arguments; ++i)
         if (kernel.sizes[i] != sizes[i])
             throw Fault("argument " + text(i) + " has " + text(kernel.sizes[i]) + " bytes, got " + text(sizes[i]));

@@ -72,9 +72,7 @@ template <class... P> Registration registered(const char* name, void (*kernel)(P
 #define gridDim (::emulation::here().grid)
 
 inline void __syncthreads(emulation::Site site = emulation::Site::current()) { emulation::block_barrier(site); }
-inline void __syncwarp(unsigned mask = ~0u, emulation::Site site = emulation::Site::current()) {
-    emulation::warp_barrier(mask, site);
-}
+inline void __syncwarp(unsigned mask = ~0u, emulation::Site site = emulation::Site::current()) { emulation::warp_barrier(mask, site); }
 
 template <class T> T __shfl_sync(unsigned mask, T value, int lane, emulation::Site site = emulation::Site::current()) {
     T out;
@@ -103,11 +101,11 @@ template <class T> T atomicAdd(T* at, T value) {
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 
-#define FEDKERN_SHARED(T, name, size)                                                                                          \
-    static const char name##_tag = 0;                                                                                          \
+#define FEDKERN_SHARED(T, name, size)                                                                                                      \
+    static const char name##_tag = 0;                                                                                                      \
     T* const name = static_cast<T*>(::emulation::shared_array(&name##_tag, sizeof(T) * (size)))
 #define FEDKERN_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(::emulation::dynamic_shared())
 #define FEDKERN_JOIN_(a, b) a##b
 #define FEDKERN_JOIN(a, b) FEDKERN_JOIN_(a, b)
-#define FEDKERN_INSTANCE(...)                                                                                                  \
+#define FEDKERN_INSTANCE(...)                                                                                                              \
     static const auto FEDKERN_JOIN(registration_, __COUNTER__) = ::emulation::registered(#__VA_ARGS__, &__VA_ARGS__);

@@ -20,8 +20,9 @@ template <class T> double ulps(T got, __float128 want) {
 }
 
 const double inf = std::numeric_limits<double>::infinity();
-const double edges[] = {0., -0., 1., -1., 5e-324, -5e-324, 1e-310, 2.3e-308, 1e-300, 1e-17, -1e-17, 0.5, 2., 1e300, -1e300, 709.78, 709.79,
-                        -708.3, -708.5, -744.4, -745.1, -745.2, -1e5, 37., -37., 38.4, -38.4, 88.7, 88.8, -87.4, -103.9, -104., inf, -inf, NAN};
+const double edges[] = {0.,   -0.,   1.,     -1.,    5e-324, -5e-324, 1e-310, 2.3e-308, 1e-300, 1e-17,  -1e-17, 0.5,
+                        2.,   1e300, -1e300, 709.78, 709.79, -708.3,  -708.5, -744.4,   -745.1, -745.2, -1e5,   37.,
+                        -37., 38.4,  -38.4,  88.7,   88.8,   -87.4,   -103.9, -104.,    inf,    -inf,   NAN};
 
 template <class T, class Got, class Want> void check(const char* name, double low, double high, bool logarithmic, Got got, Want want) {
     std::vector<T> x;

@@ -17,7 +17,8 @@ static void expect(bool good, const char* what) {
 }
 
 /// What BLAS does, without its speed.
-template <class T> void plain_gemm(char* a, char* b, int* m, int* n, int* k, T* alpha, T* A, int* lda, T* B, int* ldb, T* beta, T* C, int* ldc) {
+template <class T>
+void plain_gemm(char* a, char* b, int* m, int* n, int* k, T* alpha, T* A, int* lda, T* B, int* ldb, T* beta, T* C, int* ldc) {
     for (int i = 0; i < *m; ++i)
         for (int j = 0; j < *n; ++j) {
             T sum = 0;
@@ -77,7 +78,8 @@ template <class T> void check_network(Activation activation) {
                 return sum;
             };
             const double slope = (objective(1e-6) - objective(-1e-6)) / 2e-6;
-            expect(std::fabs(slope - one.grad[j]) <= (activation == Activation::relu ? 1e-2 : 1e-5) * std::fabs(slope) + 1e-3, "network: slope");
+            expect(std::fabs(slope - one.grad[j]) <= (activation == Activation::relu ? 1e-2 : 1e-5) * std::fabs(slope) + 1e-3,
+                   "network: slope");
         }
 }
 
@@ -99,8 +101,7 @@ int main() {
 
     std::vector<double> shape(500, 0.3), draws(500);
     fill_gamma({shape.data(), 500}, {draws.data(), 500}, {}, key);
-    for (Index e = 0; e < 500; ++e)
-        expect(std::fabs(gamma(0.3, {U32(e)}, key) - draws[e]) <= 1e-13 * draws[e], "one gamma = many gammas");
+    for (Index e = 0; e < 500; ++e) expect(std::fabs(gamma(0.3, {U32(e)}, key) - draws[e]) <= 1e-13 * draws[e], "one gamma = many gammas");
 
     expect(uniform(0) == std::ldexp(1, -53) && uniform(~0ULL) == 1 - std::ldexp(1, -53), "ends of the uniform");
     expect(metropolis_accept(std::log(0.31), 0.3) && !metropolis_accept(std::log(0.29), 0.3), "Metropolis rule");

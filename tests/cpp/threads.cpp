@@ -67,9 +67,7 @@ int main() {
                 wait(50);
                 finished = true; // on the stack of the calling thread
             });
-        } catch (const std::runtime_error& e) {
-            caught = std::string(e.what()) == "here";
-        }
+        } catch (const std::runtime_error& e) { caught = std::string(e.what()) == "here"; }
         expect(caught, caller ? "thrown by the calling thread" : "thrown by another thread");
         expect(finished, "the other thread has ended its work before the exception leaves");
         expect(all_done(2) && all_done(8), "works after an exception");
@@ -78,18 +76,14 @@ int main() {
     int caught = 0;
     try {
         on_both([] { throw std::runtime_error("everywhere"); });
-    } catch (const std::runtime_error&) {
-        ++caught;
-    }
+    } catch (const std::runtime_error&) { ++caught; }
     expect(caught == 1, "thrown by both");
 
     with_memory(1 << 22, [] {
         bool ended = false;
         try {
             on_both([] { std::vector<double> large(1 << 24); });
-        } catch (const std::bad_alloc&) {
-            ended = true;
-        }
+        } catch (const std::bad_alloc&) { ended = true; }
         expect(ended, "memory that ends");
     });
     expect(all_done(2), "works after memory has ended");

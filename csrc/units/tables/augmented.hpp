@@ -13,8 +13,8 @@ struct AugmentedTable {
                                 Vector<double> grad_mean, Vector<double> grad_log_sd, int n_threads);
     void (*amortised_draw)(Matrix<const double> H, Vector<const double> w, Vector<const double> tau, const Amortised&, double rho,
                            Vector<double> g, Vector<double> z, int n_threads);
-    void (*amortised_gradient)(const Augmented&, const Amortised&, Vector<double> grad_w, Vector<double> cotangent,
-                               Vector<double> grad_psi, int n_threads);
+    void (*amortised_gradient)(const Augmented&, const Amortised&, Vector<double> grad_w, Vector<double> cotangent, Vector<double> grad_psi,
+                               int n_threads);
     void (*mean_field_iteration)(Matrix<const double> H, const ClientState<const double>&, Vector<const double> message, const Iteration&,
                                  const ClientState<double>& next, int n_threads);
     void (*amortised_iteration)(Matrix<const double> H, const ClientState<const double>&, Vector<const double> message,

@@ -4,9 +4,8 @@
 namespace fedkern {
 
 struct OptimTable {
-    template <class Rule>
-    using Update = void(Matrix<const double> state, Vector<const double> gradient, Rule, Matrix<double> new_state, Vector<double> step,
-                        int n_threads);
+    template <class Rule> using Update = void(Matrix<const double> state, Vector<const double> gradient, Rule, Matrix<double> new_state,
+                                              Vector<double> step, int n_threads);
 
     Update<AdamRule>* adam;
     Update<AdagradRule>* adagrad;

@@ -92,8 +92,8 @@ inline void coefficients(Vector<const double> mu, Vector<const double> scale, Ve
 }
 
 /// The parameters after a step uphill, and the normals and the coefficients of the next draw.
-inline void stepped(const ClientState<const double>& from, Vector<const double> gradient, const Iteration& x,
-                    const ClientState<double>& to, int n_threads) {
+inline void stepped(const ClientState<const double>& from, Vector<const double> gradient, const Iteration& x, const ClientState<double>& to,
+                    int n_threads) {
     const Index p = to.theta.size, n = to.z.size;
     adam(from.moments, gradient, x.adam, to.moments, to.parameters, n_threads);
     for (Index j = 0; j < gradient.size; ++j) to.parameters[j] += from.parameters[j];
@@ -138,14 +138,14 @@ inline void see(Matrix<const double> H, Vector<const double> mu, const Iteration
 }
 
 /// The gradient of q(theta) and of psi, the one in g, and then of what stands between the two: `rest(cotangent, gradient)`. A step.
-template <class Rest>
-void amortised_step(Matrix<const double> H, const ClientState<const double>& from, Vector<const double> message, const IterationInputs& q,
-                    Index psi, const Iteration& x, const ClientState<double>& to, int n_threads, const Rest& rest) {
+template <class Rest> void amortised_step(Matrix<const double> H, const ClientState<const double>& from, Vector<const double> message,
+                                          const IterationInputs& q, Index psi, const Iteration& x, const ClientState<double>& to,
+                                          int n_threads, const Rest& rest) {
     const Index n = H.rows, k = from.parameters.size;
     const Scratch<double> gradient(k), grad_w(H.cols), cotangent(n);
     const Vector<double> all{gradient, k};
-    amortised_gradient({H, from.g, from.z, from.tau, message, {nullptr, n}, x.rho, x.path},
-                       {q.extra, from.parameters.part(psi, k), q.net}, {grad_w, H.cols}, {cotangent, n}, all.part(psi, k), n_threads);
+    amortised_gradient({H, from.g, from.z, from.tau, message, {nullptr, n}, x.rho, x.path}, {q.extra, from.parameters.part(psi, k), q.net},
+                       {grad_w, H.cols}, {cotangent, n}, all.part(psi, k), n_threads);
     coefficients_gradient(from, x, grad_w, gradient);
     rest(static_cast<const double*>(cotangent), all);
     stepped(from, constant(all), x, to, n_threads);

@@ -18,7 +18,7 @@ inline double log_normaliser(const Cavity& prior) {
 
 /// By quadrature: sum_i w_i E l_i - KL(q || prior).
 inline double analytic_elbo(const Regression& data, const Posterior& q, const Cavity& prior, Likelihood likelihood, Vector<double> grad_mu,
-                     Vector<double> grad_omega, int n_threads) {
+                            Vector<double> grad_omega, int n_threads) {
     const Index d = data.d;
     std::vector<double> total(2 * d);
     const Activations activations(q);
@@ -36,7 +36,7 @@ inline double analytic_elbo(const Regression& data, const Posterior& q, const Ca
 /// From draws theta_s = mu + sigma e_s: the mean of sum_i w_i l_i + log prior - log q at theta_s. The path gradient ("stl") holds
 /// (mu, sigma) in log q fixed; the total one does not.
 inline double sampled_elbo(const Regression& data, const Posterior& q, const Cavity& prior, Likelihood likelihood, bool stl,
-                    const Draws& draws, Vector<double> grad_mu, Vector<double> grad_omega, int n_threads) {
+                           const Draws& draws, Vector<double> grad_mu, Vector<double> grad_omega, int n_threads) {
     const Index d = data.d, S = draws.count;
     const auto e = normal_draws(draws, d);
     std::vector<double> sigma(d), theta(S * d), gradient(S * d), loglik(S);
@@ -64,10 +64,10 @@ inline double sampled_elbo(const Regression& data, const Posterior& q, const Cav
 
 /// The ELBO; with a prior that is a density its normalising constant is in it, so that it bounds the log evidence.
 inline double glm_elbo_grad(const Regression& data, const Posterior& q, const Cavity& prior, Likelihood likelihood, ElboEstimator estimator,
-                     const Draws& draws, Vector<double> grad_mu, Vector<double> grad_omega, int n_threads) {
-    const double elbo = estimator == ElboEstimator::analytic
-                            ? analytic_elbo(data, q, prior, likelihood, grad_mu, grad_omega, n_threads)
-                            : sampled_elbo(data, q, prior, likelihood, estimator == ElboEstimator::stl, draws, grad_mu, grad_omega, n_threads);
+                            const Draws& draws, Vector<double> grad_mu, Vector<double> grad_omega, int n_threads) {
+    const double elbo = estimator == ElboEstimator::analytic ? analytic_elbo(data, q, prior, likelihood, grad_mu, grad_omega, n_threads)
+                                                             : sampled_elbo(data, q, prior, likelihood, estimator == ElboEstimator::stl,
+                                                                            draws, grad_mu, grad_omega, n_threads);
     return elbo + log_normaliser(prior);
 }
 

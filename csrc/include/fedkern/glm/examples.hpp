@@ -44,10 +44,8 @@ template <class T> struct Kept {
 };
 
 template <bool grid, class V> FEDKERN_INLINE V rounded(const V& x) {
-    if constexpr (grid)
-        return x.truncated();
-    else
-        return x;
+    if constexpr (grid) return x.truncated();
+    else return x;
 }
 
 /// g_j += sum_i alpha_i x_ij, h_j += sum_i beta_i z_ij. Without a grid, factors of z that all rows share (v) are left to the caller.
@@ -63,14 +61,10 @@ template <Shape shape, bool grid, class T> void add_examples(const Kept<T>& kept
             for (int r = 0; r < R; ++r) {
                 const V x = load(kept.x[i + r] + j);
                 gj = gj + rounded<grid>(a[r] * x);
-                if constexpr (shape == Shape::square && grid)
-                    hj = hj + rounded<grid>(b[r] * (x * x * V::load(v + j)));
-                else if constexpr (shape == Shape::square)
-                    hj = hj + b[r] * (x * x);
-                else if constexpr (shape == Shape::linear && grid)
-                    hj = hj + rounded<grid>(b[r] * (x * V::load(v + j)));
-                else if constexpr (shape == Shape::stored)
-                    hj = hj + rounded<grid>(b[r] * load(kept.z[i + r] + j));
+                if constexpr (shape == Shape::square && grid) hj = hj + rounded<grid>(b[r] * (x * x * V::load(v + j)));
+                else if constexpr (shape == Shape::square) hj = hj + b[r] * (x * x);
+                else if constexpr (shape == Shape::linear && grid) hj = hj + rounded<grid>(b[r] * (x * V::load(v + j)));
+                else if constexpr (shape == Shape::stored) hj = hj + rounded<grid>(b[r] * load(kept.z[i + r] + j));
             }
             gj.store(g + j);
             if constexpr (second) hj.store(h + j);
@@ -188,8 +182,7 @@ template <class T> struct OneWeight {
         alignas(64) double a[block_rows];
         const Ahead ahead = block.ahead();
         Index i = 0;
-        for (; i + tile_rows <= block.size; i += tile_rows)
-            sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
+        for (; i + tile_rows <= block.size; i += tile_rows) sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         for (; i < block.size; ++i) sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         for (i = block.size; i < block.padded; ++i) a[i] = c.squared[i] = 0;
         for (i = 0; i < block.padded; ++i) a[i] += block.offset[i];
@@ -265,9 +258,8 @@ struct SeveralWeights {
 
 /// total = sum of w_i v_i, in float64 or in whole multiples of the grid. With `clip`, a row in which anything is not finite is
 /// skipped, and the number of those is returned; without, it is summed. `value`, if wanted, receives the sum of w_i E log p.
-template <class Out, class Estimator>
-Index sum_examples(const Regression& data, const Family& family, const Estimator& estimator, const Clipping* clip, double* value,
-                   Vector<Out> total, int n_threads) {
+template <class Out, class Estimator> Index sum_examples(const Regression& data, const Family& family, const Estimator& estimator,
+                                                         const Clipping* clip, double* value, Vector<Out> total, int n_threads) {
     constexpr bool grid = std::is_integral_v<Out>;
     const Index d = data.d, padded = round_up(d, 16), chunks = chunk_count(data.n, 2 * padded);
     // Whole numbers below 2^53 are exact in float64: that many rows before they are moved to int64.
@@ -291,7 +283,8 @@ Index sum_examples(const Regression& data, const Family& family, const Estimator
             estimator.find(block, family, value, c, scratch);
             for (Index i = 0; value && i < block.size; ++i) values[chunk] += c.value[i];
             if (clip) clip_weights(block.size, c.squared, *clip, w);
-            const Kept<typename Estimator::Number> kept(block.size, block.x, [&](Index i) { return scratch.stored(i); }, w, c.alpha, c.beta);
+            const Kept<typename Estimator::Number> kept(
+                block.size, block.x, [&](Index i) { return scratch.stored(i); }, w, c.alpha, c.beta);
             skipped[chunk] += block.size - kept.size;
             add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);
             if (grid && (rows += block.size) >= most) flush(), rows = 0;
@@ -322,14 +315,15 @@ inline void add_keyed_noise(Vector<double> total, double sd, const Draws& from) 
 }
 
 /// The private step's sum over the rows in use, Out = double or (with a grid) long.
-template <class Out>
-Index glm_clipped_sum(const Regression& data, const Posterior& q, Likelihood likelihood, const Draws& draws, const Clipping& clip,
-                      Vector<Out> total, int n_threads) {
+template <class Out> Index glm_clipped_sum(const Regression& data, const Posterior& q, Likelihood likelihood, const Draws& draws,
+                                           const Clipping& clip, Vector<Out> total, int n_threads) {
     const auto family = make_family(likelihood);
     const auto sum = [&](const auto& by) { return sum_examples(data, *family, by, &clip, nullptr, total, n_threads); };
     Index skipped;
     if (draws.kind == Draws::Kind::weights) {
-        skipped = draws.count > 1 ? sum(SeveralWeights(q, draws)) : data.single ? sum(OneWeight<float>(q, draws)) : sum(OneWeight<double>(q, draws));
+        skipped = draws.count > 1 ? sum(SeveralWeights(q, draws))
+                  : data.single   ? sum(OneWeight<float>(q, draws))
+                                  : sum(OneWeight<double>(q, draws));
     } else {
         const Activations activations(q);
         skipped = draws.kind == Draws::Kind::activations ? sum(Activated(activations, draws)) : sum(Analytic{activations});

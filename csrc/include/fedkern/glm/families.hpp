@@ -69,8 +69,7 @@ inline void predict(const Bernoulli&, Index n, const double* m, const double* s,
         for (int l = 0; l < 8; ++l) a[l] = -m[i + l];
         if (probit)
             for (int l = 0; l < 8; ++l) mean[i + l] = math::sigmoid(m[i + l] / std::sqrt(1 + s[i + l] * s[i + l] * (M_PI / 8)));
-        else
-            logistic_expectations(8, a, s + i, nullptr, mean + i, curvature); // sigmoid(m) is the slope at -m
+        else logistic_expectations(8, a, s + i, nullptr, mean + i, curvature); // sigmoid(m) is the slope at -m
     }
 }
 
@@ -87,7 +86,8 @@ struct Family {
     virtual void weigh(Index n, const double* a, const double* y, const double* w, double* value, double* slope) const = 0;
     virtual void weigh(Index n, const float* a, const float* y, const float* w, float* value, float* slope) const = 0;
     /// n a multiple of eight; value may be null.
-    virtual void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope, double* curvature) const = 0;
+    virtual void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope,
+                        double* curvature) const = 0;
     virtual void predict(Index n, const double* m, const double* s, bool probit, double* mean) const = 0;
 };
 
@@ -117,7 +117,8 @@ template <class F> struct FamilyOf final : Family {
     void weigh(Index n, const float* a, const float* y, const float* w, float* value, float* slope) const override {
         weigh_all(n, a, y, w, value, slope);
     }
-    void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope, double* curvature) const override {
+    void expect(Index n, const double* m, const double* s, const double* y, double* value, double* slope,
+                double* curvature) const override {
         fedkern::expect(f, n, m, s, y, value, slope, curvature);
     }
     void predict(Index n, const double* m, const double* s, bool probit, double* mean) const override {
@@ -130,8 +131,7 @@ inline std::unique_ptr<const Family> make_family(Likelihood likelihood) {
         using F = std::decay_t<decltype(f)>;
         if constexpr (std::is_same_v<F, NoFamily>)
             throw std::invalid_argument("family: no likelihood has this number; is the extension older than families.py?");
-        else
-            return std::make_unique<FamilyOf<F>>(f);
+        else return std::make_unique<FamilyOf<F>>(f);
     });
 }
 

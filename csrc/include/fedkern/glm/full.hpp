@@ -8,9 +8,8 @@ inline namespace FEDKERN_ISA {
 
 /// total_mu = sum of w_i r_i x_i; total_L, (d, d), has sum of w_i k_i x_i u_i' in its lower triangle and unspecified numbers above.
 /// Clipping, skipped rows and value as in sum_examples.
-template <class Out>
-Index sum_full_examples(const Regression& data, const Activations& q, const Family& family, const Clipping* clip, double* value,
-                        std::vector<Out>& total_mu, std::vector<Out>& total_L, int n_threads) {
+template <class Out> Index sum_full_examples(const Regression& data, const Activations& q, const Family& family, const Clipping* clip,
+                                             double* value, std::vector<Out>& total_mu, std::vector<Out>& total_L, int n_threads) {
     constexpr bool grid = std::is_integral_v<Out>;
     const Index d = data.d, padded = round_up(d, 16), size = padded + d * padded;
     const Index chunks = chunk_count(data.n, size);
@@ -102,9 +101,8 @@ Index sum_full_examples(const Regression& data, const Activations& q, const Fami
 }
 
 /// total = [the mu block, the lower triangle of the L block row by row]: d + d (d + 1) / 2 numbers.
-template <class Out>
-Index glm_clipped_sum_full(const Regression& data, const Posterior& q, Likelihood likelihood, const Draws& draws, const Clipping& clip,
-                           Vector<Out> total, int n_threads) {
+template <class Out> Index glm_clipped_sum_full(const Regression& data, const Posterior& q, Likelihood likelihood, const Draws& draws,
+                                                const Clipping& clip, Vector<Out> total, int n_threads) {
     const Index d = data.d;
     const Activations activations(q);
     std::vector<Out> mu(d), L(d * d);
@@ -120,7 +118,8 @@ Index glm_clipped_sum_full(const Regression& data, const Posterior& q, Likelihoo
 
 /// The ELBO and its gradient in (mu, L), zero above the diagonal of L. `normaliser` is the log of the prior's constant.
 inline double glm_elbo_grad_full(const Regression& data, const Posterior& q, const Cavity& prior, double normaliser, Likelihood likelihood,
-                          ElboEstimator estimator, const Draws& draws, Vector<double> grad_mu, Matrix<double> grad_L, int n_threads) {
+                                 ElboEstimator estimator, const Draws& draws, Vector<double> grad_mu, Matrix<double> grad_L,
+                                 int n_threads) {
     const Index d = data.d;
     std::vector<double> L(d * d), sum_mu(d), sum_L(d * d), P_mu(d);
     for (Index i = 0; i < d; ++i)

@@ -64,10 +64,8 @@ template <class T> struct LogLikelihoods {
         row_dots(block.x, ahead, block.size, theta, d, a);
         for (Index i = 0; i < block.padded; ++i) a[i] += T(block.offset[i]);
         family.weigh(block.padded, a, y, w, value, slope);
-        if constexpr (sizeof(T) == 8)
-            add_rows(block.x, ahead.of(block.size), block.padded, slope, d, sums);
-        else
-            add_rows(block.x, ahead.of(block.size), block.padded, slope, d, gradient.data());
+        if constexpr (sizeof(T) == 8) add_rows(block.x, ahead.of(block.size), block.padded, slope, d, sums);
+        else add_rows(block.x, ahead.of(block.size), block.padded, slope, d, gradient.data());
         auto total = Pack<double>::all(0);
         for (Index i = 0; i < block.padded; i += 8) total = total + Pack<double>::load(value + i);
         loglik[at] += total.sum();
@@ -85,7 +83,8 @@ template <class T> struct LogLikelihoods {
         }
         for (Index p = 0; p < parameters.panels; ++p) {
             for (Index i = 0; i < block.size; ++i) V::all(T(block.offset[i])).store(a + i * panel);
-            row_panel(block.x, p == 0 ? block.ahead() : Ahead{}, block.size, parameters.packed.data() + p * parameters.d * panel, 0, parameters.d, a);
+            row_panel(block.x, p == 0 ? block.ahead() : Ahead{}, block.size, parameters.packed.data() + p * parameters.d * panel, 0,
+                      parameters.d, a);
             family.weigh(block.size * panel, a, y, w, value, slope);
             auto total = Pack<double>::load(loglik + p * panel);
             for (Index i = 0; i < block.size; ++i) total = total + Pack<double>::load(value + i * panel);
@@ -113,10 +112,8 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
     const Index chunks = chunk_count(data.n, size);
     const auto family = make_family(likelihood);
     Lines<double> partial(chunks * size);
-    if (data.single)
-        add_logliks(data, *family, Parameters<float>(thetas), chunks, partial.data(), n_threads);
-    else
-        add_logliks(data, *family, Parameters<double>(thetas), chunks, partial.data(), n_threads);
+    if (data.single) add_logliks(data, *family, Parameters<float>(thetas), chunks, partial.data(), n_threads);
+    else add_logliks(data, *family, Parameters<double>(thetas), chunks, partial.data(), n_threads);
     for (Index s = 0; s < thetas.rows; ++s) {
         loglik[s] = 0;
         for (Index c = 0; c < chunks; ++c) loglik[s] += partial[c * size + s];
@@ -131,9 +128,8 @@ inline void glm_logliks(const Regression& data, Matrix<const double> thetas, Lik
 // ---- Under a posterior.
 
 /// What the mean-field kernels need of rows x: x'mu, sum x^2 sigma^2 and, for norms, sum x^2 and sum x^4 sigma^4.
-template <bool norms, int R>
-FEDKERN_INLINE void tile_sums(const double* const* x, Index d, const char* at, Index pace, const double* mu, const double* variance, double* m, double* v,
-                              double* n2, double* n4) {
+template <bool norms, int R> FEDKERN_INLINE void tile_sums(const double* const* x, Index d, const char* at, Index pace, const double* mu,
+                                                           const double* variance, double* m, double* v, double* n2, double* n4) {
     using V = Pack<double>;
     V sum_m[R], sum_v[R], sum_2[R], sum_4[R];
     for (int r = 0; r < R; ++r) sum_m[r] = sum_v[r] = sum_2[r] = sum_4[r] = V::all(0);
@@ -152,8 +148,8 @@ FEDKERN_INLINE void tile_sums(const double* const* x, Index d, const char* at, I
     }
 }
 
-template <bool norms>
-void row_sums(const RowBlock<double>& block, Index d, const double* mu, const double* variance, double* m, double* v, double* n2, double* n4) {
+template <bool norms> void row_sums(const RowBlock<double>& block, Index d, const double* mu, const double* variance, double* m, double* v,
+                                    double* n2, double* n4) {
     const Ahead ahead = block.ahead();
     Index i = 0;
     for (; i + tile_rows <= block.size; i += tile_rows) {
@@ -241,7 +237,8 @@ inline void glm_expectations(const Regression& data, const Posterior& q, Likelih
 }
 
 /// The predictive mean E[y] for every row; `probit`: the usual approximation for the Bernoulli family.
-inline void glm_predict(const Regression& data, const Posterior& q, Likelihood likelihood, bool probit, Vector<double> mean, int n_threads) {
+inline void glm_predict(const Regression& data, const Posterior& q, Likelihood likelihood, bool probit, Vector<double> mean,
+                        int n_threads) {
     const Activations activations(q);
     const auto family = make_family(likelihood);
     for_blocks(data.n, block_count(data.n), n_threads, [&](Index, Index begin, Index end) {

@@ -72,10 +72,8 @@ inline void logistic_expectations(Index n, const double* b, const double* s, dou
     for (Index i = 0; i < n; i += 8) {
         double narrow[8];
         for (int l = 0; l < 8; ++l) narrow[l] = s[i + l] <= TrapezoidRule::widest ? s[i + l] : 0;
-        if (value)
-            logistic_narrow<true>(b + i, narrow, value + i, slope + i, curvature + i);
-        else
-            logistic_narrow<false>(b + i, narrow, nullptr, slope + i, curvature + i);
+        if (value) logistic_narrow<true>(b + i, narrow, value + i, slope + i, curvature + i);
+        else logistic_narrow<false>(b + i, narrow, nullptr, slope + i, curvature + i);
         for (Index l = i; l < i + 8; ++l)
             if (!(s[l] <= TrapezoidRule::widest)) logistic_wide(b[l], s[l], value ? value + l : nullptr, slope + l, curvature + l);
     }

@@ -19,9 +19,7 @@ FEDKERN_INLINE constexpr Index round_up(Index n, Index step) { return (n + step 
 
 /// How many chunks of n rows have partial results of their own, of `size` numbers: the same for any number of threads, and never
 /// more than 64 MiB of them.
-inline Index chunk_count(Index n, Index size) {
-    return std::clamp((Index{1} << 23) / std::max<Index>(size, 1), Index{1}, block_count(n));
-}
+inline Index chunk_count(Index n, Index size) { return std::clamp((Index{1} << 23) / std::max<Index>(size, 1), Index{1}, block_count(n)); }
 
 template <class T, class Row> FEDKERN_INLINE void read_column(const Column& c, Index n, const Row& row, double* out) {
     for (Index i = 0; i < n; ++i) {
@@ -80,10 +78,8 @@ template <class T> class RowBlock {
         for (Index i = size; i < padded; ++i) y[i] = offset[i] = weight[i] = 0;
         if (!copied_)
             for (Index i = 0; i < size; ++i) x[i] = static_cast<const T*>(data_.x) + row(i) * data_.row_stride;
-        else if (data_.single)
-            copy(static_cast<const float*>(data_.x));
-        else
-            copy(static_cast<const double*>(data_.x));
+        else if (data_.single) copy(static_cast<const float*>(data_.x));
+        else copy(static_cast<const double*>(data_.x));
         return true;
     }
 

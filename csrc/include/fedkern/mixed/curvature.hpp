@@ -145,7 +145,8 @@ void curvature_of(const Rows& rows, Information<family>& information, Points& po
         const Index begin = rows.begin[g], end = rows.begin[g + 1];
         points.take(rows, begin, end);
         if constexpr (d == 0) {
-            for (int l = 0; l < points.used; ++l) information.add(points, begin, end, l, nullptr, nullptr, nullptr, nullptr, 0, 0, sums + l * size);
+            for (int l = 0; l < points.used; ++l)
+                information.add(points, begin, end, l, nullptr, nullptr, nullptr, nullptr, 0, 0, sums + l * size);
         } else {
             Lane u[d], S[d][d], inverse[d][d];
             Level<d> level;

@@ -342,10 +342,8 @@ template <bool probit> class Ordinal : public ByLanes<Ordinal<probit>> {
     Ordinal(const Rows& rows, int m) : Base(m, true, false), level_(rows.y.size()), many_(m + 1) {
         for (Index i = 0; i < rows.n; ++i) {
             const double y = rows.y[i];
-            if (is_count(y) && y <= m)
-                level_[i] = int(y), many_[level_[i]] += 1;
-            else
-                good_ = false;
+            if (is_count(y) && y <= m) level_[i] = int(y), many_[level_[i]] += 1;
+            else good_ = false;
         }
     }
     bool good() const override { return good_; }
@@ -475,8 +473,7 @@ template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
     void shapes(const double* w, int l, Shapes& s) const override {
         if constexpr (piecewise)
             for (int j = 0; j < m; ++j) s[j][l] = w[j];
-        else
-            s[0][l] = weibull ? std::exp(w[0]) : 1.0;
+        else s[0][l] = weibull ? std::exp(w[0]) : 1.0;
     }
     int kept() const override { return 2; }
     void keep(Index i, const Shapes& s, int L, Lane* kept) const override {
@@ -492,8 +489,7 @@ template <MixedFamily kind> class Times : public ByLanes<Times<kind>> {
                 const double more = kept[0][l] + math::log(math::expm1(at_most(ratio, 700)));
                 kept[1][l] = y > 0 && !(ratio > 700) ? more : k * log_upper;
             }
-            if (!begun_[i])
-                kept[0].fill(none, L);
+            if (!begun_[i]) kept[0].fill(none, L);
             else if (since < math::infinity<double>())
                 for (int l = 0; l < L; ++l) kept[0][l] += math::log(-math::expm1(-at_most(s[0][l] * since, 700)));
         }

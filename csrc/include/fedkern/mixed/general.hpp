@@ -167,7 +167,8 @@ inline std::vector<double> tops_of(const Rows& rows, const Family& family, const
 }
 
 /// Sums over groups of the logarithms of integrals, at some points.
-template <int d> void general_values(const Rows& rows, const Family& family, const Grid& grid, Points& points, const Shapes& shapes, Lane& total) {
+template <int d>
+void general_values(const Rows& rows, const Family& family, const Grid& grid, Points& points, const Shapes& shapes, Lane& total) {
     const int L = points.lanes;
     Group group(rows, family);
     Lane u[3], v[3], place[3], sum, of_group;
@@ -224,8 +225,8 @@ struct Alone {
     }
 };
 
-inline void values_by_panels(const Rows& rows, const Family& family, const Legendre& rule, Points& some, Matrix<const double> points, Index begin,
-                             Index end, Lane& total) {
+inline void values_by_panels(const Rows& rows, const Family& family, const Legendre& rule, Points& some, Matrix<const double> points,
+                             Index begin, Index end, Lane& total) {
     Panels panels(rows, family, rule);
     std::vector<Alone> alone;
     for (int l = 0; l < some.used; ++l) alone.emplace_back(rows, family, some, points, begin, end, l);
@@ -356,9 +357,8 @@ class GeneralInformation {
 };
 
 /// One point, some groups: by the nodes of the value.
-template <int d>
-void general_curvature(const Rows& rows, const Family& family, const Grid& grid, const Legendre& legendre, Matrix<const double> points, Index s,
-                       Index from, Index to, double* sum) {
+template <int d> void general_curvature(const Rows& rows, const Family& family, const Grid& grid, const Legendre& legendre,
+                                        Matrix<const double> points, Index s, Index from, Index to, double* sum) {
     Points some(rows, points, s, s + 1);
     if (some.bad[0]) return;
     Alone one(rows, family, some, points, s, s + 1, 0);
@@ -379,8 +379,7 @@ void general_curvature(const Rows& rows, const Family& family, const Grid& grid,
             if (d == 1 && !family.concave) {
                 if (panels.integrate(one.shapes, begin, end, base, T[0], &one.tops[begin]))
                     information.add(one, T, base, begin, end, panels.u.data(), panels.term.data(), int(panels.u.size()), true, 0, sum);
-                else
-                    sum[0] += math::not_a_number<double>();
+                else sum[0] += math::not_a_number<double>();
                 continue;
             }
             Lane u[d], S[d][d], back[d][d];
@@ -421,7 +420,8 @@ template <class Work> void with_effects(int d, const Work& work) {
 
 } // namespace mixed
 
-inline void mixed_general_values(Matrix<const double> points, const MixedRows& given, const MixedTimes& times, Vector<double> value, int n_threads) {
+inline void mixed_general_values(Matrix<const double> points, const MixedRows& given, const MixedTimes& times, Vector<double> value,
+                                 int n_threads) {
     using namespace mixed;
     const Rows rows(given);
     const Index S = points.rows;
@@ -435,7 +435,8 @@ inline void mixed_general_values(Matrix<const double> points, const MixedRows& g
     const bool by_panels = !family->concave && rows.d;
     const Grid grid(Rule(given.nodes), by_panels ? 0 : rows.d);
     const Legendre legendre(by_panels ? given.nodes : 1);
-    const Index most = by_panels ? 8 : width, lanes = std::min(most, std::max<Index>(8, (S / 16 + 7) / 8 * 8)), blocks = (S + lanes - 1) / lanes;
+    const Index most = by_panels ? 8 : width, lanes = std::min(most, std::max<Index>(8, (S / 16 + 7) / 8 * 8)),
+                blocks = (S + lanes - 1) / lanes;
     const double work = double(S) * double(rows.n) * 20 * (by_panels ? 200 : grid.count);
     for_blocks(blocks, blocks, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
         for (Index block = first; block < last; ++block) {
@@ -476,7 +477,8 @@ inline void mixed_general_curvature(Matrix<const double> points, const MixedRows
     if (good)
         for_blocks(S * pieces, S * pieces, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
             for (Index task = first; task < last; ++task) {
-                const Index s = task / pieces, piece = task % pieces, from = rows.groups * piece / pieces, to = rows.groups * (piece + 1) / pieces;
+                const Index s = task / pieces, piece = task % pieces, from = rows.groups * piece / pieces,
+                            to = rows.groups * (piece + 1) / pieces;
                 with_effects(rows.d, [&](auto d) {
                     general_curvature<d()>(rows, *family, grid, legendre, points, s, from, to, sums.data() + task * size);
                 });

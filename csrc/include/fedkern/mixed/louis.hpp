@@ -8,9 +8,8 @@ namespace mixed {
 
 /// E[curve q q'] of a row, q = d eta / d xi, whose sums of curve, curve u and curve u u' are m0, m1 and m2; at(i, j) is an element of the
 /// information; d eta / d T_ab is z_a u_b unit(a, b).
-template <class Unit, class At>
-FEDKERN_INLINE void spread(const double* x, const double* z, int p, int d, double m0, const double* m1, const double* m2, const Unit& unit,
-                           const At& at) {
+template <class Unit, class At> FEDKERN_INLINE void spread(const double* x, const double* z, int p, int d, double m0, const double* m1,
+                                                           const double* m2, const Unit& unit, const At& at) {
     for (int i = 0; i < p; ++i)
         for (int j = 0; j <= i; ++j) at(i, j) += m0 * x[i] * x[j];
     for (int a = 0; a < d; ++a)
@@ -25,9 +24,9 @@ FEDKERN_INLINE void spread(const double* x, const double* z, int p, int d, doubl
 
 /// E d is added to the gradient, and cov(d) taken from the information: D (P, K) is d at the nodes, but for its rows of T, which are
 /// `linear` (d, K) times the places (d, K). `weighted` (K) and `mean` (P) are room.
-template <class Unit, class At>
-FEDKERN_INLINE void finish(double* D, const double* linear, const double* places, const double* w, int K, int P, int p, int d,
-                           const Unit& unit, const At& at, double* gradient, double* weighted, double* mean) {
+template <class Unit, class At> FEDKERN_INLINE void finish(double* D, const double* linear, const double* places, const double* w, int K,
+                                                           int P, int p, int d, const Unit& unit, const At& at, double* gradient,
+                                                           double* weighted, double* mean) {
     for (int a = 0; a < d; ++a)
         for (int b = 0; b <= a; ++b) {
             const double by = unit(a, b);

@@ -66,8 +66,7 @@ struct Points {
 template <int d> struct Level {
     Lane value, gradient[d], curve[d * (d + 1) / 2];
 
-    template <MixedFamily family>
-    void at(const Rows& rows, const Points& points, Index begin, Index end, const Lane* u) {
+    template <MixedFamily family> void at(const Rows& rows, const Points& points, Index begin, Index end, const Lane* u) {
         const int lanes = points.lanes;
         Lane v[d], G[d], M[d * (d + 1) / 2];
         for (int l = 0; l < lanes; ++l) value[l] = 0;
@@ -190,16 +189,12 @@ template <MixedFamily family, int d, class Some>
 void find_modes(const Some& rows, const Points& points, Index begin, Index end, Lane* u, Level<d>& level, bool* found) {
     constexpr bool own = std::is_same_v<Some, Rows>;
     const int lanes = points.lanes;
-    if constexpr (!own)
-        rows.template start<d>(u);
-    else if (family == MixedFamily::poisson || family == MixedFamily::negative_binomial)
-        least_squares<d>(rows, points, begin, end, u);
+    if constexpr (!own) rows.template start<d>(u);
+    else if (family == MixedFamily::poisson || family == MixedFamily::negative_binomial) least_squares<d>(rows, points, begin, end, u);
     else
         for (int a = 0; a < d; ++a) u[a].fill(0, lanes);
-    if constexpr (own)
-        level.template at<family>(rows, points, begin, end, u);
-    else
-        rows.template level_at<d>(u, level);
+    if constexpr (own) level.template at<family>(rows, points, begin, end, u);
+    else rows.template level_at<d>(u, level);
     Lane step[d], tried[d];
     Level<d> next;
     bool searching[width];
@@ -231,10 +226,8 @@ void find_modes(const Some& rows, const Points& points, Index begin, Index end, 
     for (int count = 0; any && count < steps; ++count) {
         for (int a = 0; a < d; ++a)
             for (int l = 0; l < lanes; ++l) tried[a][l] = u[a][l] + step[a][l];
-        if constexpr (own)
-            next.template at<family>(rows, points, begin, end, tried);
-        else
-            rows.template level_at<d>(tried, next);
+        if constexpr (own) next.template at<family>(rows, points, begin, end, tried);
+        else rows.template level_at<d>(tried, next);
         any = false;
         for (int l = 0; l < lanes; ++l) {
             if (!searching[l]) continue;

@@ -73,8 +73,10 @@ class Panels {
                     const double middle = 0.5 * (low_[j] + high_[j]);
                     more_low_.push_back(low_[j]), more_high_.push_back(middle), more_low_.push_back(middle), more_high_.push_back(high_[j]);
                 } else {
-                    const double half = 0.5 * (high_[j] - low_[j]), middle = 0.5 * (low_[j] + high_[j]), log = std::log(half) - half_log_2pi;
-                    for (std::size_t k = 0; k < rule_.t.size(); ++k) u.push_back(middle + half * rule_.t[k]), term.push_back(log + rule_.log_w[k]);
+                    const double half = 0.5 * (high_[j] - low_[j]), middle = 0.5 * (low_[j] + high_[j]),
+                                 log = std::log(half) - half_log_2pi;
+                    for (std::size_t k = 0; k < rule_.t.size(); ++k)
+                        u.push_back(middle + half * rule_.t[k]), term.push_back(log + rule_.log_w[k]);
                     ++made;
                 }
             }
@@ -106,7 +108,8 @@ class Panels {
 
   private:
     /// Bounds of some panels, and whether they are rough; `best` rises. False: a number that is not finite.
-    bool look(const Shapes& s, Index begin, Index end, const double* base, double T, const double* tops, Index from, Index some, double& best) {
+    bool look(const Shapes& s, Index begin, Index end, const double* base, double T, const double* tops, Index from, Index some,
+              double& best) {
         const int L = int((some + 7) / 8 * 8);
         Lane low, high, middle, eta, m, at_low, at_middle, at_high, tilt, bound, hidden;
         RowLanes a, b;

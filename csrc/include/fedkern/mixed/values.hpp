@@ -20,7 +20,9 @@ inline constexpr double widest = 170; // of A t: the product of four factors sta
 template <MixedFamily family, int d> class Nodes {
   public:
     Nodes(const Rows& rows, const Rule& rule, int lanes)
-        : rows_(rows), rule_(rule), lanes_(lanes), Q_(int(rule.t.size())), count_(d == 1 ? Q_ : d == 2 ? Q_ * Q_ : Q_ * Q_ * Q_),
+        : rows_(rows), rule_(rule), lanes_(lanes), Q_(int(rule.t.size())), count_(d == 1   ? Q_
+                                                                                  : d == 2 ? Q_ * Q_
+                                                                                           : Q_ * Q_ * Q_),
           sum_(Index(count_) * lanes), product_(binomial ? Index(count_) * lanes : 0), exponent_(binomial ? Index(count_) * lanes : 0),
           table_(Index(d) * Q_ * lanes) {}
 
@@ -281,10 +283,8 @@ class LogisticIntercept {
     /// Halley's steps within bounds, T (Y - sum p) - u = 0: from the mode of the last group with as many rows and ones.
     void search(const Lane& T, double Y, double n, int blocks, int L) {
         const int of = n <= most_kept && Y >= 0 && Y <= n ? int(n * (n - 1) / 2 + n + Y) : -1;
-        if (of >= 0 && kept_[of].known)
-            u_ = kept_[of].u;
-        else
-            u_.fill(0, L);
+        if (of >= 0 && kept_[of].known) u_ = kept_[of].u;
+        else u_.fill(0, L);
         Lane low, high;
         for (int l = 0; l < L; ++l) done_[l] = 0, low[l] = T[l] * (Y - n), high[l] = T[l] * Y;
         // The step's error is its cube, of which the nodes make up for most, unless there are few.
@@ -336,7 +336,8 @@ class LogisticIntercept {
             Polynomial& of_rows = polynomials_[b];
             const Lane* c = of_rows.c;
             for (int l = 0; l < L; ++l) {
-                const double w1 = w_[l], w2 = w1 * w1, b1 = c[1][l] * w1, b2 = c[2][l] * w2, b3 = c[3][l] * (w2 * w1), b4 = c[4][l] * (w2 * w2);
+                const double w1 = w_[l], w2 = w1 * w1, b1 = c[1][l] * w1, b2 = c[2][l] * w2, b3 = c[3][l] * (w2 * w1),
+                             b4 = c[4][l] * (w2 * w2);
                 const double inverse = 1 / (((1 + b1) + b2) + (b3 + b4));
                 const double m1 = (b1 + 2 * b2 + (3 * b3 + 4 * b4)) * inverse, m2 = (b1 + 4 * b2 + (9 * b3 + 16 * b4)) * inverse;
                 const double m3 = (b1 + 8 * b2 + (27 * b3 + 64 * b4)) * inverse, variance = m2 - m1 * m1;

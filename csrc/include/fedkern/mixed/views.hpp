@@ -5,8 +5,20 @@
 namespace fedkern {
 
 enum class MixedFamily {
-    binomial, poisson, gaussian, negative_binomial, student, gamma, beta, zero_inflated_poisson, zero_inflated_negative_binomial,
-    ordinal, ordinal_probit, weibull, exponential, piecewise
+    binomial,
+    poisson,
+    gaussian,
+    negative_binomial,
+    student,
+    gamma,
+    beta,
+    zero_inflated_poisson,
+    zero_inflated_negative_binomial,
+    ordinal,
+    ordinal_probit,
+    weibull,
+    exponential,
+    piecewise
 }; // up to negative_binomial in values.hpp and curvature.hpp, the others in families.hpp
 
 /// Rows sorted by group; Z has at most `mixed_effects` columns. No data: trials 1, offset 0. `starts` rises from 0 to the number of rows.

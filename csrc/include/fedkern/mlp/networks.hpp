@@ -7,8 +7,8 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-FEDKERN_INLINE void gemm(const Blas& blas, char a, char b, Index m, Index n, Index k, const double* A, Index lda, const double* B, Index ldb,
-                         double beta, double* C, Index ldc) {
+FEDKERN_INLINE void gemm(const Blas& blas, char a, char b, Index m, Index n, Index k, const double* A, Index lda, const double* B,
+                         Index ldb, double beta, double* C, Index ldc) {
     call(blas.dgemm, a, b, m, n, k, 1.0, A, lda, B, ldb, beta, C, ldc);
 }
 FEDKERN_INLINE void gemm(const Blas& blas, char a, char b, Index m, Index n, Index k, const float* A, Index lda, const float* B, Index ldb,
@@ -103,9 +103,8 @@ void mlp_forward(Matrix<const T> X, const T* parameters, const Network& net, Mat
 }
 
 /// The gradient in the first inputs, as many as `grad_X` has columns.
-template <class T, class Products>
-void mlp_backward(Matrix<const T> X, const T* parameters, Matrix<const T> upstream, const Network& net, Vector<T> grad_parameters,
-                  Matrix<T> grad_X, int n_threads, Products products) {
+template <class T, class Products> void mlp_backward(Matrix<const T> X, const T* parameters, Matrix<const T> upstream, const Network& net,
+                                                     Vector<T> grad_parameters, Matrix<T> grad_X, int n_threads, Products products) {
     const Index k = grad_parameters.size, rows = products.rows();
     const Tiles tiles{X.rows, rows, tiles_of_a_block, std::max<Index>((Index{1} << 23) / k, 1)}; // of sums no more than 64 MiB
     const Scratch<double> sums(tiles.blocks() * k);
@@ -133,17 +132,14 @@ template <class T> bool is_one_tile(Index rows, const Network& net) {
 template <class T>
 void mlp_forward(Matrix<const T> X, Vector<const T> parameters, const Network& net, Matrix<T> Y, int n_threads, const Blas& blas) {
     const Neighbours<T> p(parameters);
-    if (is_one_tile<T>(X.rows, net))
-        mlp_forward<T>(X, p, net, Y, n_threads, BlasProducts<T>::of(blas, X.rows));
+    if (is_one_tile<T>(X.rows, net)) mlp_forward<T>(X, p, net, Y, n_threads, BlasProducts<T>::of(blas, X.rows));
     else if (!fused && X.rows >= BlasProducts<T>::most && has_large_layer(net, large_layer))
         mlp_forward<T>(X, p, net, Y, n_threads, BlasProducts<T>{blas});
-    else
-        mlp_forward<T>(X, p, net, Y, n_threads, Loops<T>{});
+    else mlp_forward<T>(X, p, net, Y, n_threads, Loops<T>{});
 }
 
-template <class T>
-void mlp_backward_of_one_tile(Matrix<const T> X, const T* parameters, Matrix<const T> upstream, const Network& net,
-                              Vector<T> grad_parameters, Matrix<T> grad_X, const Blas& blas) {
+template <class T> void mlp_backward_of_one_tile(Matrix<const T> X, const T* parameters, Matrix<const T> upstream, const Network& net,
+                                                 Vector<T> grad_parameters, Matrix<T> grad_X, const Blas& blas) {
     const OneTileProducts<T> products{BlasProducts<T>::of(blas, X.rows)};
     const Index rows = products.rows();
     const NetworkTile<T, OneTileProducts<T>> tile(net, parameters, products);
@@ -159,16 +155,13 @@ void mlp_backward_of_one_tile(Matrix<const T> X, const T* parameters, Matrix<con
     store_tile<T>(dx, grad_X, 0, X.rows, rows);
 }
 
-template <class T>
-void mlp_backward(Matrix<const T> X, Vector<const T> parameters, Matrix<const T> upstream, const Network& net, Vector<T> grad_parameters,
-                  Matrix<T> grad_X, int n_threads, const Blas& blas) {
+template <class T> void mlp_backward(Matrix<const T> X, Vector<const T> parameters, Matrix<const T> upstream, const Network& net,
+                                     Vector<T> grad_parameters, Matrix<T> grad_X, int n_threads, const Blas& blas) {
     const Neighbours<T> p(parameters);
-    if (is_one_tile<T>(X.rows, net))
-        mlp_backward_of_one_tile<T>(X, p, upstream, net, grad_parameters, grad_X, blas);
+    if (is_one_tile<T>(X.rows, net)) mlp_backward_of_one_tile<T>(X, p, upstream, net, grad_parameters, grad_X, blas);
     else if (X.rows >= BlasProducts<T>::most && has_large_layer(net, large_layer))
         mlp_backward<T>(X, p, upstream, net, grad_parameters, grad_X, n_threads, BlasProducts<T>{blas});
-    else
-        mlp_backward<T>(X, p, upstream, net, grad_parameters, grad_X, n_threads, Loops<T>{});
+    else mlp_backward<T>(X, p, upstream, net, grad_parameters, grad_X, n_threads, Loops<T>{});
 }
 
 } // namespace FEDKERN_ISA

@@ -55,8 +55,7 @@ template <int cols, class T> void load_rows(const T* from, T* to) {
 }
 
 /// to[j][r] = x(begin + r, j) for `count` rows, and zeros.
-template <class T>
-void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t<T>* to, Index rows = rows_of_tile<T>) {
+template <class T> void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t<T>* to, Index rows = rows_of_tile<T>) {
     if (count == rows_of_tile<T> && count == rows && x.col_stride == 1 && x.row_stride == x.cols) {
         const T* from = x.data + begin * x.cols;
         if (x.cols == 2) return load_rows<2>(from, to);
@@ -83,9 +82,8 @@ void store_tile(const std::type_identity_t<T>* from, Matrix<T> x, Index begin, I
 
 /// out[o][r] = finish(start[o] + sum_i w[o * down + i * right] x[i][r], at), o < n_out, i < n_in; without `start` from zero. `finish`
 /// takes a pack and where it will stand.
-template <class T, class Finish>
-void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start, const std::type_identity_t<T>* x, Index n_in,
-              Index n_out, T* out, const Finish& finish) {
+template <class T, class Finish> void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start,
+                                               const std::type_identity_t<T>* x, Index n_in, Index n_out, T* out, const Finish& finish) {
     using V = Native<T>;
     constexpr Index rows = rows_of_tile<T>;
     constexpr int packs = register_bytes == 64 ? 4 : 2;
@@ -110,9 +108,8 @@ void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>
         }
     });
 }
-template <class T>
-void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start, const std::type_identity_t<T>* x, Index n_in,
-              Index n_out, T* out) {
+template <class T> void multiply(const T* w, Index down, Index right, const std::type_identity_t<T>* start,
+                                 const std::type_identity_t<T>* x, Index n_in, Index n_out, T* out) {
     multiply(w, down, right, start, x, n_in, n_out, out, [](const auto& sum, Index) { return sum; });
 }
 
@@ -127,10 +124,8 @@ template <class V, int width = V::size / 2> FEDKERN_INLINE V sums_of(const V* v)
             const auto &a = v[i].part[0], &b = v[i + width].part[0];
             return __builtin_shufflevector(a, b, at(lane)...) + __builtin_shufflevector(a, b, (at(lane) + width)...);
         }(std::make_integer_sequence<int, V::size>());
-    if constexpr (width == 1)
-        return half[0];
-    else
-        return sums_of<V, width / 2>(half);
+    if constexpr (width == 1) return half[0];
+    else return sums_of<V, width / 2>(half);
 }
 
 /// sums[o * n_in + i] += sum_r d[o][r] x[i][r], o < n_out, i < n_in. In float32 the rows of one tile are added up in float32.

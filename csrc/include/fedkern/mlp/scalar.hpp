@@ -10,22 +10,16 @@ inline namespace FEDKERN_ISA {
 // ---- Activations. The slope is a function of the value.
 
 template <Activation kind, class T> FEDKERN_INLINE T activated(T x) {
-    if constexpr (kind == Activation::tanh)
-        return math::tanh(x);
-    else if constexpr (kind == Activation::relu)
-        return x < 0 ? T(0) : x; // NaN stays
-    else
-        return x;
+    if constexpr (kind == Activation::tanh) return math::tanh(x);
+    else if constexpr (kind == Activation::relu) return x < 0 ? T(0) : x; // NaN stays
+    else return x;
 }
 
 /// d times the slope at a value; V is a number, or several in a register.
 template <Activation kind, class V> FEDKERN_INLINE V with_slope(const V& d, const V& value) {
-    if constexpr (kind == Activation::tanh)
-        return d * (1 - value * value);
-    else if constexpr (kind == Activation::relu)
-        return value > 0 ? d : d - d;
-    else
-        return d;
+    if constexpr (kind == Activation::tanh) return d * (1 - value * value);
+    else if constexpr (kind == Activation::relu) return value > 0 ? d : d - d;
+    else return d;
 }
 
 // ---- Latent variables z = mean + sd e, sd = exp(log_v / 2).
@@ -54,8 +48,7 @@ template <class T> struct ToHeads {
 };
 
 /// KL[N(mean, v) || N(mean0, v0)].
-template <class T>
-FEDKERN_INLINE ToHeads<T> divergence_back(T mean, T raw, T log_v, T sd, T e, T to_z, T mean0, T raw0, T weight) {
+template <class T> FEDKERN_INLINE ToHeads<T> divergence_back(T mean, T raw, T log_v, T sd, T e, T to_z, T mean0, T raw0, T weight) {
     const T log_v0 = bounded(raw0);
     const T precision = math::exp(-log_v0), v = sd * sd, away = mean - mean0;
     const T distance = (v + away * away) * precision, to_m = weight * (away * precision);
@@ -82,10 +75,8 @@ template <class T> FEDKERN_INLINE T root(T x) {
 #ifdef __CUDACC__
     return ::sqrt(x);
 #else
-    if constexpr (sizeof(T) == 8)
-        return __builtin_sqrt(x);
-    else
-        return __builtin_sqrtf(x);
+    if constexpr (sizeof(T) == 8) return __builtin_sqrt(x);
+    else return __builtin_sqrtf(x);
 #endif
 }
 

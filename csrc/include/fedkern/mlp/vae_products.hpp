@@ -9,10 +9,8 @@ inline namespace FEDKERN_ISA {
 /// The first n of a register's numbers.
 template <class T> FEDKERN_INLINE void store_first(const Native<T>& v, T* to, int n) {
 #if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4)
-        _mm512_mask_storeu_ps(to, __mmask16((1u << n) - 1), __m512(v.part[0]));
-    else
-        _mm512_mask_storeu_pd(to, __mmask8((1u << n) - 1), __m512d(v.part[0]));
+    if constexpr (sizeof(T) == 4) _mm512_mask_storeu_ps(to, __mmask16((1u << n) - 1), __m512(v.part[0]));
+    else _mm512_mask_storeu_pd(to, __mmask8((1u << n) - 1), __m512d(v.part[0]));
 #else
     for (int i = 0; i < n; ++i) to[i] = v.part[0][i];
 #endif
@@ -134,11 +132,12 @@ template <class T> class TileProducts {
             if constexpr (relu) activate(Activation::relu, y, n_out * rows_);
             return;
         }
-        multiply(W, n_in, 1, x, n_in, n_out, y, [b](Index o, Index) { return V::all(b ? b[o] : T(0)); },
-                 [](V sum, Index) __attribute__((always_inline)) {
-                     if constexpr (relu) sum.part[0] = sum.part[0] < 0 ? typename V::Part{} : sum.part[0]; // NaN stays
-                     return sum;
-                 });
+        multiply(
+            W, n_in, 1, x, n_in, n_out, y, [b](Index o, Index) { return V::all(b ? b[o] : T(0)); },
+            [](V sum, Index) __attribute__((always_inline)) {
+                if constexpr (relu) sum.part[0] = sum.part[0] < 0 ? typename V::Part{} : sum.part[0]; // NaN stays
+                return sum;
+            });
     }
 
     /// dx[i] = sum_o W(o, first + i) d[o] for i < n; or adds it.
@@ -151,10 +150,8 @@ template <class T> class TileProducts {
             multiply(W + first, 1, n_in, d, n_out, n, dx, [dx](Index, Index at) { return V::load(dx + at); }, as_it_is);
         else
             multiply(W + first, 1, n_in, d, n_out, n, dx, from_zero, [dx](const V& sum, Index at) __attribute__((always_inline)) {
-                if constexpr (add)
-                    return sum + V::load(dx + at);
-                else
-                    return sum;
+                if constexpr (add) return sum + V::load(dx + at);
+                else return sum;
             });
     }
 
@@ -172,10 +169,8 @@ template <class T> class TileProducts {
 
     /// G(o, i) = sum_r d[o][r] x[i][r], and of a bias the sums of d; or adds them.
     void gradient(const T* d, const T* x, Index n_in, Index n_out, T* G, T* bias, bool add) const {
-        if (!is_wide(n_in, n_out))
-            small_gradient(d, x, n_in, n_out, G, add);
-        else if constexpr (fused)
-            large_gradient(d, x, n_in, n_out, G, add);
+        if (!is_wide(n_in, n_out)) small_gradient(d, x, n_in, n_out, G, add);
+        else if constexpr (fused) large_gradient(d, x, n_in, n_out, G, add);
         else
             in_parts(n_out, n_in, [&](Index o, Index n) {
                 gemm(blas_, 'T', 'N', n_in, n, rows_, x, rows_, d + o * rows_, rows_, T(add), G + o * n_in, n_in);
@@ -207,9 +202,8 @@ template <class T> class TileProducts {
     }
 
     /// `multiply_rows` for this tile, of large matrices in parts.
-    template <class Start, class Finish>
-    void multiply(const T* w, Index down, Index right, const T* x, Index n_in, Index n_out, T* out, const Start& start,
-                  const Finish& finish) const {
+    template <class Start, class Finish> void multiply(const T* w, Index down, Index right, const T* x, Index n_in, Index n_out, T* out,
+                                                       const Start& start, const Finish& finish) const {
         if (!is_wide(n_in, n_out)) return multiply_rows(w, down, right, x, n_in, n_out, rows_, out, start, finish);
         in_parts(n_out, n_in, [&](Index o, Index n) {
             const Index skipped = o * rows_;
@@ -255,10 +249,8 @@ template <class T> class TileProducts {
             for (int p = 0; p < packs; ++p) {
                 T* to = G + k * n_in + p * V::size;
                 const Index n = left - p * V::size;
-                if (n >= V::size)
-                    (add ? sum[k][p] + V::load(to) : sum[k][p]).store(to);
-                else
-                    store_first<T>(add ? sum[k][p] + V::load(to, int(n)) : sum[k][p], to, int(n));
+                if (n >= V::size) (add ? sum[k][p] + V::load(to) : sum[k][p]).store(to);
+                else store_first<T>(add ? sum[k][p] + V::load(to, int(n)) : sum[k][p], to, int(n));
             }
     }
 

@@ -88,9 +88,8 @@ template <class T> class Written {
     const Scratch<T> copy_;
 };
 
-template <class T>
-void vae_gradient(Vector<const T> parameters, const VaeBatch<T>& batch, const Autoencoder& a, VaeObjective objective, Vector<T> gradient,
-                  Vector<double> terms, int n_threads, const Blas& blas) {
+template <class T> void vae_gradient(Vector<const T> parameters, const VaeBatch<T>& batch, const Autoencoder& a, VaeObjective objective,
+                                     Vector<T> gradient, Vector<double> terms, int n_threads, const Blas& blas) {
     const Neighbours<T> p(parameters);
     const Copied<T> theta(batch.theta), t(batch.t), noise(batch.noise);
     const Written<T> g(gradient);
@@ -169,9 +168,8 @@ void draw_batch(const DrawTable& table, DrawKeys keys, U32 step, Index batch, T*
 
 /// Steps of the optimiser on fresh draws. The first value that is not finite ends them before it is applied: from there on the trace
 /// is NaN.
-template <class T>
-void vae_steps(const VaeState<const T>& from, const DrawTable& table, const VaeTraining& x, const Autoencoder& a, const VaeState<T>& to,
-               Matrix<double> trace, int n_threads, const Blas& blas) {
+template <class T> void vae_steps(const VaeState<const T>& from, const DrawTable& table, const VaeTraining& x, const Autoencoder& a,
+                                  const VaeState<T>& to, Matrix<double> trace, int n_threads, const Blas& blas) {
     const Index k = from.parameters.size, B = x.batch, d = table.n, c = x.phi.cols, L = a.n_latents();
     const Written<T> parameters(to.parameters), m(to.moments.row(0)), v(to.moments.row(1));
     copy_elements<T>(from.parameters, parameters, n_threads);
@@ -199,7 +197,8 @@ void vae_steps(const VaeState<const T>& from, const DrawTable& table, const VaeT
         objective.run(parameters, {theta, t, noise}, {x.gamma, x.kl_weights[s]}, gradient, row, n_threads);
         row[4] = std::sqrt(sum_of_squares<T>(gradient, k, n_threads));
         if (!std::isfinite(row[0]) || !std::isfinite(row[4])) break;
-        adam_up<T>(parameters, m, v, gradient, k, x.clip > 0 && row[4] > x.clip ? x.clip / row[4] : 1, x.rates[s], double(step) + 1, n_threads);
+        adam_up<T>(parameters, m, v, gradient, k, x.clip > 0 && row[4] > x.clip ? x.clip / row[4] : 1, x.rates[s], double(step) + 1,
+                   n_threads);
         for (int i = 0; i < 5; ++i) trace.row(s)[i] = row[i];
     }
     for (; s < x.rates.size; ++s)

@@ -30,8 +30,7 @@ struct Autoencoder {
             k += three(p + c, local_hidden, 2 * q);
             if (variant == Variant::amended)
                 k += three(d + p + c, local_hidden, 2 * q) + affine(in, local_hidden) + affine(local_hidden, d);
-            else
-                k += affine(in, d);
+            else k += affine(in, d);
         }
         return k;
     }
@@ -62,7 +61,6 @@ template <class T> struct VaeState {
     Vector<T> parameters;
     Matrix<T> moments; // two rows
 };
-
 
 /// One call of the optimiser. `step` is the number of the first step.
 struct VaeTraining {

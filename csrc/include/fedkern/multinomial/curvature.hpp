@@ -16,7 +16,8 @@ class Curvature {
   public:
     explicit Curvature(const MultinomialRows& rows)
         : rows_(rows), others_(rows.levels - 1), p_(rows.X.cols), width_((p_ + pack - 1) / pack * pack), x_(block * width_),
-          beta_(others_ * width_), chance_(rows.levels * block), gradient(others_ * width_), gram_(others_ * (others_ + 1) / 2 * p_ * width_) {}
+          beta_(others_ * width_), chance_(rows.levels * block), gradient(others_ * width_),
+          gram_(others_ * (others_ + 1) / 2 * p_ * width_) {}
 
     double value = 0;
 

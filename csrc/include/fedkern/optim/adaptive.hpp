@@ -48,10 +48,8 @@ inline void adam(Matrix<const double> state, Vector<const double> gradient, Adam
         };
         int others = 0;
         for (Index j = 0; j < count; ++j) others |= t[j] != t[0];
-        if (others)
-            run(slope, shrink);
-        else
-            run([a = slope(t[0] + 1)](double) { return a; }, [b = shrink(t[0] + 1)](double) { return b; });
+        if (others) run(slope, shrink);
+        else run([a = slope(t[0] + 1)](double) { return a; }, [b = shrink(t[0] + 1)](double) { return b; });
         for (int i = 0; i < 4; ++i) out[i].finish(rows[i], begin, count);
     });
 }

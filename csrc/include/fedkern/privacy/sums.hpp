@@ -34,8 +34,7 @@ template <class T> Index clip_sum(Matrix<const T> x, double bound, Vector<double
             const double w = clip_weight(squared_norm(row, x.cols), bound);
             if (w > 0)
                 for (Index j = 0; j < x.cols; ++j) sum[j] += w * double(row[j]);
-            else
-                ++skipped[block];
+            else ++skipped[block];
         }
     });
     Index all_skipped = 0;

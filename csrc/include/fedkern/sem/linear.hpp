@@ -69,9 +69,8 @@ FEDKERN_INLINE double shift(const double* e, const double* y, double delta, doub
 }
 
 /// The vectors from i on of out = base - sum_h coefficient_h y_h.
-template <int vectors>
-FEDKERN_INLINE void combine_part(const double* base, const double* coefficient, const double* Y, Index p, Index width, double* out, Index i,
-                                 Lanes& total) {
+template <int vectors> FEDKERN_INLINE void combine_part(const double* base, const double* coefficient, const double* Y, Index p,
+                                                        Index width, double* out, Index i, Lanes& total) {
     Lanes part[vectors];
 #pragma GCC unroll 8
     for (int k = 0; k < vectors; ++k) part[k] = at(base, i + k * lanes);

@@ -21,8 +21,7 @@ FEDKERN_INLINE double draw_ratio(double N, double r, double a, Pair<U64> chosen,
     double ratio[2] = {1 + r * mode[0], 1 + r * mode[1]};
     if (math::magnitude(ratio[1]) < math::magnitude(ratio[0])) // the smaller from the product of the two
         ratio[1] = -N * (r * r) / ratio[0];
-    else
-        ratio[0] = -N * (r * r) / ratio[1];
+    else ratio[0] = -N * (r * r) / ratio[1];
     const auto log_target = [&](double x, double ratio) { return N * math::log(math::magnitude(ratio)) - 0.5 * (x - a) * (x - a); };
     double wide[2], mass[2];
     for (int k = 0; k < 2; ++k) {

@@ -63,10 +63,8 @@ class Chain {
         if (fault_ < 0) {
             if (options_.update == SemUpdate::row_gibbs)
                 for (Index j = 0; j < p_; ++j) gibbs_row(j);
-            else if (options_.update == SemUpdate::element)
-                elements();
-            else
-                rows();
+            else if (options_.update == SemUpdate::element) elements();
+            else rows();
             if (options_.swap) swap();
             if (options_.update == SemUpdate::row_gibbs) elements();
             draw_b();
@@ -83,7 +81,8 @@ class Chain {
         for (Square* matrix : {&W_, &T_, &first_, &second_}) *matrix = {memory_.take(p_ * width), p_, width};
         for (double** array : {&theta_, &tau_sq_, &d_, &lambda_sq_, &log_step_, &half_precision_, &sd_}) *array = memory_.take(square);
         for (double** array : {&normal_, &log_u_}) *array = memory_.take(tiled);
-        for (double** array : {&b_, &sums_, &square_, &delta_, &pivot_row_, &scale_, &centre_, &direction_, &noise_}) *array = memory_.take(p_);
+        for (double** array : {&b_, &sums_, &square_, &delta_, &pivot_row_, &scale_, &centre_, &direction_, &noise_})
+            *array = memory_.take(p_);
         for (double** array : {&weight_, &weighted_, &rest_}) *array = memory_.take(row_);
     }
 
@@ -161,8 +160,7 @@ class Chain {
     void set_sd() {
         for (Index j = 0; j < p_; ++j) {
             const double likelihood = power_ / (b_[j] * b_[j]);
-            for (Index h = 0; h < p_; ++h)
-                sd_[j * p_ + h] = math::sqrt(1 / (2 * half_precision_[j * p_ + h] + likelihood * square_[h]));
+            for (Index h = 0; h < p_; ++h) sd_[j * p_ + h] = math::sqrt(1 / (2 * half_precision_[j * p_ + h] + likelihood * square_[h]));
         }
     }
 
@@ -263,7 +261,8 @@ class Chain {
         const double b = b_[j] / power_, shape = 1 / (b * b), least = least_residual * b;
         for (Index begin = 0; begin < n_; begin += tile_size) {
             const U32 item = U32(j * n_ + begin);
-            const Tile block0({item, 0, options_.client, step_}, augmentation_key_), block1({item, 1, options_.client, step_}, augmentation_key_);
+            const Tile block0({item, 0, options_.client, step_}, augmentation_key_),
+                block1({item, 1, options_.client, step_}, augmentation_key_);
             const Index size = std::min(tile_size, n_ - begin);
             double mean[tile_size], value[tile_size];
             for (Index i = 0; i < tile_size; ++i) {
@@ -369,8 +368,7 @@ class Chain {
         const double b[2] = {b_[h] / math::magnitude(w), b_[j] / math::magnitude(u)}, old[2] = {b_[j], b_[h]};
         const double log_scale = math::log(math::magnitude(u * w));
         double log_ratio = -quadratic - double(p_ + 1) * log_scale;
-        for (int k = 0; k < 2; ++k)
-            log_ratio -= (options_.shape + 1) * math::log(b[k] / old[k]) + options_.rate * (1 / b[k] - 1 / old[k]);
+        for (int k = 0; k < 2; ++k) log_ratio -= (options_.shape + 1) * math::log(b[k] / old[k]) + options_.rate * (1 / b[k] - 1 / old[k]);
         if (!metropolis_accept(log_ratio, accept)) return;
         for (Index i = 0; i < p_; ++i) pivot_row_[i] = first_[j][i], delta_[i] = first_[h][i];
         if (options_.stable && !is_stable(-1 / (u * w))) return;
@@ -396,7 +394,8 @@ class Chain {
         fill_gamma({&shape, p_, 0}, {b_, p_}, {0, 0, options_.client, step_}, variances_key_);
         for (Index j = 0; j < p_; ++j) {
             b_[j] = (options_.rate + power_ * sums_[j]) / b_[j];
-            if (fault_ < 0 && !positive(b_[j])) fault_ = math::magnitude(sums_[j]) < math::infinity<double>() ? sem_scale : sem_coefficients;
+            if (fault_ < 0 && !positive(b_[j]))
+                fault_ = math::magnitude(sums_[j]) < math::infinity<double>() ? sem_scale : sem_coefficients;
         }
     }
 
@@ -420,8 +419,8 @@ class Chain {
 
 } // namespace sem
 
-inline void sem_sweeps(const SemData& data, const SemState<const double>& before, const SemState<double>& after,
-                       const SemOptions& options, Vector<double> loglik, Matrix<std::int64_t> events, int n_threads) {
+inline void sem_sweeps(const SemData& data, const SemState<const double>& before, const SemState<double>& after, const SemOptions& options,
+                       Vector<double> loglik, Matrix<std::int64_t> events, int n_threads) {
     const Index chains = loglik.size;
     for_blocks(chains, chains, n_threads, [&](Index, Index begin, Index end) {
         for (Index c = begin; c < end; ++c) {

@@ -247,8 +247,7 @@ class CoefficientDraw {
             double x = row[p] + z_[j];
             if (p - j <= 16)
                 for (Index k = p - 1; k > j; --k) x -= row[k] * u_[k];
-            else
-                x -= dot(row + j + 1, u_ + j + 1, p - j - 1);
+            else x -= dot(row + j + 1, u_ + j + 1, p - j - 1);
             u_[j] = x * inverse_[j];
         }
         return true;
@@ -300,7 +299,8 @@ class CoefficientDraw {
         }
         for (Index j = 0; j < p; ++j) X[j * rows + r + j] = 1;
         int info = 0;
-        call(D.blas.dgeqrf, rows, p + 1, static_cast<double*>(X), rows, static_cast<double*>(reflections), static_cast<double*>(space), work, &info);
+        call(D.blas.dgeqrf, rows, p + 1, static_cast<double*>(X), rows, static_cast<double*>(reflections), static_cast<double*>(space),
+             work, &info);
         for (Index j = p - 1; j >= 0; --j) { // z belongs to a triangle with a positive diagonal
             double x = X[p * rows + j] + (X[j * rows + j] < 0 ? -z_[j] : z_[j]);
             for (Index k = j + 1; k < p; ++k) x -= X[k * rows + j] * u_[k];

@@ -21,8 +21,8 @@ struct LocalChain {
     double *m, *t; // scratch
 };
 
-inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, const LocalModel& model, const SweepCounter& counter, U64 chain,
-                        Vector<long> events) {
+inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, const LocalModel& model, const SweepCounter& counter,
+                        U64 chain, Vector<long> events) {
     const U64 scale_key = stream_key(counter.seed, Stream::scales, chain);
     const U64 normal_key = stream_key(counter.seed, Stream::coefficients, chain);
     const U64 variance_key = stream_key(counter.seed, Stream::variances, chain);
@@ -52,7 +52,8 @@ inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, c
 
         // sigma^2 ~ IG(a + n/2, b + RSS/2), RSS = rss + |q - R (theta + d)|^2
         const double rss = x.rss + coefficients.residual_squares(x.of.e, x.d);
-        x.sigma_sq = (model.rate + 0.5 * rss) / gamma(model.shape + 0.5 * model.n, {U32(x.regression), 0, at.client, at.step}, variance_key);
+        x.sigma_sq =
+            (model.rate + 0.5 * rss) / gamma(model.shape + 0.5 * model.n, {U32(x.regression), 0, at.client, at.step}, variance_key);
         if (!positive(x.sigma_sq)) return stop(of_sigma);
     }
 }
@@ -62,21 +63,23 @@ FEDKERN_INLINE Index parts(Index tasks, int n_threads) { return std::min<Index>(
 
 /// Runs chains x regressions on several threads. start(task, chain, theta) fills the chain's numbers of its data, and theta with
 /// the x of e = q(i) - R x; q(task, i) is element i of q.
-template <class Start, class Q>
-void sweep_all(const Design& design, Index chains, Index regressions, const Rows<const double>& tau_sq, const LocalState<const double>& from,
-               const LocalModel& model, const SweepCounter& counter, const LocalState<double>& to, const Rows<long>& events, int n_threads,
-               const Start& start, const Q& q) {
+template <class Start, class Q> void sweep_all(const Design& design, Index chains, Index regressions, const Rows<const double>& tau_sq,
+                                               const LocalState<const double>& from, const LocalModel& model, const SweepCounter& counter,
+                                               const LocalState<double>& to, const Rows<long>& events, int n_threads, const Start& start,
+                                               const Q& q) {
     const Index p = design.p, r = design.r, tasks = chains * regressions;
     const double shorter = double(std::min(p, r)), once = double(p) * (shorter * shorter / 3 + 4 * shorter + 200);
     n_threads = worthwhile(n_threads, double(tasks) * double(counter.n_sweeps) * once);
     for_blocks(tasks, parts(tasks, n_threads), n_threads, [&](Index, Index begin, Index end) {
         CoefficientDraw coefficients(design, model.form);
         const Numbers space(7 * p + r);
-        double *const theta = space, *const tau = theta + p, *const c = tau + p, *const d = c + p, *const lambda = d + p, *const m = lambda + p;
+        double *const theta = space, *const tau = theta + p, *const c = tau + p, *const d = c + p, *const lambda = d + p,
+                      *const m = lambda + p;
         double *const t = m + p, *const e = t + p;
         for (Index task = begin; task < end; ++task) {
             LocalChain chain{task % regressions, -1, 0, tau, {e, c}, d, lambda, from.sigma_sq.row(task)[0], m, t};
-            for (Index j = 0; j < p; ++j) tau[j] = tau_sq.row(task)[j], d[j] = from.deviation.row(task)[j], lambda[j] = from.lambda_sq.row(task)[j];
+            for (Index j = 0; j < p; ++j)
+                tau[j] = tau_sq.row(task)[j], d[j] = from.deviation.row(task)[j], lambda[j] = from.lambda_sq.row(task)[j];
             start(task, chain, theta);
             if (chain.inert >= 0) tau[chain.inert] = 1, d[chain.inert] = 0;
             design.residual([&](Index i) { return q(task, i); }, theta, e);
@@ -89,8 +92,8 @@ void sweep_all(const Design& design, Index chains, Index regressions, const Rows
 
 /// Sweeps of one site's regression: q (c, r) = Q'y, rss (c,) = |y|^2 - |q|^2.
 inline void local_sweeps(const Factor& factor, Matrix<const double> q, Vector<const double> rss, const Rows<const double>& theta,
-                         const Rows<const double>& tau_sq, const LocalState<const double>& from, const LocalModel& model, const SweepCounter& counter,
-                         const LocalState<double>& to, const Rows<long>& events, int n_threads) {
+                         const Rows<const double>& tau_sq, const LocalState<const double>& from, const LocalModel& model,
+                         const SweepCounter& counter, const LocalState<double>& to, const Rows<long>& events, int n_threads) {
     const Design design(factor);
     sweep_all(
         design, theta.chains, 1, tau_sq, from, model, counter, to, events, n_threads,

@@ -62,9 +62,9 @@ inline void move_terms(Tensor<const double, 2> R, Tensor<const double, 2> q, Ten
 
 /// x += N(Q^-1 g, Q^-1), Q = sum_k Z'HZ + diag(1/v, 1/kappa), g = sum_k Z'h - x / (v, kappa), with
 /// kappa_j ~ IG(1, (s^2 + tau_j^2) / 2). Where Q has no Cholesky factor, the block becomes NaN.
-inline void move(Tensor<const double, 2> gradient, Tensor<const double, 3> precision, Tensor<const std::int64_t, 1> block,
-                 MoveState state, MovePrior prior, U64 seed, U64 first_chain, U32 step, Tensor<double, 2> theta, Tensor<double, 2> t,
-                 int n_threads, const Blas& blas) {
+inline void move(Tensor<const double, 2> gradient, Tensor<const double, 3> precision, Tensor<const std::int64_t, 1> block, MoveState state,
+                 MovePrior prior, U64 seed, U64 first_chain, U32 step, Tensor<double, 2> theta, Tensor<double, 2> t, int n_threads,
+                 const Blas& blas) {
     constexpr U32 server = 0xffffffff;
     const Index c = theta.shape[0], p = theta.shape[1], w = block.shape[0];
     for_blocks(c, c, worthwhile(n_threads, double(c) * double(w) * (double(w * w) / 3 + 100)), [&](Index i, Index, Index) {

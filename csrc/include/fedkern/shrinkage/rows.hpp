@@ -155,9 +155,8 @@ inline void logistic_sweeps(Tensor<const double, 2> X, Tensor<const double, 2> y
 
 /// x_U | x_O, y of one row: x* ~ N(shift + K x_O, C), C = L L', then x* + C b (r - b'x* - sigma e) / (b'C b + sigma^2),
 /// b = theta_U, r = y - alpha - x_O'theta_O. `row(j)` is x_j; normals e_j, and e_p of the response.
-template <class Row>
-void impute(const Row& row, double residual, const Patterns& patterns, Index pattern, const std::vector<double>& b, double sigma,
-            const double* normal, std::vector<double>& drawn, std::vector<double>& along) {
+template <class Row> void impute(const Row& row, double residual, const Patterns& patterns, Index pattern, const std::vector<double>& b,
+                                 double sigma, const double* normal, std::vector<double>& drawn, std::vector<double>& along) {
     const Index p = Index(b.size());
     const auto K = patterns.K[pattern], L = patterns.L[pattern];
     const auto shift = patterns.shift[pattern];
@@ -235,8 +234,8 @@ inline void imputed_sweeps(Tensor<const double, 2> y, Patterns patterns, RowStat
             for (Index i = 0; i < n; ++i) {
                 const Index pattern = patterns.of_row[i];
                 if (pattern < 0) continue;
-                impute([&](Index j) -> double& { return X[j * n + i]; }, y[chain][i] - alpha, patterns, pattern, b,
-                       math::sqrt(variance), normals.data() + 2 * items * i, drawn, along);
+                impute([&](Index j) -> double& { return X[j * n + i]; }, y[chain][i] - alpha, patterns, pattern, b, math::sqrt(variance),
+                       normals.data() + 2 * items * i, drawn, along);
                 for (Index j = 0; j < p; ++j) finite &= math::magnitude(X[j * n + i]) < math::infinity<double>();
             }
             return finite ? no_quantity : of_others;

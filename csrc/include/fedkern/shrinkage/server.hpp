@@ -191,8 +191,7 @@ struct ServerRow {
                        [&](Index j) { return log_ratio(mhat[j], eta[j] + 1 / W[j], spike(j) + 1 / W[j]); });
         draw_theta(step, keys.effects);
         draw_eta(step, keys.variances);
-        if (!o.blocked)
-            draw_gamma(rho, weight, step, keys.indicators, [&](Index j) { return log_ratio(theta[j], eta[j], spike(j)); });
+        if (!o.blocked) draw_gamma(rho, weight, step, keys.indicators, [&](Index j) { return log_ratio(theta[j], eta[j], spike(j)); });
         return check(tau_sq, pass, 3) && check(theta, pass, 4) && check(eta, pass, 5) && check(inclusion, pass, 7);
     }
 

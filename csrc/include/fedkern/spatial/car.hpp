@@ -64,8 +64,7 @@ template <class Width> struct CarSums {
 FEDKERN_INLINE double sum_of_areas(const Lanes& v) { return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])); }
 
 /// One draw: `gradient` becomes -Q x. `degrees` (n) is D.
-template <CarForm form>
-CarSums<OneArea> car_row(const AreaGraph& g, const double* degrees, const double* x, double phi, double* gradient) {
+template <CarForm form> CarSums<OneArea> car_row(const AreaGraph& g, const double* degrees, const double* x, double phi, double* gradient) {
     const Index n = g.n, *neighbours = g.indices, *ends = g.indptr + 1;
     for (Index i = 0, k = 0; i < n; ++i) {
         double around = 0;
@@ -88,9 +87,9 @@ CarSums<OneArea> car_row(const AreaGraph& g, const double* degrees, const double
 }
 
 /// Rows [begin, end) of a batch.
-template <CarForm form>
-void car_rows(Matrix<const double> theta, Vector<const double> phi, const AreaGraph& g, const double* degrees, const CarModel& model,
-              Index begin, Index end, Vector<double> value, Matrix<double> grad_theta, Vector<double> grad_phi) {
+template <CarForm form> void car_rows(Matrix<const double> theta, Vector<const double> phi, const AreaGraph& g, const double* degrees,
+                                      const CarModel& model, Index begin, Index end, Vector<double> value, Matrix<double> grad_theta,
+                                      Vector<double> grad_phi) {
     const Index n = g.n;
     const Scratch<double> copy(n), gradient(n);
     const double constant = double(model.rank) * 1.8378770664093454836, nan = math::not_a_number<double>(); // log(2 pi)
@@ -119,9 +118,8 @@ inline bool car_logdensity(Matrix<const double> theta, Vector<const double> phi,
     const Scratch<double> degrees(g.n);
     for (Index i = 0; i < g.n; ++i) degrees[i] = own_weight(g, i);
     n_threads = worthwhile(n_threads, 4.0 * double(m) * double(g.edges + g.n));
-    for_blocks(m, block_count(m, 1), n_threads, [&](Index, Index begin, Index end) {
-        rows(theta, phi, g, degrees, model, begin, end, value, grad_theta, grad_phi);
-    });
+    for_blocks(m, block_count(m, 1), n_threads,
+               [&](Index, Index begin, Index end) { rows(theta, phi, g, degrees, model, begin, end, value, grad_theta, grad_phi); });
     return true;
 }
 
@@ -138,7 +136,8 @@ inline void car_sample(Matrix<const double> vectors, Vector<const double> values
     const bool by_rows = vectors.col_stride == 1 && vectors.row_stride >= n;
     const bool by_columns = vectors.row_stride == 1 && vectors.col_stride >= n;
     const bool in_place = theta.col_stride == 1 && (theta.row_stride >= n || m == 1);
-    const Scratch<double> copied(by_rows || by_columns ? 0 : n * n), e(m * n), draws(in_place ? 0 : m * n), eigenvalues(values), scale(weights);
+    const Scratch<double> copied(by_rows || by_columns ? 0 : n * n), e(m * n), draws(in_place ? 0 : m * n), eigenvalues(values),
+        scale(weights);
     if (!by_rows && !by_columns)
         for (Index i = 0; i < n; ++i)
             for (Index k = 0; k < n; ++k) copied[i * n + k] = vectors.row(i)[k];

@@ -53,23 +53,24 @@ inline Index car_factor(Vector<const double> phi, const AreaGraph& g, const Fact
     const Index m = phi.size, n = g.n, entries = values.cols, groups = (m + draw_lanes - 1) / draw_lanes;
     const Scratch<Index> place(n), failed(groups * draw_lanes);
     for (Index j = 0; j < n; ++j) place[f.order[j]] = j;
-    for_blocks(groups, block_count(groups, 1), worthwhile(n_threads, 100.0 * double(m) * double(entries)), [&](Index, Index from, Index to) {
-        const Scratch<double> space(entries * draw_lanes);
-        auto* L = reinterpret_cast<Lanes*>(&space[0]);
-        for (Index group = from; group < to; ++group) {
-            const Index first = group * draw_lanes, rows = std::min(draw_lanes, m - first);
-            Lanes at;
-            for (Index lane = 0; lane < draw_lanes; ++lane) at[lane] = phi[first + std::min(lane, rows - 1)];
-            car_factor_lanes(g, f, place, at, form == CarForm::leroux, L, &failed[first]);
-            for (Index lane = 0; lane < rows; ++lane) {
-                const auto row = values.row(first + lane);
-                for (Index k = 0; k < entries; ++k) row[k] = L[k][lane];
-                double total = 0;
-                for (Index j = 0; j < n; ++j) total += math::log(L[f.indptr[j]][lane]);
-                logdet[first + lane] = 2 * total;
-            }
-        }
-    });
+    for_blocks(groups, block_count(groups, 1), worthwhile(n_threads, 100.0 * double(m) * double(entries)),
+               [&](Index, Index from, Index to) {
+                   const Scratch<double> space(entries * draw_lanes);
+                   auto* L = reinterpret_cast<Lanes*>(&space[0]);
+                   for (Index group = from; group < to; ++group) {
+                       const Index first = group * draw_lanes, rows = std::min(draw_lanes, m - first);
+                       Lanes at;
+                       for (Index lane = 0; lane < draw_lanes; ++lane) at[lane] = phi[first + std::min(lane, rows - 1)];
+                       car_factor_lanes(g, f, place, at, form == CarForm::leroux, L, &failed[first]);
+                       for (Index lane = 0; lane < rows; ++lane) {
+                           const auto row = values.row(first + lane);
+                           for (Index k = 0; k < entries; ++k) row[k] = L[k][lane];
+                           double total = 0;
+                           for (Index j = 0; j < n; ++j) total += math::log(L[f.indptr[j]][lane]);
+                           logdet[first + lane] = 2 * total;
+                       }
+                   }
+               });
     for (Index t = 0; t < m; ++t)
         if (failed[t] >= 0) return t * n + failed[t];
     return -1;

@@ -28,7 +28,10 @@ struct Locations {
 /// Squared distances become covariances.
 template <GpKind kind> void gp_kernel(double* values, Index count, double lengthscale) {
     const double s = kind == GpKind::rbf ? -0.5 / (lengthscale * lengthscale)
-                                         : math::sqrt(kind == GpKind::matern12 ? 1.0 : kind == GpKind::matern32 ? 3.0 : 5.0) / lengthscale;
+                                         : math::sqrt(kind == GpKind::matern12   ? 1.0
+                                                      : kind == GpKind::matern32 ? 3.0
+                                                                                 : 5.0) /
+                                               lengthscale;
     for (Index i = 0; i < count; ++i) {
         if constexpr (kind == GpKind::rbf) {
             values[i] = math::exp(s * values[i]);

@@ -36,9 +36,7 @@ inline void fill_normal_from(Vector<double> out, Index first, DrawNames names) {
 }
 
 /// The entry of a group of rows.
-inline Index table_entry(const DrawTable& table, Index group, U32 step, U64 key) {
-    return table_entry(table.entries, group, step, key);
-}
+inline Index table_entry(const DrawTable& table, Index group, U32 step, U64 key) { return table_entry(table.entries, group, step, key); }
 
 /// scale x F e: as many rows of F as a register has numbers are added up at once.
 template <class T> void dense_draw(const DrawTable& table, const double* F, const double* e, T* theta) {

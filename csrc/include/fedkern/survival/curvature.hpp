@@ -32,9 +32,8 @@ class Curvature {
   public:
     Curvature(const SurvivalRows& rows, const Steps& steps)
         : rows_(rows), steps_(steps), p_(rows.X.cols), width_((rows.X.cols + pack - 1) / pack * pack), e_(steps.size()),
-          others_(rows.ends.size), own_(rows.ends.size), a_(steps.leave ? rows.X.rows : 0), x_(block * width_),
-          mean_((block + 1) * width_), beta_(width_), M_(width_), MD_(width_), of_rows_(p_ * width_), of_means_(p_ * width_),
-          gradient(width_) {}
+          others_(rows.ends.size), own_(rows.ends.size), a_(steps.leave ? rows.X.rows : 0), x_(block * width_), mean_((block + 1) * width_),
+          beta_(width_), M_(width_), MD_(width_), of_rows_(p_ * width_), of_means_(p_ * width_), gradient(width_) {}
 
     void at(Vector<const double> point) {
         value = 0, waiting_ = 0;
@@ -278,8 +277,7 @@ class Curvature {
             }
             if (segment.anew >= 0) {
                 for_rows_at_risk(segment.anew, [&](const Index* row, Index count) {
-                    for (Index r = 0; r < count; ++r)
-                        a_[row[r]] += others * weight_of(rows_, row[r]) * math::exp(eta_[r] - segment.top);
+                    for (Index r = 0; r < count; ++r) a_[row[r]] += others * weight_of(rows_, row[r]) * math::exp(eta_[r] - segment.top);
                 });
                 others = own = 0;
             } else if (s > 0) {

@@ -77,8 +77,7 @@ inline void add_rows(const double* x, const double* weights, Index rows, Index w
         Eight even[vectors], odd[vectors];
         for (int v = 0; v < vectors; ++v) even[v] = Eight::load(sum + from + v * pack), odd[v] = Eight::all(0);
         const auto add = [&](Eight* total, Index r) {
-            for (int v = 0; v < vectors; ++v)
-                total[v] = total[v] + Eight::all(weights[r]) * Eight::load(x + r * width + from + v * pack);
+            for (int v = 0; v < vectors; ++v) total[v] = total[v] + Eight::all(weights[r]) * Eight::load(x + r * width + from + v * pack);
         };
         const Index pairs = rows - rows % 2;
         for (Index r = 0; r < pairs; r += 2) add(even, r), add(odd, r + 1);
