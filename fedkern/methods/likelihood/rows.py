@@ -26,7 +26,8 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
-from .times import Columns, check_between, check_pieces, read
+from .pieces import check_pieces
+from .times import Columns, check_between, read
 
 Array = NDArray[np.float64]
 
