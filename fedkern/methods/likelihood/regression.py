@@ -38,11 +38,16 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
     ------
     OwnFault
         A client's file lacks groups or times that the job asks for.
+    JobError
+        The agreed columns have no patient whose curves the job asks for.
     """
     for k, table in tables.items():  # before anything leaves
         with owned(k):
             check_file(run.config, table, run.parties.spec, run.names[k])
-    return Columns(model_of(run.config, run.names, agreeing.agreed(run, tables)), exchange_response)
+    model = model_of(run.config, run.names, agreeing.agreed(run, tables))
+    notes = model.check_columns()
+    run.hooks.notes += notes if run.place.is_server else []
+    return Columns(model, exchange_response)
 
 
 @dataclass(frozen=True)

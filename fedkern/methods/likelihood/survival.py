@@ -124,7 +124,7 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
-    """The function that makes a client's cumulative hazards at the job's times, of a row at columns' means and reference levels.
+    """The function that makes a client's cumulative hazards at the job's times, of the model's patient.
 
     Its random numbers are secret: with those of the seed the hazards would be equations for the rows.
     """
@@ -135,22 +135,23 @@ def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards
         if not k:
             return hazard_curves.make_reply(0, np.zeros((len(beta), len(at))))
         uniform = rng.uniform(len(beta) * k, key=anew()).reshape(len(beta), k)
-        times = np.exp(beta @ model.reference_row)[:, np.newaxis]
+        times = np.exp(beta @ model.patient.row)[:, np.newaxis]
         return hazard_curves.make_reply(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 
     return told
 
 
 def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHazards]) -> dict[str, Any]:
-    """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of a row whose
-    numeric covariates are 0 on the scale of the encoding and all others at their reference."""
+    """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of the model's
+    patient."""
     rows = np.array([one.rows for one in told], np.float64)
     if not rows.sum():
         return {}
     share = rows / rows.sum()
     values = np.einsum("j,jst->st", share, [np.exp(-one.hazards) for one in told])
     equal = np.full(len(values), 1 / len(values))
-    return {"survival": [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]}
+    rows_at = [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]
+    return {"survival": rows_at, **model.of_patient}
 
 
 def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
