@@ -109,7 +109,8 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         told = answers(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
             notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
-            there = {k: one for k, one in sorted(told.replies.items()) if one.rows}
+            there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
+            notes += _left_out({run.names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
             content |= _average_curves(model, [*there.values()])
             said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
             notes += said_of_units.notes
@@ -133,12 +134,24 @@ def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
         k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
         if not k:
-            return hazard_curves.make_reply(0, np.zeros((len(beta), len(at))))
+            return hazard_curves.make_reply(len(own.rows), np.zeros((len(beta), len(at))))
         uniform = rng.uniform(len(beta) * k, key=anew()).reshape(len(beta), k)
         times = np.exp(beta @ model.patient.row)[:, np.newaxis]
         return hazard_curves.make_reply(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 
     return told
+
+
+def _left_out(rows: Mapping[str, int]) -> list[str]:
+    """Returns the note on clients that have no baseline hazard; `rows`: name of such a client -> number of its rows."""
+    if not rows:
+        return []
+    clients = ", ".join(f"{name!r} ({n} rows)" for name, n in rows.items())
+    return [
+        f"the common curve (output.survival_at) leaves out {clients}: nobody had the event there, so that no baseline "
+        "hazard is known, and the curve is of the other clients' patients, who may fare worse; "
+        'with one baseline hazard for all (model.family = "weibull" or "piecewise") such rows count'
+    ]
 
 
 def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHazards]) -> dict[str, Any]:

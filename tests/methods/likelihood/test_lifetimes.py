@@ -263,6 +263,20 @@ def test_curves_are_of_a_patient_at_the_reference_level(family: str, tmp_path: P
         assert row["mean"] == pytest.approx(np.mean(curves), abs=0.015)
 
 
+def test_a_common_curve_names_who_is_left_out_of_it_with_the_number_of_rows(tmp_path: Path) -> None:
+    """Where nobody had the event no baseline hazard is known; such a hospital's patients are not those of the curve."""
+    frames = federation("cox", 1)
+    asked = text("cox", SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]"))
+    none = {**frames, "bo": frames["bo"].assign(died=0)}
+    result = fedkern.run(written(tmp_path / "with", none, asked))
+    (note,) = [note for note in result.summary["notes"] if "leaves out" in note]
+    assert f"leaves out 'bo' ({len(frames['bo'])} rows): nobody had the event there" in note
+    both = fedkern.run(written(tmp_path / "two", {name: frames[name] for name in ("ada", "cy")}, asked))
+    for one, other in zip(result.summary["survival"], both.summary["survival"]):
+        assert one["mean"] == pytest.approx(other["mean"], abs=0.02)
+    assert not [note for note in both.summary["notes"] if "leaves out" in note]
+
+
 def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
     with pytest.raises(FedkernError, match=r"too few events between two times of output\.survival_at"):
