@@ -393,6 +393,19 @@ def test_a_time_that_is_most_of_all_times_is_refused(tmp_path: Path) -> None:
         fedkern.run(written(tmp_path, frames, job))
 
 
+@pytest.mark.parametrize("begin", [12.0, 0.0])
+def test_an_end_of_an_interval_that_is_most_of_all_times_is_refused(begin: float, tmp_path: Path) -> None:
+    """An event in an interval counts at its middle in the sum of times that is told."""
+    frames = federation("weibull", 1)
+    one = frames["bo"].index[frames["bo"].died == 1][4]
+    frames["bo"].loc[one, ["months", "until"]] = begin, 1e6
+    job = text("weibull", SMALL, model="").replace("least_rows = 10\n", 'ignore = ["ward"]\n')
+    with pytest.raises(FedkernError, match=r"'until' has a cell so far from all others.*leave the row out"):
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert not [*(tmp_path / "out").glob("ledger/*")]
+    assert f"line {one + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+
+
 def test_a_client_without_events_adds_its_exposure_and_is_named(tmp_path: Path) -> None:
     frames = federation("exponential", 1)
     frames["bo"] = frames["bo"].assign(died=0)
