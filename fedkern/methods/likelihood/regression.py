@@ -20,7 +20,7 @@ from . import response
 from .keys import Config
 from .model import Model
 from .models import model_of
-from .rows import check_file
+from .rows import check_file, times_of
 from .rows import notes as row_notes
 from .steps import Read, Tables
 
@@ -100,6 +100,9 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *not_there(model.ignored, table.names),
     ]
     notes += [*far.notes(table, encoding, design.y), *row_notes(table, model.group)]
+    if (times := times_of(model.config)) is not None:
+        others = [name for name in (times.entry, times.upper) if name is not None]
+        notes += far.time_notes(table, times.time, others)
     return design, with_far(nothing, design.X, encoding, design.y), notes
 
 

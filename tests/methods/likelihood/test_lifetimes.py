@@ -286,6 +286,28 @@ def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_pat
     assert any("between 15 and 16, and 10 are asked for" in one.read_text() for one in faults)
 
 
+@pytest.mark.parametrize(("family", "months"), [("weibull", 1e-30), ("weibull", 1e-7), ("cox", 1e-30), ("cox", 1e6)])
+def test_a_holder_is_told_of_a_time_far_from_all_others(family: str, months: float, tmp_path: Path) -> None:
+    """One event at next to no time moves the shape of a hazard; only its holder knows that it is there."""
+    frames = federation("exponential", 1)
+    one = frames["bo"].index[frames["bo"].died == 1][4]
+    frames["bo"].loc[one, "months"] = months
+    job = text(family, SMALL, model="", data='ignore = ["ward"]')
+    result = fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    said = {
+        name: [
+            note
+            for note in json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"]
+            if "'months'" in note
+        ]
+        for name in frames
+    }
+    (note,) = said["bo"]
+    assert note.startswith(f"line {one + 2}, column 'months': {months:.6g} is ")
+    assert not said["ada"] + said["cy"]
+    assert not any("'months'" in note for note in result.summary["notes"])
+
+
 # Bad input --------------------
 
 CONFLICTS = {
