@@ -95,7 +95,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         times = read(columns, table, event, client)
         begin = who(client, table.source)
         if not config.lifetimes:
-            check_between(config.output.survival_at or (), times, event, begin)
+            check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
         elif few.lowered(config) is None:
             check_pieces(config.model.cuts or (), times, begin)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...data.cells import MISSING
 from ...data.design import Design, read_numbers
 from ...data.faults import Marks
+from ...data.rare import effective
 from ...data.reading import NAMED
 from ...data.table import Table
 from ...errors import OwnFault
@@ -131,20 +132,26 @@ def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
     return Timed(X, times.time, design.y > 0.5, *given)
 
 
-def check_between(times: Sequence[float], rows: Times, event: Array, begin: str) -> None:
+def check_between(times: Sequence[float], rows: Times, event: Array, weights: Array, begin: str) -> None:
     """Refuses a client with few events between two times at which its cumulative hazard is asked for; one without events passes.
+
+    Parameters
+    ----------
+    event, weights : (n,) 1 where a row has its event, and what it weighs: events count by their effective number
 
     Raises
     ------
     OwnFault
         It has few; numbers are for the holder.
     """
-    if not times or not (event == 1).any():
+    dying = weights * (event == 1)
+    if not times or not (dying > 0).any():
         return
     ends = np.array([0.0, *times])
-    counts = np.histogram(rows.time[event == 1], ends)[0]
-    if counts.min() < BETWEEN:
-        k = int(counts.argmin())
+    which = np.searchsorted(ends, rows.time, side="left")  # an event at a time is part of the hazard there
+    counts = [int(effective(dying[which == k]) + 1e-9) for k in range(1, len(ends))]
+    if min(counts) < BETWEEN:
+        k = int(np.argmin(counts))
         remedy = "leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
         told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
         own = f"{begin}: {counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for: {remedy}"
