@@ -77,6 +77,7 @@ def _few(cuts: Array, rows: Times) -> Iterator[Few]:
                 told = "are seen in one of two pieces between model.cuts, and not as long in the other as most rows are"
                 pieces = f"{_piece(cuts, k)} and {_piece(cuts, j)}"
                 yield Few(told, f"{apart} rows are seen {pieces} for other parts of them than most rows are")
+    yield from _beside_one_time(cuts, np.where(np.isfinite(rows.upper), rows.upper, rows.time), end)
 
 
 def _of_pieces(cuts: Array, counts: Indices, told: str, do: str) -> Iterator[Few]:
@@ -84,6 +85,23 @@ def _of_pieces(cuts: Array, counts: Indices, told: str, do: str) -> Iterator[Few
     few = np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()
     if few:
         yield Few(told, f"{', '.join(f'{counts[k]} {_piece(cuts, k)}' for k in few[:3])} {do}")
+
+
+def _beside_one_time(cuts: Array, time: Array, piece: Indices) -> Iterator[Few]:
+    """Yields what is said where few rows of a piece end at another time than most of it, and an earlier piece has no end.
+
+    Sums of pieces, each taken some number of times, are a sum over rows of a function of when each ends: a line in each piece,
+    from 0 at 0. It is not 0 in the first piece that is taken, and at one time of each later one at most. So it is about ten rows
+    or more if the first piece has an end, and without one if later ones have ten rows, or none, beside their most common time.
+    """
+    counts = np.bincount(piece, minlength=len(cuts) + 1)
+    for j in range(int(np.argmin(counts > 0)) + 1, len(counts)) if (counts == 0).any() else ():
+        times = np.unique(time[piece == j], return_counts=True)[1]
+        if 0 < (others := int(counts[j]) - int(times.max(initial=0))) < LEAST:
+            told = (
+                "end at another time than most that end between the same two neighbours of model.cuts, behind two between which"
+            )
+            yield Few(f"{told} none ends", f"{others} rows end {_piece(cuts, j)} at other times than most there")
 
 
 def _seen(cuts: Array, rows: Times, between: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:

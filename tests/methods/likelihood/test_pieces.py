@@ -123,6 +123,21 @@ def test_few_rows_that_end_at_another_time_than_all_others_of_a_piece_are_refuse
         check(frame)
 
 
+def test_three_pieces_isolate_no_row_that_ends_beside_a_time_that_many_share() -> None:
+    """Taken 1, -1 and 3/4 times, three pieces cancel who ends at 6, and after 20."""
+    frame = rows().assign(months=25.0, until=np.inf)
+    frame.loc[:99, "months"] = np.linspace(21, 40, 100)
+    frame.loc[100:139, "months"] = 6.0
+    cuts = (3.0, 12.0, 20.0)
+    check(frame, cuts)
+    frame.loc[100, "months"] = 8.0
+    told = hessian(frame, cuts)
+    first = told[0] - told[2:].sum(axis=0)
+    assert read_off(first - told[2] + told[3] * 6 / 8) == pytest.approx(frame.age[100], abs=1e-9)
+    with pytest.raises(OwnFault, match="few rows end at another time than most"):
+        check(frame, cuts)
+
+
 def test_few_rows_at_risk_between_those_that_left_and_those_that_came_are_refused() -> None:
     frame = rows()
     frame.loc[3:, ["months", "until"]] = 0.5, np.inf
