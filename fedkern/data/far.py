@@ -8,7 +8,7 @@ Nearer ones are looked at if they are a code that many programs write for a miss
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "
 Array = NDArray[np.float64]
 
 LISTED = 10  # cells of a column
+EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier
 THOUSAND = 1000.0
 MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows that stand twice; and different ones
 
@@ -55,6 +56,18 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     if response is None or encoding.response is None or not (FAMILIES[encoding.family].continuous or encoding.family == "beta"):
         return lines
     return [*lines, *_of(encoding.response, response, table, FAMILIES[encoding.family].link)]
+
+
+def time_notes(table: Table, time: str, others: Sequence[str] = ()) -> list[str]:
+    """Returns lines for rows.json on survival times far from all others, or so near 0 that a slip is likelier.
+
+    Parameters
+    ----------
+    time : the column of when rows end; those below the median are looked at by their logarithms too
+    others : columns of entries and of ends of intervals, which may be 0 or empty
+    """
+    lines = [line for name in (time, *others) for line in _of(name, numbers(table, name), table)]
+    return [*lines, *_of(time, numbers(table, time), table, "log", small=True)]
 
 
 def _twice(table: Table) -> list[str]:
@@ -91,12 +104,15 @@ def any_thousandths(values: Array) -> bool:
     return bool((written & (split >= 1)).all() and short.mean() < 0.5 and np.median(there[whole]) > split.min())
 
 
-def _of(name: str, values: Array, table: Table, link: str = "identity") -> Iterator[str]:
-    """Yields notes on cells far from all others, on the scale of the link: a positive response is looked at by its logarithm."""
+def _of(name: str, values: Array, table: Table, link: str = "identity", *, small: bool = False) -> Iterator[str]:
+    """Yields notes on cells far from all others, on the scale of the link: a positive response is looked at by its logarithm.
+
+    With `small` only cells below the median are named, from `EARLY` on.
+    """
     with np.errstate(all="ignore"):
         scaled = np.log(values) if link == "log" else np.log(values) - np.log1p(-values) if link == "logit" else values
     away = distances(np.where(np.isfinite(scaled), scaled, np.nan))
-    rows = np.flatnonzero(away > FAR)
+    rows = np.flatnonzero((away > EARLY) & (values < np.nanmedian(values)) if small else away > FAR)
     for row in rows[:LISTED]:
         yield (
             f"{table.place(row)}, column {name!r}: {values[row]:.6g} is {away[row]:.3g} robust standard deviations away from the "

@@ -124,9 +124,15 @@ def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
     time, *entry = (np.nan_to_num(without_faults(floats(table.columns[name]))) for name in spec.times)
     if heavy(time, weights):
         return (Rare(spec.times[:1], 1, far=True),)
+    end, names = time, spec.times
+    if spec.upper is not None and spec.upper in table.columns:  # an event in an interval counts at its middle
+        upper = without_faults(floats(table.columns[spec.upper]))
+        end, names = np.where(upper > time, (time + upper) / 2, time), (*names, spec.upper)
+        if heavy(end, weights):
+            return (Rare((spec.upper,), 1, far=True),)
     # An entry that is not before its time is a fault of a cell, which is told later.
-    late = bool(entry) and heavy(np.maximum(time - np.maximum(entry[0], 0.0), 0.0), weights)
-    return (Rare(spec.times, 1, far=True),) if late else ()
+    late = bool(entry) and heavy(np.maximum(end - np.maximum(entry[0], 0.0), 0.0), weights)
+    return (Rare(names, 1, far=True),) if late else ()
 
 
 def _number(name: str) -> Column:
@@ -357,7 +363,8 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
     if {spec.weight, spec.trials, spec.offset} & set(one.columns):
         return f"mend the cells if they are wrong, leave these rows out, run the job without this column, {LOWER}"
     if one.far:
-        without = "leave the row out" if one.columns == (spec.response,) else "put the column into data.ignore"
+        needed = {spec.response, *spec.times, spec.upper}
+        without = "leave the row out" if set(one.columns) <= needed else "put the column into data.ignore"
         return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}, {LOWER}"
     if one.columns == (spec.response,):
         return f"mend the cells if they are wrong, pool them with another site's, {LOWER}"
@@ -372,7 +379,8 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
 
 def _farthest(one: Rare, table: Table) -> str:
     cells = table.columns.get(one.columns[0])
-    if len(one.columns) > 1 or cells is None or isinstance(cells, Text):
+    # A column of numbers is read as one of texts where cells are empty.
+    if len(one.columns) > 1 or cells is None or (isinstance(cells, Text) and not one.far):
         return ""
     values = without_faults(floats(cells))
     at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))

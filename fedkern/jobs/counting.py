@@ -26,6 +26,7 @@ Numbers = NDArray[np.uint64]
 _WORD = np.dtype("<u8")
 LEAST_AT_RISK = 5  # rows at the time of an event that counts as one: of two, the term is a function of one difference of rows
 MOST_LOOKED = 1000  # rows that are at risk, first
+SHORT = 1e-9  # what sums of weights lose
 
 
 def weights(table: Table, spec: Spec) -> Floats:
@@ -56,7 +57,7 @@ def counted(table: Table, spec: Spec) -> int:
 
 class Events(NamedTuple):
     """Of survival times: effective numbers of rows that end with their event, of all and of those at whose time enough rows are
-    at risk."""
+    at risk, by their weights."""
 
     events: int
     covered: int
@@ -85,12 +86,25 @@ def covered_events(table: Table, spec: Spec, rows: Floats, event: Floats) -> Eve
         return None
     weight, covered = rows[there][sets.order], np.zeros(int(there.sum()))
     until = np.full(len(covered), len(sets.ends)) if sets.until is None else sets.until
+    most = float(weight.max(initial=0.0))
     for k, (first, end, deaths) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
-        if np.count_nonzero(until[first : min(end, first + MOST_LOOKED)] > k) >= LEAST_AT_RISK or (
-            end - first > MOST_LOOKED and np.count_nonzero(until[first:end] > k) >= LEAST_AT_RISK
-        ):
+        if _enough_at_risk(weight[first:end], until[first:end], k, most):
             covered[end - deaths : end] = weight[end - deaths : end]
     return Events(int(effective(rows * dying) + 1e-9), int(effective(covered) + 1e-9))
+
+
+def _enough_at_risk(weight: Floats, until: NDArray[np.int64], k: int, most: float) -> bool:
+    """Tells whether the rows at risk at a time, by the effective number of their weights, are enough for its events to count.
+
+    Parameters
+    ----------
+    weight, until : (n,) of rows that came in time, and the number of the time from which on each is no more at risk
+    k : the number of this time
+    most : the largest weight of all rows. No effective number is below the sum of weights over the largest, by which the first
+        rows decide most sets
+    """
+    some = weight[:MOST_LOOKED][until[:MOST_LOOKED] > k]
+    return float(some.sum()) >= LEAST_AT_RISK * most or effective(weight[until > k]) >= LEAST_AT_RISK * (1 - SHORT)
 
 
 def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:

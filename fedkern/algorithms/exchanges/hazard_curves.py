@@ -1,7 +1,7 @@
 """Collects, after the rounds of a Cox model, each client's cumulative baseline hazard at the times that the job names.
 
 Each client has drawn it at the draws of the posterior that it was sent, with random numbers of its own, and sends it to three
-digits, with the number of its rows; a client without an event answers with zeros. Source: docs/spec/likelihood.md, section 9.
+digits, with the number of its rows; of a client without an event they are 0. Source: docs/spec/likelihood.md, section 9.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ...models.mixed.conditional import MOST, effect_variance, predictor, with_e
 from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
-from . import sites
+from . import sites, time_units
 from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
@@ -81,6 +81,7 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
             notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
         content, said, doubt = _content(model, in_order(server.replies))
         notes += said
+        notes += [] if model.asks_level or len(run.names) < 2 else [time_units.NOT_COMPARED]
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
     return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
 

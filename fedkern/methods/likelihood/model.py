@@ -137,6 +137,10 @@ class Model(JobModel[OutputSection]):
         """
         check_slopes(rows, self.slopes, client, source)
 
+    def check_columns(self) -> list[str]:
+        """Returns notes on what the job gives with the agreed columns; refuses those with which it cannot, with a JobError."""
+        return []
+
     def describe_rows(self, rows: Any) -> list[str]:
         """Returns notes on a client's rows, for its own eyes."""
         return []

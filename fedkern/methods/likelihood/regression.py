@@ -20,7 +20,7 @@ from . import response
 from .keys import Config
 from .model import Model
 from .models import model_of
-from .rows import check_file, describe_groups
+from .rows import check_file, describe_groups, times_of
 from .steps import Read, Tables
 
 ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
@@ -37,11 +37,16 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
     ------
     OwnFault
         A client's file lacks groups or times that the job asks for.
+    JobError
+        The agreed columns have no patient whose curves the job asks for.
     """
     for k, table in tables.items():  # before anything leaves
         with owned(k):
             check_file(run.config, table, run.parties.spec, run.names[k])
-    return Columns(model_of(run.config, run.names, agreeing.agreed(run, tables)), exchange_response)
+    model = model_of(run.config, run.names, agreeing.agreed(run, tables))
+    notes = model.check_columns()
+    run.hooks.notes += notes if run.place.is_server else []
+    return Columns(model, exchange_response)
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,9 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *not_there(model.ignored, table.names),
     ]
     notes += [*far.notes(table, encoding, design.y), *describe_groups(table, model.group)]
+    if (times := times_of(model.config)) is not None:
+        others = [name for name in (times.entry, times.upper) if name is not None]
+        notes += far.time_notes(table, times.time, others)
     return design, with_far(nothing, design.X, encoding, design.y), notes
 
 

@@ -8,6 +8,7 @@ from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
 from . import changes
+from .patient import describe_values
 
 # Names of parameters that are no coefficients begin so.
 EFFECTS = (
@@ -165,17 +166,16 @@ def _curves(run: RunFiles) -> list[str]:
     """The probability to be without event, and the restricted mean, where the job asks for them."""
     summary, pieces = run.summary, list[str]()
     ends = ("mean", "sd", "q025", "q975")
-    about = "of a row whose numeric covariates are 0 on the model's scale (their means, where columns are standardised)"
+    words = describe_values(summary.get("patient", {}), most=1000)
+    about = f"of a patient with {words}" if words else "of any patient"
     if rows := summary.get("survival"):
         cells = [[number(real(row[key])) for key in ("time", *ends)] for row in rows]
-        text = (
-            f"The probability to be without event, {about} and all others at their reference, on average over clients or groups."
-        )
+        text = f"The probability to be without event, {about}, on average over clients or groups."
         pieces += [paragraph(text, ""), table(["time", "mean", "sd", "2.5 %", "97.5 %"], cells)]
     if row := summary.get("restricted_mean"):
         mean, _, low, high = (number(real(row[key])) for key in ends)
         until = number(real(row["until"]))
-        pieces.append(paragraph(f"The mean time without event until {until} of such a row: {mean} ({low} to {high}).", ""))
+        pieces.append(paragraph(f"The mean time without event until {until}, {about}: {mean} ({low} to {high}).", ""))
     return pieces
 
 

@@ -26,7 +26,8 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
-from .times import Columns, check_between, check_pieces, read_times
+from .pieces import check_pieces
+from .times import Columns, check_between, read_times
 
 Array = NDArray[np.float64]
 
@@ -94,7 +95,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         times = read_times(columns, table, event, client)
         begin = who(client, table.source)
         if not config.lifetimes:
-            check_between(config.output.survival_at or (), times, event, begin)
+            check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
         elif few.lowered(config) is None:
             check_pieces(config.model.cuts or (), times, begin)
 

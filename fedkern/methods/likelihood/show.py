@@ -12,6 +12,7 @@ from ...results.plain import Record, real
 from ...results.report import against_guessing
 from ...results.table import blocks, ratio_of
 from . import changes
+from .patient import describe_values
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio", "mean_ratio": "ratio of means"}
@@ -60,6 +61,8 @@ def _hazards(content: Record) -> Iterator[str]:
         proportional = f"; proportional hazards: the least p of {len(slopes)} is {real(slopes[least]['p']):.2g} ({least})"
     yield ""
     yield f"{content['events']} events{concordance}{proportional}"
+    if words := describe_values(content.get("patient", {})):
+        yield f"curves of a patient with {words}:"
     for row in content.get("survival", ()):
         low, high = (real(row[key]) for key in ("q025", "q975"))
         yield f"without event at {real(row['time']):g}: {real(row['mean']):.3f} ({low:.3f}, {high:.3f})"

@@ -109,7 +109,8 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
             notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
-            there = {k: one for k, one in sorted(told.replies.items()) if one.rows}
+            there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
+            notes += _left_out({run.names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
             content |= _average_curves(model, [*there.values()])
             said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
             notes += said_of_units.notes
@@ -124,7 +125,7 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
-    """The function that makes a client's cumulative hazards at the job's times, of a row at columns' means and reference levels.
+    """The function that makes a client's cumulative hazards at the job's times, of the model's patient.
 
     Its random numbers are secret: with those of the seed the hazards would be equations for the rows.
     """
@@ -133,24 +134,37 @@ def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
         k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
         if not k:
-            return hazard_curves.make_reply(0, np.zeros((len(beta), len(at))))
+            return hazard_curves.make_reply(len(own.rows), np.zeros((len(beta), len(at))))
         uniform = rng.uniform(len(beta) * k, key=draw_secret_key()).reshape(len(beta), k)
-        times = np.exp(beta @ model.reference_row)[:, np.newaxis]
+        times = np.exp(beta @ model.patient.row)[:, np.newaxis]
         return hazard_curves.make_reply(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 
     return told
 
 
+def _left_out(rows: Mapping[str, int]) -> list[str]:
+    """Returns the note on clients that have no baseline hazard; `rows`: name of such a client -> number of its rows."""
+    if not rows:
+        return []
+    clients = ", ".join(f"{name!r} ({n} rows)" for name, n in rows.items())
+    return [
+        f"the common curve (output.survival_at) leaves out {clients}: nobody had the event there, so that no baseline "
+        "hazard is known, and the curve is of the other clients' patients, who may fare worse; "
+        'with one baseline hazard for all (model.family = "weibull" or "piecewise") such rows count'
+    ]
+
+
 def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHazards]) -> dict[str, Any]:
-    """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of a row whose
-    numeric covariates are 0 on the scale of the encoding and all others at their reference."""
+    """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of the model's
+    patient."""
     rows = np.array([one.rows for one in told], np.float64)
     if not rows.sum():
         return {}
     share = rows / rows.sum()
     values = np.einsum("j,jst->st", share, [np.exp(-one.hazards) for one in told])
     equal = np.full(len(values), 1 / len(values))
-    return {"survival": [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]}
+    rows_at = [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]
+    return {"survival": rows_at, **model.of_patient}
 
 
 def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:

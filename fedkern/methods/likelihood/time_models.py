@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from ...models.mixed.shapes import Shape
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
 from .model import TOLD, Model
+from .patient import Patient, notes_of, patient_of
 from .rows import Held, sort_by_group, times_of
 from .time_units import Said, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
@@ -62,17 +64,26 @@ class TimeModel(Model):
         """The times at which the probability to be without event is asked for."""
         return tuple(self.output.survival_at or ())
 
+    @cached_property
+    def patient(self) -> Patient:
+        """The patient whose curves the result has."""
+        formula, references = self.encoding.formula, dict[str, str]()
+        if formula is None:
+            labelled = ((one.name, one.levels) for one in self.encoding.columns if one.levels is not None)
+            references = {name: self.reference(name, levels) for name, levels in labelled}
+        else:
+            labels = ((name, formula.known[name].levels) for name in formula.variables)
+            references = {name: min(formula.compared(name), default=levels[0]) for name, levels in labels if levels is not None}
+        return patient_of(self.encoding, self.declared, references, self.config.data.standardise)
+
+    def check_columns(self) -> list[str]:
+        curves = self.survival_at or (self.config.lifetimes and self.output.restricted_mean is not None)
+        return notes_of(self.patient) if curves else []
+
     @property
-    def reference_row(self) -> Array:
-        """(p,) of X: numeric columns at 0 on their scale (their means, if standardised), texts at the reference level, whose own
-        column is 1."""
-        row = np.zeros(self.encoding.size)
-        if self.encoding.intercept:
-            row[0] = 1.0
-        for column in self.encoding.columns:
-            if column.levels is not None and self.encoding.formula is None:  # a formula's columns are 0 there
-                row[self.encoding.names.index(f"{column.name}={self.reference(column.name, column.levels)}")] = 1.0
-        return row
+    def of_patient(self) -> dict[str, Any]:
+        """The entry of summary.json beside curves that says whose they are."""
+        return {"patient": dict(self.patient.values)}
 
     @property
     def kind_in_summary(self) -> dict[str, object]:
@@ -212,7 +223,7 @@ class LifetimeModel(TimeModel):
         return prior.held if isinstance(prior, Walk) else prior
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
-        return of_rates(self.names, answers)
+        return of_rates(self.names, answers, client=bool(self.layout.client))
 
     @property
     def takes_client(self) -> bool:
@@ -255,8 +266,7 @@ class LifetimeModel(TimeModel):
     def summarise_draws(self, points: Array) -> dict[str, Any]:
         """Returns `survival` and `restricted_mean` of summary.json, where the job asks for them.
 
-        They are those of a row of a new group and a new client: its numeric covariates are 0 on the scale of the encoding (their
-        means, where columns are standardised), all others at their reference.
+        They are those of `patient`, as a row of a new group and a new client.
         """
         at, tau = self.survival_at, self.output.restricted_mean
         if not (at or tau):
@@ -267,8 +277,8 @@ class LifetimeModel(TimeModel):
         for level in LEVELS:
             if layout.terms(level):
                 variance += layout.factor(points, level)[:, 0, 0] ** 2
-        eta, variance = (points[:, : layout.p] @ self.reference_row)[:, np.newaxis], variance[:, np.newaxis]
-        content: dict[str, Any] = {}
+        eta, variance = (points[:, : layout.p] @ self.patient.row)[:, np.newaxis], variance[:, np.newaxis]
+        content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))
         if at:
             values = survival_curves.survival(base, eta, variance, np.array(at) / unit)[:, :, 0]

@@ -31,9 +31,12 @@ UNITS = (
     (365.25, ("days", "years")),
 )
 CLOSE = 1.5  # as which two factors count
-FIRST = (
-    "Look at this first, for no setting of the job mends another unit: correct the file; a hazard that differs wants a "
-    "covariate, or [model.random] client = true"
+FIRST = "Look at this first, for no setting of the job mends another unit: correct the file"
+DIFFERS = "; a hazard that differs wants a covariate, or [model.random] client = true"
+HIDDEN = "; the effect of clients hides another unit from ratios, and not from curves, client_sd and the intercept"
+NOT_COMPARED = (
+    "clients' times per event were not compared, for model.intercept_centre takes the place of these sums: whether all files "
+    "have times in one unit (days, months) is not seen in this result; leave the key out to have it looked at"
 )
 
 
@@ -44,16 +47,17 @@ class Said(NamedTuple):
     doubt: str = ""
 
 
-def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]]) -> Said:
+def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, client: bool = False) -> Said:
     """Returns what is to be said of the clients' times.
 
     Parameters
     ----------
     names : of the clients
     answers : of each its events, and how long it saw its rows
+    client : whether the model has an effect of each client
     """
     told = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
-    return _compared("time per event", told)
+    return _compared("time per event", told, HIDDEN if client else DIFFERS)
 
 
 def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Sequence[float]) -> Said:
@@ -63,10 +67,11 @@ def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Seque
     return _compared(f"cumulative hazard at {at[0]:g}", first, of_time=-1.0)
 
 
-def _compared(what: str, told: Sequence[tuple[str, float, float]], of_time: float = 1.0) -> Said:
+def _compared(what: str, told: Sequence[tuple[str, float, float]], more: str = "", of_time: float = 1.0) -> Said:
     """Returns what is to be said of numbers that depend on the unit of time.
 
-    `told` has of each client its name, the number, and events; `of_time` is the power of time that the number goes by.
+    `told` has of each client its name, the number, and events; `more` is advice; `of_time` is the power of time that the number
+    goes by.
     """
     if len(told) < 2:
         return Said()
@@ -83,7 +88,7 @@ def _compared(what: str, told: Sequence[tuple[str, float, float]], of_time: floa
     others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~odd).tolist())}" if torn else ""
     notes = [
         f"{told[k][0]}: the {what} is {_factor(off[k])} that of the others: are times in another unit there{others}"
-        f"{_nearest(of_time * off[k])}, or is the hazard so different? {FIRST}"
+        f"{_nearest(of_time * off[k])}, or is the hazard so different? {FIRST}{more}"
         for k in np.flatnonzero(odd).tolist()
     ]
     k = int(np.abs(np.where(odd, off, 0.0)).argmax())

@@ -5,7 +5,6 @@ Source: docs/spec/likelihood.md, sections 8 and 9.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from ...data.cells import MISSING
 from ...data.design import Design, read_numbers
 from ...data.faults import Marks
+from ...data.rare import effective
 from ...data.reading import NAMED
 from ...data.table import Table
 from ...errors import OwnFault
@@ -132,53 +132,30 @@ def read_timed_rows(columns: Columns, design: Design, table: Table, client: str)
     return Timed(X, times.time, design.y > 0.5, *given)
 
 
-def check_between(times: Sequence[float], rows: Times, event: Array, begin: str) -> None:
+def check_between(times: Sequence[float], rows: Times, event: Array, weights: Array, begin: str) -> None:
     """Refuses a client with few events between two times at which its cumulative hazard is asked for; one without events passes.
+
+    Parameters
+    ----------
+    event, weights : (n,) 1 where a row has its event, and what it weighs: events count by their effective number
 
     Raises
     ------
     OwnFault
         It has few; numbers are for the holder.
     """
-    if not times or not (event == 1).any():
+    dying = weights * (event == 1)
+    if not times or not (dying > 0).any():
         return
     ends = np.array([0.0, *times])
-    counts = np.histogram(rows.time[event == 1], ends)[0]
-    if counts.min() < BETWEEN:
-        k = int(counts.argmin())
+    which = np.searchsorted(ends, rows.time, side="left")  # an event at a time is part of the hazard there
+    counts = [int(effective(dying[which == k]) + 1e-9) for k in range(1, len(ends))]
+    if min(counts) < BETWEEN:
+        k = int(np.argmin(counts))
         remedy = "leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
         told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
         own = f"{begin}: {counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for: {remedy}"
         raise OwnFault(told, own)
-
-
-def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
-    """Refuses a client of whose rows few, and not none, end in a piece of a hazard, or begin in one, where they are seen late.
-
-    A client's messages tell how long its rows were seen in each piece, with the sums of their columns: the difference of two
-    neighbouring pieces is about the rows that begin or end between, and one that does so there alone is read off it.
-
-    Raises
-    ------
-    OwnFault
-        A piece has few; numbers are for the holder.
-    """
-    if not cuts:
-        return
-    end = np.where(np.isfinite(rows.upper), np.maximum(rows.upper, rows.time), rows.time)
-    late = np.zeros(0) if rows.entry is None else rows.entry[rows.entry > 0]
-    for at, do, how in ((end, "end", ", with their event or without,"), (late, "begin", "")):
-        # Who begins at a cut is seen from the piece on that begins there, and who ends at it in the one before.
-        which = np.searchsorted(np.array(cuts), at, side="left" if do == "end" else "right")
-        counts = np.bincount(which, minlength=len(cuts) + 1)
-        few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
-        if len(few):
-            ends = [0.0, *cuts, math.inf]
-            others = f"or others, between which none or many rows {do}"
-            remedy = f"take fewer model.cuts, {others}; or pool its rows with another site's"
-            said = ", ".join(f"{counts[k]} from {ends[k]:g} to {ends[k + 1]:g}" for k in few[:3].tolist())
-            told = f"{begin}: few rows {do}{how} between two neighbours of model.cuts: {remedy}"
-            raise OwnFault(told, f"{begin}: {said} rows {do}, and none or {BETWEEN} are asked for in each piece: {remedy}")
 
 
 def exposure(rows: Timed) -> Array:

@@ -282,6 +282,20 @@ def test_curves_are_of_a_patient_at_the_reference_level(family: str, tmp_path: P
         assert row["mean"] == pytest.approx(np.mean(curves), abs=0.015)
 
 
+def test_a_common_curve_names_who_is_left_out_of_it_with_the_number_of_rows(tmp_path: Path) -> None:
+    """Where nobody had the event no baseline hazard is known; such a hospital's patients are not those of the curve."""
+    frames = federation("cox", 1)
+    asked = text("cox", SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]"))
+    none = {**frames, "bo": frames["bo"].assign(died=0)}
+    result = fedkern.run(written(tmp_path / "with", none, asked))
+    (note,) = [note for note in result.summary["notes"] if "leaves out" in note]
+    assert f"leaves out 'bo' ({len(frames['bo'])} rows): nobody had the event there" in note
+    both = fedkern.run(written(tmp_path / "two", {name: frames[name] for name in ("ada", "cy")}, asked))
+    for one, other in zip(result.summary["survival"], both.summary["survival"]):
+        assert one["mean"] == pytest.approx(other["mean"], abs=0.02)
+    assert not [note for note in both.summary["notes"] if "leaves out" in note]
+
+
 def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
     with pytest.raises(FedkernError, match=r"too few events between two times of output\.survival_at"):
@@ -289,6 +303,28 @@ def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_pat
     assert not [*(tmp_path / "out").glob("ledger/*")]
     faults = [*(tmp_path / "out").glob("client-*/fault.txt")]
     assert any("between 15 and 16, and 10 are asked for" in one.read_text() for one in faults)
+
+
+@pytest.mark.parametrize(("family", "months"), [("weibull", 1e-30), ("weibull", 1e-7), ("cox", 1e-30), ("cox", 1e6)])
+def test_a_holder_is_told_of_a_time_far_from_all_others(family: str, months: float, tmp_path: Path) -> None:
+    """One event at next to no time moves the shape of a hazard; only its holder knows that it is there."""
+    frames = federation("exponential", 1)
+    one = frames["bo"].index[frames["bo"].died == 1][4]
+    frames["bo"].loc[one, "months"] = months
+    job = text(family, SMALL, model="", data='ignore = ["ward"]')
+    result = fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    said = {
+        name: [
+            note
+            for note in json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"]
+            if "'months'" in note
+        ]
+        for name in frames
+    }
+    (note,) = said["bo"]
+    assert note.startswith(f"line {one + 2}, column 'months': {months:.6g} is ")
+    assert not said["ada"] + said["cy"]
+    assert not any("'months'" in note for note in result.summary["notes"])
 
 
 # Bad input --------------------
@@ -396,6 +432,19 @@ def test_a_time_that_is_most_of_all_times_is_refused(tmp_path: Path) -> None:
     job = text("exponential", SMALL, data='ignore = ["ward"]', model="").replace("least_rows = 10\n", "")
     with pytest.raises(FedkernError, match="'months' has a cell so far from all others"):
         fedkern.run(written(tmp_path, frames, job))
+
+
+@pytest.mark.parametrize("begin", [12.0, 0.0])
+def test_an_end_of_an_interval_that_is_most_of_all_times_is_refused(begin: float, tmp_path: Path) -> None:
+    """An event in an interval counts at its middle in the sum of times that is told."""
+    frames = federation("weibull", 1)
+    one = frames["bo"].index[frames["bo"].died == 1][4]
+    frames["bo"].loc[one, ["months", "until"]] = begin, 1e6
+    job = text("weibull", SMALL, model="").replace("least_rows = 10\n", 'ignore = ["ward"]\n')
+    with pytest.raises(FedkernError, match=r"'until' has a cell so far from all others.*leave the row out"):
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert not [*(tmp_path / "out").glob("ledger/*")]
+    assert f"line {one + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
 
 
 def test_a_client_without_events_adds_its_exposure_and_is_named(tmp_path: Path) -> None:

@@ -439,6 +439,35 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
 
 
+@pytest.mark.parametrize("weight", [0.0, 1e-9, 1e-3])
+def test_rows_of_next_to_no_weight_are_neither_at_risk_nor_events(weight: float, tmp_path: Path) -> None:
+    """Pairs with three more rows that weigh nothing are pairs; nine of ten events that weigh nothing are one."""
+    rng, frames = np.random.default_rng(4), {}
+    for name in ("ada", "bo", "cy"):
+        n = 5 * 70
+        heavy = np.tile([True, True, False, False, False], 70)
+        age = rng.normal(60, 10, n).round(3)
+        months = np.where(heavy, rng.exponential(10, n).round(3) + 0.001, 40.0)
+        frame = {"age": age, "months": months, "died": heavy.astype(int), "pair": np.repeat([f"p{k}" for k in range(70)], 5)}
+        frames[name] = pd.DataFrame(frame | {"w": np.where(heavy, 1.0, weight)})
+    job: dict[str, Any] = {
+        "job": {"method": "likelihood"},
+        "data": {"time": "months", "event": "died", "weight": "w", "strata": "pair"},
+        "model": {"family": "cox"},
+    }
+    with pytest.raises(JobError, match="0 of them while at least 5 rows are at risk"):
+        fedkern.run(job, data=frames)
+    job["data"] = {"time": "months", "event": "died", "weight": "w", "ignore": ["pair"]}
+    job["output"] = {"survival_at": [5.0]}
+    early = {name: frame.assign(w=1.0, months=frame.months.clip(6.0)) for name, frame in frames.items()}
+    for frame in early.values():
+        frame.loc[:11, ["months", "died"]] = 5.0, 1  # the hazard until 5 has them
+    fedkern.run(job, data=early)
+    early["bo"].loc[1:11, "w"] = weight
+    with pytest.raises(JobError, match="1 events between 0 and 5, and 10 are asked for"):
+        fedkern.run(job, data=early)
+
+
 @pytest.mark.parametrize(
     ("rows", "events", "together", "low", "high"),
     [(11, 11, 0, 1.0, 1.0), (31, 31, 0, 0.0, 0.0), (62, 31, 0, 0.0, 0.0), (62, 31, 2, 0.2, 0.7)],

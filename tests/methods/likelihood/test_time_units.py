@@ -58,6 +58,20 @@ def test_hospitals_whose_hazards_differ_are_not(harder: float, tmp_path: Path) -
     assert result.converged is True
 
 
+def test_an_effect_of_clients_does_not_hide_another_unit(tmp_path: Path) -> None:
+    """It takes up the factor, and hazard ratios are right; curves are those of a mixture of units."""
+    frames = scaled(studies(), "bo", 30.4)
+    model = "[model.random]\nclient = true"
+    result = fedkern.run(written(tmp_path, frames, text("weibull", PLAIN, data="", model=model)))
+    assert result.converged is False
+    assert result.summary["verdict"].startswith("not converged: times are in another unit at 'bo'")
+    (note,) = said(result)
+    assert "client = true" not in note  # which the job has
+    assert "hides another unit from ratios, and not from curves" in note
+    given = fedkern.run(written(tmp_path, frames, text("weibull", PLAIN, data="", model=f"intercept_centre = -3.5\n{model}")))
+    assert any("times per event were not compared" in note for note in given.summary["notes"])
+
+
 def test_of_two_clients_either_may_be_wrong(tmp_path: Path) -> None:
     frames = scaled({name: frame for name, frame in studies().items() if name != "cy"}, "ada", 30.4)
     result = fedkern.run(written(tmp_path, frames, text("exponential", PLAIN, data="", model="")))
