@@ -1,4 +1,4 @@
-"""What a run keeps on disks while it goes: ledgers, metrics, checkpoints; and how an interrupted run goes on.
+"""Keeps a run's files on disks while it goes (ledgers, metrics, checkpoints), and lets an interrupted run go on.
 
 The server and every client keep their own checkpoints, under one number that the driver hands out when no question is open. A
 run goes on from the newest number of which every party that is still needed can read its own. Number 0 is the start and needs no
@@ -49,7 +49,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Exchange(NamedTuple):
-    """What a transport runs. `start`: the server's first state and what it sends first; None where it does not live."""
+    """Holds an exchange for a transport. `start`: the server's first state and first effects; None where it does not live."""
 
     protocol: Protocol[Any, Any]
     start: Any
@@ -58,7 +58,7 @@ class Exchange(NamedTuple):
 
 
 class Keeper(Hooks):
-    """The part of a run's surroundings that writes files. Without a folder it only counts the wire.
+    """Writes the files of a run while it goes. Without a folder it only counts the wire.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Keeper(Hooks):
     folder
         Where the run's files go.
     private
-        Others learn of a fault only that there was one, and what the server releases is stored before.
+        Others learn of a fault only that one happened, and the server's releases are stored before they leave.
     every
         Seconds between checkpoints.
     remembers
@@ -102,9 +102,10 @@ class Keeper(Hooks):
         self._layouts: dict[int, bytes] = {}  # party -> of its state in this protocol
 
     def run(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
-        """`run_protocol` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
+        """Runs `run_protocol` with this object as its hooks; with `resume` from the newest checkpoint that all parties have.
 
-        `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
+        All places must agree on `resume`. It is None for an exchange that has nothing to resume, before or after the rounds. Once
+        the rounds have begun, signals are held.
         """
         protocol, start, clients, codec = exchange
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
@@ -144,11 +145,11 @@ class Keeper(Hooks):
         return self.who(number) if number < len(self.wire.clients) else match[0]
 
     def budget(self, party: int) -> Mark:
-        """Of the party's account, where it has one."""
+        """Returns the mark of the party's account, where it has one."""
         return Mark()
 
     def stamp(self, party: int, *, sync: bool) -> Stamp:
-        """Of what a party writes now; with `sync` all of its ledger is on the disk then."""
+        """Returns the stamp of everything that a party writes now; with `sync` all of its ledger is on the disk then."""
         assert self.folder
         of_state = self._layouts.get(party, bytes(16))
         stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot, layout=of_state)
@@ -158,13 +159,13 @@ class Keeper(Hooks):
         return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
 
     def forget(self, client: int, protocol: Protocol[Any, Any]) -> None:
-        """Answers in this protocol are given anew, and not as they were before a crash."""
+        """Removes a client's stored answers in this protocol: they are given anew, and not as they were before a crash."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
                 self.folder.remove(path)
 
     def metric(self, record: Record) -> None:
-        """A line of metrics.jsonl."""
+        """Writes a line of metrics.jsonl."""
         if self.folder:
             self._log(self.folder.path / "metrics.jsonl", at=self._metrics_size).append(record)
 
@@ -185,7 +186,7 @@ class Keeper(Hooks):
             log.write(line % (getattr(message, "round", -1), n_bytes, charged))
 
     def _line(self, message: Message) -> str:
-        """A line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
+        """Returns a line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
         kind = type(message)
         fields = {name: " ".join(f.shape) or f.type.__name__ for name, f in schema(kind).items()}
         shapes = {name: value.shape for name, value in vars(message).items() if hasattr(value, "shape")}
@@ -236,7 +237,7 @@ class Keeper(Hooks):
             self._since = time.monotonic()
 
     def _keep(self, party: int, number: int, saved: Saved, more: Record) -> None:
-        """A party's checkpoint, with its draws beside it."""
+        """Writes a party's checkpoint, with its draws beside it."""
         assert self.folder
         if party not in self._draws:
             self._draws[party] = self._draws_of(party)
@@ -248,7 +249,7 @@ class Keeper(Hooks):
         draws.clean(self.folder.numbers(party, self.protocol))
 
     def _as_kept(self, party: int, number: int, saved: Record) -> Saved:
-        """The state of a party's checkpoint, from which it goes on."""
+        """Returns the state of a party's checkpoint, from which it goes on."""
         assert self.folder
         self._draws[party] = draws = self._draws_of(party)
         kept = draws.restored(number, Reference.read(saved["draws"])) if "draws" in saved else {}
@@ -273,7 +274,7 @@ class Keeper(Hooks):
         return f"a fault, which is not described here because it may tell something of the rows{where}"
 
     def tell(self, error: BaseException) -> bool:
-        """Puts what others may not read of a fault into the folder of the party that it is about; whether it is there."""
+        """Puts the hidden part of a fault into the folder of the party that it is about; returns whether it is there."""
         hidden = TELLING if self.private else ()
         foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
         if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
@@ -293,7 +294,7 @@ class Keeper(Hooks):
         return True
 
     def keep_fault(self, party: int, text: str) -> None:
-        """fault.txt, in the party's own folder."""
+        """Writes fault.txt, in the party's own folder."""
         if self.folder is not None:
             path = self.folder.home(party) / "fault.txt"
             content = text.encode("utf-8", "backslashreplace") + b"\n"
@@ -327,7 +328,7 @@ class Keeper(Hooks):
         return self._logs[path]
 
     def _chosen(self, place: Any, parties: list[int]) -> int:
-        """The number from which the run goes on."""
+        """Returns the number from which the run goes on."""
         assert self.folder
         offers = {party: self._offered(party) for party in parties}
         lost = {n: self._lost(n) for n in offers.get(SERVER, [])}
@@ -345,7 +346,7 @@ class Keeper(Hooks):
         return number
 
     def _offered(self, party: int) -> list[int]:
-        """Numbers of which a party can read its checkpoint."""
+        """Returns the numbers of the checkpoints that a party can read."""
         assert self.folder
         numbers, readable = self.folder.numbers(party, self.protocol), []
         for number in numbers:
@@ -367,7 +368,7 @@ class Keeper(Hooks):
         return set(json.loads(saved["about"])["lost"]) if saved else set()
 
     def _read(self, party: int, number: int) -> dict[str, Any] | None:
-        """A party's checkpoint; None for the start, and for a client that was lost before."""
+        """Reads a party's checkpoint; None for the start, and for a client that was lost before."""
         assert self.folder
         try:
             return self.folder.kept(party, self.protocol, number) if number else None

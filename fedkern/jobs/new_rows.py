@@ -1,4 +1,4 @@
-"""Rows that a released posterior is asked of, read as the job's files were: for the methods whose server can predict."""
+"""Reads new rows as the job's files were read, for the methods whose server can predict by a released posterior."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .keys import DialectSection
 
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:
-    """Whether each row has a response: where it is empty, as in an export of patients to be predicted, it is unknown."""
+    """Tells for each row whether it has a response: an empty one, as of patients to be predicted, is unknown."""
     labels = {*encoding.labels, encoding.positive}
     cells = (cell.strip() for cell in table.cells(str(encoding.response)))
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
 def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> Table:
-    """The rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
+    """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):
@@ -33,7 +33,7 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
 
 
 def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
-    """The columns whose empty cells were filled and marked (`model.missing = "indicator"`), and with what."""
+    """Returns the columns whose empty cells were filled and marked (`model.missing = "indicator"`), each with its filling."""
     found, names = {}, {column.name for column in encoding.columns}
     for name, keys in (job["data"].get("columns") or {}).items():
         if incomplete.marked(name) in names:

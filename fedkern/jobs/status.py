@@ -1,4 +1,4 @@
-"""How far a run is, from its folder alone: while it goes, after it was interrupted, and after its end."""
+"""Tells how far a run is, from its folder alone: while it goes, after it was interrupted, and after its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .opened import Opened, sent
 
 
 class Client(NamedTuple):
-    """A client, as far as its files can be read here.
+    """Holds the state of a client, as far as its files can be read here.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Client(NamedTuple):
 
 
 class Status(NamedTuple):
-    """A run.
+    """Holds the state of a run.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Status(NamedTuple):
     since: int = 0
 
     def lines(self) -> Iterator[str]:
-        """In words."""
+        """Yields the state in words, line by line."""
         rounds = f"round {self.round}"
         if not isinstance(self.rounds, int):
             rounds += "; its budget ends it"
@@ -91,7 +91,7 @@ class Status(NamedTuple):
 
 
 def duration(seconds: float) -> str:
-    """Of some seconds, in words."""
+    """Returns seconds in words."""
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
             return f"{seconds / unit:.0f} {name}"
@@ -99,12 +99,12 @@ def duration(seconds: float) -> str:
 
 
 def number_of(value: float | None) -> str:
-    """Four digits, or nothing."""
+    """Returns a number with four digits, or "" for None."""
     return "" if value is None else f"{value:.4g}"
 
 
 def status(run: Opened) -> Status:
-    """The state of a run."""
+    """Reads the state of a run."""
     summary, parties = run.summary, (SERVER, *range(len(run.names)))
     going = any(locks.running(run.files.home(party)) for party in parties)
     state = "finished" if summary is not None else "running" if going else "interrupted"
@@ -117,7 +117,7 @@ def status(run: Opened) -> Status:
 
 
 def _measured(path: Path) -> tuple[int, int]:
-    """The last round of which metrics.jsonl tells, and the one after which they began anew."""
+    """Returns the last round in metrics.jsonl, and the round after which rounds began anew."""
     with suppress(OSError):
         for line in reversed(path.read_bytes().splitlines()):
             with suppress(ValueError, KeyError, TypeError):  # the last one may be half written
@@ -127,7 +127,7 @@ def _measured(path: Path) -> tuple[int, int]:
 
 
 def _checkpoint(run: Opened) -> tuple[int, float] | None:
-    """Number of the newest checkpoint, and seconds since it was made."""
+    """Returns the number of the newest checkpoint, and seconds since it was made."""
     found = []
     for party in (SERVER, *run.records):
         with suppress(OSError):
@@ -137,7 +137,7 @@ def _checkpoint(run: Opened) -> tuple[int, float] | None:
 
 
 def _clients(run: Opened, state: str) -> Iterator[Client]:
-    """All of them. Who has answered less of the newest exchange than others is waited for."""
+    """Yields all clients. Who has answered less of the newest exchange than others is waited for."""
     lines = {}
     for k, name in enumerate(run.names):
         path = run.files.ledger(k)
@@ -163,7 +163,7 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
 
 
 def _spent(run: Opened, k: int) -> tuple[int | None, float | None, float | None]:
-    """Steps, epsilon and cap of a client in this run."""
+    """Returns steps, epsilon and cap of a client in this run."""
     privacy, by_client = run.privacy, run.by_client
     if privacy is None:
         return None, None, None

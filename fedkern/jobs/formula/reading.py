@@ -1,7 +1,8 @@
-"""A formula's text: which keys of a job it says, and its terms.
+"""Reads a formula's text: which keys of a job it sets, and its terms.
 
-What is on the left, effects of groups, `offset(..)` and `strata(..)` are read here; terms by formulaic's parser, which evaluates
-nothing, and their factors by `models.formula`. The text is short, of few letters, and of few terms before any of these see it.
+The left side, effects of groups, `offset(..)` and `strata(..)` are read here. Terms are read by formulaic's parser, which
+evaluates nothing, and their factors by `models.formula`. Before any of these see the text, its length, its letters and its number
+of terms are bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Said:
-    """What a formula says.
+    """Holds the content of a formula.
 
     Attributes
     ----------
@@ -46,12 +47,12 @@ class Said:
 
 @lru_cache(maxsize=64)
 def read(text: str) -> Said:
-    """A formula.
+    """Reads a formula.
 
     Raises
     ------
     JobError
-        It is none, or formulaic is not installed.
+        The text is no formula, or formulaic is not installed.
     """
     _check(text)
     if re.search(r"`\s*[01]\s*`", text):
@@ -98,7 +99,7 @@ def _no(text: str, why: str) -> JobError:
 
 
 def _check(text: str) -> None:
-    """What is refused before anything reads it."""
+    """Refuses texts that no parser should see."""
     if len(text) > LONGEST:
         raise _no(text, f"has {len(text):,} letters; a formula has at most {LONGEST:,}")
     if found := NEVER.search(text):
@@ -117,7 +118,7 @@ def _check(text: str) -> None:
 
 
 def _outside(text: str) -> Iterator[str]:
-    """Its letters, and blanks in the place of what is quoted."""
+    """Yields the text's letters, with blanks in the place of all that is quoted."""
     quote = ""
     for letter in text:
         yield " " if quote or letter in "'\"`" else letter
@@ -127,12 +128,12 @@ def _outside(text: str) -> Iterator[str]:
 
 
 def _powers(text: str) -> str:
-    """With R's sign of powers as Python's, which binds as tightly."""
+    """Returns the text with R's sign of powers as Python's, which binds as tightly."""
     return "".join("**" if outside == "^" else own for own, outside in zip(text, _outside(text)))
 
 
 def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
-    """The parts between signs that stand in no bracket, each with the sign before it ("+" of the first)."""
+    """Yields the parts between signs outside brackets, each with the sign before it ("+" for the first)."""
     depth, begin, sign = 0, 0, "+"
     for at, letter in enumerate(_outside(text)):
         depth += (letter in "([") - (letter in ")]")
@@ -147,7 +148,7 @@ def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
 
 
 def _balanced(text: str) -> bool:
-    """Whether no bracket closes that was not opened here."""
+    """Tells whether every bracket that closes was opened here."""
     depth = 0
     for letter in _outside(text):
         depth += (letter == "(") - (letter == ")")
@@ -157,7 +158,7 @@ def _balanced(text: str) -> bool:
 
 
 def _bar(part: str) -> tuple[str, str] | None:
-    """What stands before and after the bar of an effect of groups; None of another term."""
+    """Returns the texts before and after the bar of an effect of groups; None for another term."""
     if "|" not in "".join(_outside(part)):
         return None
     inner = part.strip()
@@ -170,7 +171,7 @@ def _bar(part: str) -> tuple[str, str] | None:
 
 
 def _random(part: str, before: str, after: str) -> dict[str, Any]:
-    """[model.random] of one effect."""
+    """Returns the keys of [model.random] for one effect."""
     group = _column(after, "the group is one column: (1 | ward); of groups within groups make a column that joins their labels")
     if group == "client":
         raise _no(
@@ -203,7 +204,7 @@ _SURV = 'Surv is of columns: Surv(time, event); which label of the event is one 
 
 
 def _left(text: str) -> dict[str, str]:
-    """Keys of [data] by what stands on the left."""
+    """Returns the keys of [data] that the left side sets."""
     call = re.fullmatch(r"\s*(Surv|cbind)\s*\((.*)\)\s*", text, re.DOTALL)
     if call is None:
         return {"response": _column(text, _LEFT)}
@@ -221,7 +222,7 @@ def _left(text: str) -> dict[str, str]:
 
 
 def _terms(text: str) -> Formula:
-    """Of what is left, by formulaic."""
+    """Parses the rest of a formula, its terms, by formulaic."""
     try:
         import formulaic
         from formulaic.parser import DefaultFormulaParser
@@ -260,13 +261,13 @@ def _terms(text: str) -> Formula:
 
 
 def _first(fault: Exception) -> str:
-    """The begin of what a library says."""
+    """Returns the beginning of a library's message."""
     said = re.split(r"[^ -~]", " ".join(str(fault).split()))[0].strip()  # what follows marks a place, in colours
     return factors.shortened(said or type(fault).__name__, 120)
 
 
 def _count(tree: Any) -> int:  # a node of a library without types
-    """How many terms a tree of formulaic makes at most; enough to know that they are too many."""
+    """Returns how many terms a tree of formulaic makes at most; counts no further than needed to refuse too many."""
     args, most = getattr(tree, "args", None), MOST_TERMS + 1
     if args is None:
         return 1

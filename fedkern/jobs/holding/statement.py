@@ -1,4 +1,4 @@
-"""What has been spent on a holder's data, and what is left: for the holder alone. Nothing is written."""
+"""States how much has been spent on a holder's data, and how much is left: for the holder alone. Nothing is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FURTHER = 10  # times the steps of all jobs so far: further nobody looks
 
 
 class Job(NamedTuple):
-    """One job in a budget.
+    """Holds one job of a budget.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Statement:
-    """Of one data set.
+    """Holds the statement of one data set.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Statement:
     like: str
 
     def lines(self) -> Iterator[str]:
-        """In words."""
+        """Yields the statement in words, line by line."""
         yield f"{self.data}: {self.total.text()}"
         yield f"  policy   {', '.join(map(str, self.policies)) or 'none binds these data'}"
         yield f"  budget   {self.budget}; its chain is whole"
@@ -72,7 +72,7 @@ class Statement:
 
 
 def statements(paths: Sequence[Path]) -> list[Statement]:
-    """Of data files or budgets; without any, of all data that policies in the usual places name.
+    """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def statements(paths: Sequence[Path]) -> list[Statement]:
 
 
 def _client(file: PolicyFile, policy: Policy) -> str:
-    """Whose policies a file has: those of a client's own folder hold for that name alone."""
+    """Returns the client whose policies a file has: policies in a client's own folder hold for that name alone."""
     own = file.path.parent
     return own.name if own.parent == client_home() else policy.data
 
@@ -155,7 +155,7 @@ def _jobs(books: Books, delta: float) -> Iterator[Job]:
 
 
 def _latest(books: Books) -> Mechanism | None:
-    """Of the job that began last."""
+    """Returns the mechanism of the job that began last."""
     found = [
         (ledger.begun[job], mechanism)
         for ledger, names in books.all
@@ -166,7 +166,7 @@ def _latest(books: Books) -> Mechanism | None:
 
 
 def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further: int) -> int:
-    """More steps of a mechanism within a cap, at most `further`."""
+    """Returns how many more steps of a mechanism fit within a cap, at most `further`."""
     if not all(m.secure for m, steps in parts if steps):
         return 0
     same = sum(steps for m, steps in parts if m == mechanism)
@@ -176,7 +176,7 @@ def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further:
 
 
 def words(mechanism: Mechanism) -> str:
-    """A kind of noise in words."""
+    """Returns a kind of noise in words."""
     rate = f", rate {mechanism.rate:.4g}" if mechanism.rate < 1 else ""
     unit = {"example": "", "client": ", of whole clients", "case": ", of cases"}[mechanism.unit]
     noise = f"noise {mechanism.sigma:g}" + ("" if mechanism.secure else " that can be predicted")
