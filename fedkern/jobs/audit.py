@@ -1,8 +1,8 @@
-"""Every certificate of a run computed again from its ledgers and budgets, by two accountants.
+"""Computes every certificate of a run again from its ledgers and budgets, by two accountants.
 
 The first is the one that the certificate names: each field must come out the same. The second (`privacy.losses`) shares nothing
-with it and has bounds: a claim below the lower one is false, whatever the first says. Ledgers and budgets are compared with what
-checkpoints, stored answers and job.json remember of them. What cannot be seen like this is in docs/how-to/console.md.
+with it and has bounds: a claim below the lower one is false, whatever the first says. Ledgers and budgets are compared with the
+marks of them in checkpoints, stored answers and job.json. docs/how-to/console.md lists the faults that this cannot see.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXACT = ("poisson", "full", "shards", "aligned", "counts")  # sampling of which 
 
 @dataclass
 class Party:
-    """What was found of a client, or of the federation.
+    """Holds the audited numbers of a client, or of the federation.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Party:
 
 @dataclass
 class Audit:
-    """The outcome: a run's files agree where there are no `differences`; `notes` say what could not be looked at.
+    """Holds the outcome: a run's files agree where `differences` is empty; `notes` name the files that could not be looked at.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Audit:
     alone: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """In words."""
+        """Yields the outcome in words, line by line."""
         head = ["", "messages", "bytes", "steps paid", "steps charged", "epsilon claimed", "at least", "at most"]
         rows = [head]
         for p in self.parties:
@@ -93,7 +93,7 @@ class Audit:
         yield f"{many} difference{'s' if many > 1 else ''}: do not rely on this run's claims" if many else good
 
     def compare(self, what: str, here: object, there: object) -> None:
-        """A difference where two values are not the same."""
+        """Adds a difference where two values are not the same."""
         if here != there:
             self.differences.append(f"{what}: is {_shown(here)}, and should be {_shown(there)}")
 
@@ -104,7 +104,7 @@ def audit(run: Opened) -> Audit:
     Raises
     ------
     JobError
-        One is not as a run writes it, beyond a number that was changed.
+        A file differs from those that runs write by more than a changed number.
     """
     try:
         return _audit(run)
@@ -164,7 +164,7 @@ def _party(found: Audit, run: Opened, party: int, *, with_budget: bool) -> Party
 
 
 def _stamps(found: Audit, run: Opened, party: int) -> Iterator[Stamp]:
-    """Of the checkpoints and stored answers that a party still has; each must be this run's."""
+    """Yields the stamps of the checkpoints and stored answers that a party still has; each must be this run's."""
     home = run.files.home(party)
     try:
         left = [*run.files.stamps(party), *(outbox.stamps(home / "outbox") if party != SERVER else ())]
@@ -180,7 +180,7 @@ def _stamps(found: Audit, run: Opened, party: int) -> Iterator[Stamp]:
 
 
 def _same_job(found: Audit, run: Opened, party: int) -> None:
-    """All job.json of a run hold one job."""
+    """Checks that all job.json of a run hold one job."""
     record = {key: value for key, value in run.records[party].items() if key != "run"}
     other = next(iter(run.records.values()))
     for section, tables in other.items():
@@ -189,7 +189,7 @@ def _same_job(found: Audit, run: Opened, party: int) -> None:
 
 
 def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stamp], ended: dict[str, Mark]) -> None:
-    """A client's ledger against what others remember of it."""
+    """Checks a client's ledger against the marks of it in other files."""
     path, name = run.files.ledger(party), run.who(party)
     there = bool(ledgers_of.parts(path))
     if not there and (stamps or ended):
@@ -226,7 +226,7 @@ def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stam
 
 
 def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Ledger | None) -> None:
-    """A party's certificates against its budget, its ledger and each other."""
+    """Checks a party's certificates against its budget, its ledger and each other."""
     name = run.who(party)
     there = _found(run, party)
     if run.summary is not None and "certificate.json" in there and "summary.json" not in there:
@@ -266,7 +266,7 @@ def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Led
 
 
 def _found(run: Opened, party: int) -> dict[str, dict[str, Any]]:
-    """Where it stands -> a party's certificate; that of a federation stands at each client's name."""
+    """Returns a party's certificates, each by its place; the federation's certificate stands at each client's name."""
     published = (run.summary or {}).get("privacy", {})
     if party == SERVER:
         return {f"summary.json ({client})": content for client, content in published.items()}
@@ -278,7 +278,7 @@ def _found(run: Opened, party: int) -> dict[str, dict[str, Any]]:
 
 
 def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, Any], parts: Parts, out: Party) -> None:
-    """One certificate, computed again by both accountants."""
+    """Computes one certificate again by both accountants."""
     privacy = run.privacy
     assert privacy is not None
     cap, delta = privacy.cap(run.who(party))
@@ -308,7 +308,7 @@ def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, 
 
 
 def _bounded(found: Audit, what: str, claimed: float, parts: Parts, out: Party) -> None:
-    """Whether the second accountant lets a claim stand."""
+    """Checks whether the second accountant lets a claim stand."""
     if out.low is None or out.high is None or claimed == math.inf:
         return
     if claimed < out.low * (1 - BITS):
@@ -319,7 +319,7 @@ def _bounded(found: Audit, what: str, claimed: float, parts: Parts, out: Party) 
 
 
 def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str, Any]) -> None:
-    """A certificate whose budget is elsewhere: by the second accountant, where its own numbers say what was done."""
+    """Checks a certificate whose budget is elsewhere: by the second accountant, where its own numbers suffice."""
     if out.charged is not None and out.charged > content["steps"]:
         text = f"its messages took {out.charged} steps by its ledger, and its certificate has {content['steps']}"
         found.differences.append(f"{run.who(party)}: {text}")
@@ -352,12 +352,12 @@ def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str,
 
 
 def _mark(end: Sequence[Any]) -> Mark:
-    """As job.json has it."""
+    """Returns a mark from its form in job.json."""
     return Mark(int(end[0]), bytes.fromhex(end[1]))
 
 
 def _real(value: str | float) -> float:
-    """Of a certificate, whose infinite numbers are texts."""
+    """Returns a number of a certificate, whose infinite numbers are texts."""
     return float(value)
 
 

@@ -1,7 +1,8 @@
-"""What the messages of a job tell of their senders' rows, as `fedkern check` says it.
+"""Describes, for `fedkern check`, how much the messages of a job tell of their senders' rows.
 
-What each one is, and what can be computed from it, stands with the message (`Tells` of `algorithms.core.messages`). Here that is
-said of one job: in a private job and in an open one, and of a client with no more rows than the job asks for.
+The meaning of each message, and the numbers that can be computed from it, stand with the message (`Tells` of
+`algorithms.core.messages`). This module applies them to one job, private or open, and to a client with no more rows than the
+job asks for.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: L
 
 
 def tells(kind: type[Message], spec: Spec) -> Tells:
-    """What a client's message of this kind tells in a job with these columns.
+    """Returns how much a client's message of this kind tells in a job with these columns.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def tells(kind: type[Message], spec: Spec) -> Tells:
 
 
 def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
-    """What a client's message of this kind is in this job."""
+    """Returns the meaning of a client's message of this kind in this job."""
     told = tells(kind, spec)
     if config.privacy is not None and config.unit == "client" and told.private == NOISED:
         return f"{told.what}; the server, which is trusted, adds the noise"
@@ -67,7 +68,7 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
 
 
 def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
-    """In one line, what a server can compute of a client of this job, with the fewest rows that it may have."""
+    """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have."""
     every_client = any(stage.allgather for stage in stages)
     who = "every other client and the server" if every_client else config.readers
     kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
@@ -115,7 +116,10 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
 
 
 def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
-    """Whether it is so of a client with the fewest rows; `most`: rows that what is sent can tell by its coefficients."""
+    """Tells whether it holds for a client with the fewest rows.
+
+    `most`: the rows that messages can tell by their coefficients.
+    """
     if told.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
         return True
     if told.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
@@ -129,14 +133,14 @@ def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[s
 
 
 def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """By the clients of which it is so: of all first."""
+    """Yields the statements by the clients for which they hold: first those for all clients."""
     for where in sorted({one.where for one in told.values() if one.computed}):
         words = _computed({kind: one._replace(where="") for kind, one in told.items() if one.where == where})
         yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"
 
 
 def _computed(told: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """What can be computed, each with the messages that it takes."""
+    """Yields the numbers that can be computed, each with the messages that they take."""
     for words, where in dict.fromkeys((one.computed, one.where) for one in told.values() if one.computed):
         names = ", ".join(kind.__name__ for kind, one in told.items() if (one.computed, one.where) == (words, where))
         yield f"{words}{f' {where}' if where else ''} ({names})"

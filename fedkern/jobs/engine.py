@@ -1,4 +1,4 @@
-"""A whole job of any method, and what can be said of it before. The same code for one process and every rank of an MPI job."""
+"""Runs a whole job of any method, and checks it before. The same code serves one process and every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOG = logging.getLogger(__name__)
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
-    """The part of one place (a process, or an MPI rank) in a job.
+    """Does the part of one place (a process, or an MPI rank) in a job.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
 
 
 def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
-    """The run's folder, for these parties."""
+    """Returns the run's folder, for these parties."""
     if output.folder is None:
         return None
     own = part.config.output.own_folders(part.folder)
@@ -102,14 +102,14 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:
-    """Who takes part, with what the caller holds in the place of files."""
+    """Returns who takes part, with the tables that the caller holds in the place of files."""
     instructions()
     found = method.rows.parties(part.config, part.folder)
     return incomplete.laid(part.config, found if part.held is None else part.held.over(found))
 
 
 def agree(part: Part[C], parties: Parties) -> None:
-    """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
+    """Refuses a rank whose job or clients differ from rank 0's, and too many ranks (JobError)."""
     place = part.place
     place.names = parties.names
     place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
@@ -121,7 +121,7 @@ def agree(part: Part[C], parties: Parties) -> None:
 
 
 def checked(method: Method[C], part: Part[C]) -> list[str] | None:
-    """What `fedkern check` prints, at the server's place; None elsewhere.
+    """Returns the lines that `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
     ------
@@ -146,8 +146,13 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
-    """What a method says of a job (None but at the server's place), who takes part, how it opens, and who is left out;
-    JobError as above."""
+    """Returns a method's answer on a job (None but at the server's place), who takes part, how it opens, and who is left out.
+
+    Raises
+    ------
+    JobError
+        As `checked`.
+    """
     place, config = part.place, part.config
     parties = there(method, part)
     agree(part, parties)
@@ -165,7 +170,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
-    """How a file is written, if it is a client's whose site file says so."""
+    """Returns how a file is written, if it is a client's whose site file says so."""
     for k in range(parties.n_clients):
         site = parties.site(k)
         if site.dialect is not None and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
@@ -174,7 +179,7 @@ def _written(parties: Parties, path: Path) -> Dialect | None:
 
 
 def local(method: Method[C], part: Part[C], path: Path) -> int:
-    """What is wrong with the rows of one's own file. Nothing leaves this process."""
+    """Prints the faults of the rows of one's own file, and returns the exit code. Nothing leaves this process."""
     config = part.config
     parties = method.rows.parties(config, part.folder)
     dialect = _written(parties, path) or config.data.dialect.dialect

@@ -1,4 +1,7 @@
-"""What the caller of `fedkern.run` holds in memory in the place of files: rows of the clients, test rows, the server's own."""
+"""Lays tables in memory, which the caller of `fedkern.run` holds, in the place of files.
+
+These are: rows of the clients, test rows, the server's own rows.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ NPY = ("X.npy", "y.npy")  # of a folder, after which the data are called
 
 @dataclass(frozen=True)
 class Held:
-    """Tables in memory; see `data.memory`.
+    """Holds tables in memory; see `data.memory`.
 
     Attributes
     ----------
@@ -35,7 +38,7 @@ class Held:
 
     @classmethod
     def of(cls, data: object, test: object, server: object) -> Held:
-        """Of the arguments of `fedkern.run`; JobError where `data` are no clients' tables."""
+        """Makes it from the arguments of `fedkern.run`; JobError where `data` are no clients' tables."""
         if data is not None and (not isinstance(data, Mapping) or not data):
             raise JobError(f"data: wanted a table for each client's name, such as {{'site-a': frame}}, not {_said(data)}")
         for name in data or ():
@@ -45,7 +48,7 @@ class Held:
         return cls(dict(sorted((data or {}).items())), own)
 
     def laid(self) -> dict[str, object]:
-        """The keys of [data] that stand for files, with a word in their place."""
+        """Returns the keys of [data] that stand for files, with a word in their place."""
         keys: dict[str, object] = dict.fromkeys(self.own, IN_MEMORY)
         if self.clients:
             keys |= {"clients": [f"{IN_MEMORY} {k}" for k in range(len(self.clients))], "names": [*self.clients]}
@@ -53,12 +56,12 @@ class Held:
 
     @property
     def defaults(self) -> dict[str, dict[str, object]]:
-        """What tables in memory say that a job leaves out: the y of (X, y) is the response."""
+        """Returns keys that tables in memory supply where a job leaves them out: the y of (X, y) is the response."""
         pairs = [held for held in self.clients.values() if isinstance(held, tuple) and len(held) == 2 and held[1] is not None]
         return {"data": {"response": "y"}} if pairs else {}
 
     def over(self, found: Parties) -> Parties:
-        """The parties, with these tables in the place of files."""
+        """Returns the parties, with these tables in the place of files."""
         response = found.spec.response or "y"
         held, names = [*self.clients.values()], found.names
 
@@ -97,7 +100,7 @@ def _said(data: object) -> str:
 
 
 def folder_of(prior: object) -> str:
-    """The folder of a prior that was built or trained: its path, or of what says it (`folder`)."""
+    """Returns the folder of a prior that was built or trained: its path, or the attribute `folder`."""
     path = prior if isinstance(prior, str | os.PathLike) else getattr(prior, "folder", None)
     if not isinstance(path, str | os.PathLike):
         raise JobError(f"prior: {memory.kind(prior)} is no prior; give the folder that `fedkern sigma build` or `train` wrote")
