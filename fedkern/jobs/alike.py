@@ -121,7 +121,7 @@ def found(
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
-    """Finds a row whose time, or time after its entry, is nearly all of the client's: times are told in sum."""
+    """Finds a row whose time, or time after its entry, is nearly all of the client's: the sum of these is told."""
     time, *entry = (np.nan_to_num(without_faults(floats(table.columns[name]))) for name in spec.times)
     if heavy(time, weights):
         return (Rare(spec.times[:1], 1, far=True),)

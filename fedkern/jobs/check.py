@@ -104,7 +104,7 @@ class OwnFile(Generic[C]):
     ----------
     config, folder : the job file with all its defaults; to which its paths are relative
     path, table : of the file
-    spec, encoding : what the job file says of its columns, and what they are as this file has them
+    spec, encoding : the job file's facts of its columns, and the encoding of them as this file has them
     """
 
     config: C

@@ -27,7 +27,7 @@ def exchanged(at: At[Any], movements: Mapping[int, Movement | None], doubted: Co
     Parameters
     ----------
     movements : of the unknowns of the clients that live here
-    doubted : those of them whose posterior differs from the job's, whatever moves
+    doubted : those of them that count as unsettled, whatever moves, for their posterior does not fit their data
     """
     clients = {
         k: once.ready_client(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))

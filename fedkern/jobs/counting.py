@@ -1,7 +1,7 @@
-"""Counts the rows of a table in an open job, and makes a sketch by which their holder sees that two jobs differ by a few rows.
+"""Counts the rows of a table in an open job, and makes a sketch of them.
 
-A row is known by its line in the file, as it stands there: how a job reads a file, and which of its columns, changes no line. A
-row that comes from no line of text is known by its cells.
+By the sketch their holder sees that two jobs differ by a few rows. A row is known by its line in the file, as it stands there:
+how a job reads a file, and which of its columns, changes no line. A row that comes from no line of text is known by its cells.
 """
 
 from __future__ import annotations

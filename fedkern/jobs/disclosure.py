@@ -116,7 +116,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
 
 
 def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
-    """Tells whether it holds for a client with the fewest rows.
+    """Tells whether a message's statement holds for a client with the fewest rows.
 
     `most`: the rows that messages can tell by their coefficients.
     """

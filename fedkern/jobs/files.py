@@ -197,7 +197,7 @@ class RunFolder:
     Attributes
     ----------
     run, rows
-        The run's id, and party -> digest of what it was given, as soon as they are known. With the job and the party they are the
+        The run's id, and party -> digest of its data, as soon as they are known. With the job and the party they are the
         `stamp` of every checkpoint; those with another are refused.
     """
 
@@ -293,7 +293,7 @@ class RunFolder:
         return [path for path in folders if path.is_dir() and any(file.lstat().st_size for file in path.iterdir())]
 
     def claim(self, parties: Iterable[int], *, resume: bool) -> None:
-        """Refuses to overwrite another run's files of these parties, and to resume where no run was begun (JobError)."""
+        """Refuses to overwrite another run's files of these parties, and to resume a run that has finished (JobError)."""
         finished = self.path / "summary.json"
         for party in parties:
             begun = self.begun([party])

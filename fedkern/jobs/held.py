@@ -80,7 +80,7 @@ class Held:
             return memory.table(self.own[name], name, text=found.texts, response=response)
 
         def data_set(name: str, one: object) -> DataSet:
-            """What a policy may know of them, whatever the caller calls them: a memory map's file, and a fingerprint."""
+            """Returns the marks by which a policy knows them under any name: a memory map's file, and a fingerprint."""
             paths = memory.files(one)
             stems = [called for path in paths for called in (stem(path), *([path.parent.name] if path.name in NPY else []))]
             return DataSet(tuple(dict.fromkeys((name, *stems))), paths, mark=cache(partial(memory.mark, one)))

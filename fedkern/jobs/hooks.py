@@ -199,7 +199,7 @@ class RunHooks(Keeper):
             self._state(party, Standing(books))
 
     def counting(self, found: Parties) -> Parties:
-        """Returns the same parties; the rows of an open job that its holder remembers are sketched when they are read.
+        """Returns the same parties; where the holder's account lists an open job, its rows are sketched when they are read.
 
         Raises
         ------
@@ -240,8 +240,7 @@ class RunHooks(Keeper):
     def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:
         """Opens the account of a data holder for this job (for unit "client", of the federation at the server).
 
-        For a noisy `table` the account is that of the table, which is one job whoever uses it; `drawn`: its charge must stand
-        there.
+        With a noisy `table` it is opened for the table, which is one job whoever uses it; `drawn`: its charge must stand there.
         """
         assert self.config.privacy is not None
         with self.between_holder_and_job(party):

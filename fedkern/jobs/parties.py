@@ -72,7 +72,7 @@ class Parties:
 
 
 def there(parties: Parties, **named: Iterable[str]) -> Parties:
-    """The parties, once every client that a section of the job file names is one of them; JobError.
+    """Returns the parties, once every client that a section of the job file names is one of them; JobError otherwise.
 
     `named`: key of the section, with two underscores for a dot, -> names.
     """
@@ -220,7 +220,7 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         return replace(data_set(source(k)[0]), policy=site(k).policy, mark=partial(marked, k))
 
     def own(name: str) -> Table | None:
-        """A file of the server's: `test` or `server`."""
+        """Reads a file of the server's: `test` or `server`."""
         path = getattr(data, name, None)
         with owned(SERVER):
             if path and not is_there(folder / path):

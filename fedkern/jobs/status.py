@@ -23,7 +23,7 @@ class Client(NamedTuple):
 
     Attributes
     ----------
-    did : what it does, or how it has ended
+    did : its present work, or how it has ended
     messages : that have left it
     last : the last of them, in words
     ago : seconds since then

@@ -37,7 +37,7 @@ class Said:
     Attributes
     ----------
     formula : its terms
-    data, random : keys of [data] and [model.random], and what it says of them
+    data, random : keys of [data] and [model.random], with their values
     """
 
     formula: Formula

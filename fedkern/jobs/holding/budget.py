@@ -82,7 +82,7 @@ class Ledger:
     jobs : job -> (data set, mechanism) of its latest line
     spent : (data set, job, mechanism) -> steps
     rounds : job -> the last round that was charged
-    unaccounted : (data set, job) -> what kind of job it was that was allowed without an account, or that one has asked
+    unaccounted : (data set, job) -> the kind of a job that was allowed without an account, or "asked" for one that has asked
     others : (data set, job) -> the other clients of such a job, where it was an open one
     rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
     asked : (data set, job) -> the same of an open job that asked, at each of its times
@@ -520,7 +520,7 @@ class Books:
         Parameters
         ----------
         others, rows : the other clients of an open job, and the rows that count in it
-        allow : is told what is `near`, and raises what forbids the job: then there is no line
+        allow : is given the jobs that are `near`, and raises an error to forbid this one: then no line is written
         """
         with self.ledger.locked() as file:
             self.look()
@@ -557,9 +557,9 @@ class Holder:
     client : the holder's name
     account : where the budget of its data lies, and the policies that bind
     job : a name of this run that no other run has; a resumed run keeps it
-    mechanism, epsilon, delta : what the job asks for, and its own cap (which may be infinite)
+    mechanism, epsilon, delta : of the job, and its own cap (which may be infinite)
     last_update : "shorten" grants the steps that are left where they are fewer than asked; "refuse" grants nothing then
-    marks : of the budget, from what this run left before: the file must still begin with what it was then
+    marks : of the budget, from the files that this run left before: the budget must still begin as it was then
     paid : steps that messages of this run have taken, which the budget must know of
     planned : steps that the job will need; None where the budget ends it
 

@@ -48,7 +48,7 @@ class Statement:
     total : of all jobs
     left : steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
     more : whether it may be more than that
-    like : what those steps are
+    like : the noise of those steps, in words
     """
 
     data: str

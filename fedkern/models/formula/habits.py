@@ -1,4 +1,4 @@
-"""Reads what users of R write that has another name here, and says the remedy where nothing has.
+"""Reads words of R that have another name here, and gives the remedy where no other name exists.
 
 Source of the list: docs/how-to/formula.md, the table from R's words to these.
 """
@@ -56,7 +56,7 @@ def translated(text: str, outside: str) -> str:
     Returns
     -------
     str
-        The formula; what is quoted is as it was.
+        The formula; quoted texts are unchanged.
     """
     edits = [(found.span(), "") for found in _PACKAGES.finditer(outside)]
     edits += [(found.span(), "C") for found in _FACTOR.finditer(outside)]
@@ -75,7 +75,7 @@ def pointed_call(outside: str) -> tuple[str, str] | None:
 
 
 def remedy(function: str, argument: str) -> str:
-    """Returns what to write in the place of a call that is not taken.
+    """Returns the words to write in the place of a call that is not taken.
 
     Parameters
     ----------
