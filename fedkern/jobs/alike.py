@@ -195,8 +195,8 @@ def _of_weights(table: Table, spec: Spec, wanted: int) -> tuple[Rare, ...]:
     Sums with weights, less those without, are theirs.
     """
     for name in (spec.weight, spec.trials):
-        if name in table.columns and (found := rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)):
-            return found  # all rows count, for some sums are of those that weigh nothing too
+        if name in table.columns and (rare_values := rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)):
+            return rare_values  # all rows count, for some sums are of those that weigh nothing too
     return ()
 
 

@@ -99,9 +99,9 @@ def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:
 
     Other weights of a few rows are other rows too.
     """
-    found = weights(table, spec)
-    there = found > 0
-    weight = np.ascontiguousarray(_relative(found[there]))
+    row_weights = weights(table, spec)
+    there = row_weights > 0
+    weight = np.ascontiguousarray(_relative(row_weights[there]))
     written = as_written(table)
     if written is None:
         rows = _of_cells(table, key)

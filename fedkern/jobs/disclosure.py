@@ -74,19 +74,19 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
     told = {kind: tells(kind, spec) for kind in kinds}
     if config.privacy is not None and config.unit == "client":
-        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
+        computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
         others = "all others no more than the plan allows of a whole client"
-        yield f"computed  the server, which is trusted, can compute {found}; {others}"
+        yield f"computed  the server, which is trusted, can compute {computed}; {others}"
         return
     if config.unit == "case":
         yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
         return
     if config.privacy is not None:
-        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
+        computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
         bound = "the plan's epsilon and delta bound what anybody can compute of one row"
         if config.privacy.noise_source != "secure":
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
-        yield f"computed  {bound}" + (f"; a server can compute {found}" if found else "")
+        yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")
         return
     if config.factory is not None:
         yield f'computed  {who} can compute of every client what the answers of "{config.factory}" tell of its rows: that was not'

@@ -117,8 +117,8 @@ class Draws:
         if -1 in needed:  # of a start before: it is not known which
             return
         for path in self.folder.glob(f"{self.protocol}-*.draws"):
-            found = re.fullmatch(re.escape(self.protocol) + r"-(\d+)\.draws", path.name)
-            if found and int(found[1]) not in needed:
+            match = re.fullmatch(re.escape(self.protocol) + r"-(\d+)\.draws", path.name)
+            if match and int(match[1]) not in needed:
                 remove_old(path, self.ground)
 
     def _write(self, file: int, data: bytes) -> None:

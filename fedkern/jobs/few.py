@@ -226,17 +226,17 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     event = alike.events(table, spec)[0]
     if not np.isin(event, (0, 1)).all():
         return None
-    found = covered_events(table, spec, rows, event)
+    counts = covered_events(table, spec, rows, event)
     p = coefficients(table, spec)
     wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
-    if found is None or not found.events or (found.events if lowered(config) else found.covered) >= wanted:
+    if counts is None or not counts.events or (counts.events if lowered(config) else counts.covered) >= wanted:
         return None
     remedy = "take fewer columns or strata, or pool it with another site's rows"
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
-        f"client {client!r}, {table.source}: {found.events} events, {found.covered} of them while at least {LEAST_AT_RISK} rows "
-        f"are at risk, and {p} coefficients by its columns and levels{config.counted_too}; no event, or {wanted} such ones, are "
-        f"asked for, since what is sent of fewer can tell rows: {remedy}"
+        f"client {client!r}, {table.source}: {counts.events} events, {counts.covered} of them while at least {LEAST_AT_RISK} "
+        f"rows are at risk, and {p} coefficients by its columns and levels{config.counted_too}; no event, or {wanted} such ones, "
+        f"are asked for, since what is sent of fewer can tell rows: {remedy}"
     )
     return Few(told, own, of="events")
 
@@ -255,14 +255,14 @@ def _for_values(
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
 
-def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None) -> Few | None:
+def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, every: Combinations | None) -> Few | None:
     """Returns why a client's covariates take too few different values, where some rows are nearly alone with theirs.
 
     The messages tell such rows.
     """
-    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
+    if every is None or not (rare := int((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
         return None
-    enough = found.possible >= EQUATIONS * coefficients(table, spec) ** 2
+    enough = every.possible >= EQUATIONS * coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return None
     remedies = (
@@ -270,7 +270,7 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
         f"{alike.LOWER}"
     )
     own = (
-        f"client {client!r}, {table.source}: its covariates can take {found.possible:,} combinations of values, and {rare:,} of "
+        f"client {client!r}, {table.source}: its covariates can take {every.possible:,} combinations of values, and {rare:,} of "
         f"those that occur are in fewer than {LEAST_OF_LEVEL} rows{_in_a_batch(config)}, while what is sent tells how often each "
         f"occurs: {remedies}{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
     )
@@ -285,8 +285,8 @@ def coefficients(table: Table, spec: Spec) -> int:
     if spec.coefficients is not None:
         return spec.coefficients
     most = table.n_rows // LEAST_OF_LEVEL
-    found = _levels(table, spec).items()
-    return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in found)
+    levels = _levels(table, spec).items()
+    return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in levels)
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:

@@ -341,26 +341,26 @@ class RunFolder:
         name = None if party == SERVER else self.names[party]
         return Stamp(self.job, self.run, stamping.name_digest(name), self.rows.get(party, bytes(32)))
 
-    def check(self, path: Path, party: int, found: Stamp, layout: bytes | None = None) -> None:
+    def check(self, path: Path, party: int, stamp: Stamp, layout: bytes | None = None) -> None:
         """Refuses a file's stamp that is not this party's, or not of this layout of its state, where that is known (JobError)."""
         own = self.stamp(party).at(path)
         who = "the server" if party == SERVER else f"client {self.names[party]!r}"
         faults = []
-        if found.job != own.job:
+        if stamp.job != own.job:
             faults.append("belongs to another job, whose job file, options or clients were others")
-        if found.party != own.party:
+        if stamp.party != own.party:
             others = {stamping.name_digest(None): "the server"}
             others |= {stamping.name_digest(name): f"client {name!r}" for name in self.names}
-            faults.append(f"is of {others.get(found.party, 'another party')}, not of {who}")
-        if found.run != own.run:
-            faults.append("belongs to another run of this job" if found.job == own.job else "to another run")
-        if not faults and found.place != own.place:
+            faults.append(f"is of {others.get(stamp.party, 'another party')}, not of {who}")
+        if stamp.run != own.run:
+            faults.append("belongs to another run of this job" if stamp.job == own.job else "to another run")
+        if not faults and stamp.place != own.place:
             faults.append("is a copy of another of its own files")
-        if not faults and found.rows != own.rows and any(own.rows) and any(found.rows):
+        if not faults and stamp.rows != own.rows and any(own.rows) and any(stamp.rows):
             faults.append(f"was made from other rows than {who} has now")
         if faults:
             raise JobError(f"{path} {', and '.join(faults)}; put back what the run left there, or start anew (--out)")
-        if layout is not None and found.layout != layout:
+        if layout is not None and stamp.layout != layout:
             raise JobError(
                 f"{path} keeps the state of {who} in another layout than this version of fedkern (other fields, types, shapes): "
                 "go on with the version that wrote it, or start anew (--out)"
@@ -398,8 +398,8 @@ class RunFolder:
         """Returns the numbers of the checkpoints that exist, readable or not."""
         folder = self.home(party) / "checkpoint"
         names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-        found = [re.fullmatch(re.escape(protocol) + r"-(\d+)\.ckpt", name) for name in names]
-        return sorted(int(match[1]) for match in found if match)
+        matches = [re.fullmatch(re.escape(protocol) + r"-(\d+)\.ckpt", name) for name in names]
+        return sorted(int(match[1]) for match in matches if match)
 
     def kept(self, party: int, protocol: str, number: int, layout: bytes | None = None) -> dict[str, Any]:
         """Reads a checkpoint's content. ValueError if it is not whole; JobError if its stamp is another."""

@@ -60,24 +60,24 @@ class Held:
         pairs = [held for held in self.clients.values() if isinstance(held, tuple) and len(held) == 2 and held[1] is not None]
         return {"data": {"response": "y"}} if pairs else {}
 
-    def over(self, found: Parties) -> Parties:
+    def over(self, parties: Parties) -> Parties:
         """Returns the parties, with these tables in the place of files."""
-        response = found.spec.response or "y"
-        held, names = [*self.clients.values()], found.names
+        response = parties.spec.response or "y"
+        held, names = [*self.clients.values()], parties.names
 
         def rows(k: int) -> Table:
-            with owned(k), own_of_client(names[k], found.spec):
-                return memory.table(held[k], source(k), text=found.texts, response=response)
+            with owned(k), own_of_client(names[k], parties.spec):
+                return memory.table(held[k], source(k), text=parties.texts, response=response)
 
         def header(k: int) -> tuple[str, tuple[str, ...]]:
-            with owned(k), own_of_client(names[k], found.spec):
+            with owned(k), own_of_client(names[k], parties.spec):
                 return source(k), memory.header(held[k], source(k), response=response)
 
         def source(k: int) -> str:
             return f"data[{names[k]!r}]"
 
         def own(name: str) -> Table:
-            return memory.table(self.own[name], name, text=found.texts, response=response)
+            return memory.table(self.own[name], name, text=parties.texts, response=response)
 
         def data_set(name: str, one: object) -> DataSet:
             """Returns the marks by which a policy knows them under any name: a memory map's file, and a fingerprint."""
@@ -86,13 +86,15 @@ class Held:
             return DataSet(tuple(dict.fromkeys((name, *stems))), paths, mark=cache(partial(memory.mark, one)))
 
         if self.own:
-            others = tuple(data for data in found.own if IN_MEMORY not in data.names)
-            found = replace(found, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
+            others = tuple(data for data in parties.own if IN_MEMORY not in data.names)
+            parties = replace(parties, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
         if held:
             called = [*map(data_set, names, held)]
-            found = replace(found, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)
-        test, server = (partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (found.test, found.server)))
-        return replace(found, test=test, server=server)
+            parties = replace(parties, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)
+        test, server = (
+            partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (parties.test, parties.server))
+        )
+        return replace(parties, test=test, server=server)
 
 
 def _said(data: object) -> str:

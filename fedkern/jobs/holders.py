@@ -261,8 +261,8 @@ def between(names: tuple[str, ...], party: int, *, alone: bool) -> Iterator[None
 
 def standing(binding: Binding, name: str) -> Account | None:
     """Returns where a party's account outlives the run: with a policy that binds, else in its own folder, if it has one."""
-    if (found := account(binding)) is not None or (home := client_home()) is None:
-        return found
+    if (place := account(binding)) is not None or (home := client_home()) is None:
+        return place
     return Account(home / name, (*binding.data.names, name)[0], ground=Ground(home))
 
 

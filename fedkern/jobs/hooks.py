@@ -198,7 +198,7 @@ class RunHooks(Keeper):
                     books.note(self._job_name(party), use)
             self._state(party, Standing(books))
 
-    def counting(self, found: Parties) -> Parties:
+    def counting(self, parties: Parties) -> Parties:
         """Returns the same parties; where the holder's account lists an open job, its rows are sketched when they are read.
 
         Raises
@@ -208,17 +208,17 @@ class RunHooks(Keeper):
         """
 
         def rows(party: int) -> Table:
-            table = found.rows(party)
+            table = parties.rows(party)
             if party in self._unnoted and party not in self._rows:
                 with self.between_holder_and_job(party):
                     books = self._unnoted[party]
                     key = secret(books.account.folder, ground=books.account.ground)
-                    self._rows[party] = sketch = counting.sketch(table, found.spec_of(table.names), key)
+                    self._rows[party] = sketch = counting.sketch(table, parties.spec_of(table.names), key)
                     self._near(party, books.near(self._job_name(party), self._others(party), sketch))
                 self._state(party, Standing(books))
             return table
 
-        return replace(found, rows=rows) if self._unnoted else found
+        return replace(parties, rows=rows) if self._unnoted else parties
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         if client in self._unnoted and type(message) not in (Received, Kept):
@@ -264,8 +264,8 @@ class RunHooks(Keeper):
             self._warnings.setdefault(party, []).append(adopted)
         if holder.ledger.unmarked:
             unmarked = f"no mark of {holder.ledger.path} can be kept elsewhere ({holder.ledger.unmarked})"
-            found = "that an older copy was put back is found only by runs that saw more"
-            self._warnings.setdefault(party, []).append(f"{unmarked}: {found}")
+            limit = "that an older copy was put back is found only by runs that saw more"
+            self._warnings.setdefault(party, []).append(f"{unmarked}: {limit}")
         self._tables |= {party: table} if table else {}
         self._state(party, Standing(holder.books, total, holder.new, holder.goes_on, table))
 
@@ -285,16 +285,16 @@ class RunHooks(Keeper):
         where, name = self._account(party), holders.who(self.names, party)
         with self.between_holder_and_job(party), tables.alone(where):
             mark = tables.mark_of(counts, secret(where.folder, ground=where.ground))
-            found = tables.find(where, key)
-            if found is not None:
-                holders.check_table(name, found.mechanism, plan)
-                if found.mark != mark:
+            earlier = tables.find(where, key)
+            if earlier is not None:
+                holders.check_table(name, earlier.mechanism, plan)
+                if earlier.mark != mark:
                     self._warnings.setdefault(party, []).append(
-                        f"the counts are not those to which noise was added ({found.drawn}): the job is about the counts of "
-                        f"then; another privacy.table has noise drawn, and charged, for those of now; {found.path}"
+                        f"the counts are not those to which noise was added ({earlier.drawn}): the job is about the counts of "
+                        f"then; another privacy.table has noise drawn, and charged, for those of now; {earlier.path}"
                     )
-                self.open_budget(party, replace(plan, mechanism=found.mechanism), found.job, drawn=True)
-                return found
+                self.open_budget(party, replace(plan, mechanism=earlier.mechanism), earlier.job, drawn=True)
+                return earlier
             table = f"table-{uuid4().hex}"
             self.open_budget(party, plan, table)
             if isinstance(self.charge(party, Charge(1, 0)), ChargeFailed):
@@ -410,8 +410,8 @@ class RunHooks(Keeper):
         lasts.
         """
         binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
-        if (found := holders.standing(binding, name)) is not None:
-            return found
+        if (lasting := holders.standing(binding, name)) is not None:
+            return lasting
         if self.folder is not None:
             folder = self.folder.home(party)
             ground = self.folder.ground(folder)

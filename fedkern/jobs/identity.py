@@ -165,7 +165,7 @@ class Identity:
         self.bind(party, secret=(mark_of(key), other), rows=(rows, others))
         return table
 
-    def bound(self, found: Parties) -> Parties:
+    def bound(self, parties: Parties) -> Parties:
         """Returns the same parties, whose rows are bound as they are read."""
 
         def server(read: Callable[[], Table | None]) -> Table | None:
@@ -173,10 +173,10 @@ class Identity:
             return None if table is None else self.rows(SERVER, table)
 
         return replace(
-            found,
-            rows=lambda k: self.rows(k, found.rows(k)),
-            test=lambda: server(found.test),
-            server=lambda: server(found.server),
+            parties,
+            rows=lambda k: self.rows(k, parties.rows(k)),
+            test=lambda: server(parties.test),
+            server=lambda: server(parties.server),
         )
 
     def close(self) -> None:

@@ -74,39 +74,41 @@ def _columns(config: JobConfig) -> list[tuple[str, ColumnSection]]:
     return [*getattr(config.data, "columns", {}).items()]
 
 
-def laid(config: JobConfig, found: Parties) -> Parties:
+def laid(config: JobConfig, parties: Parties) -> Parties:
     """Returns the parties, with tables as `model.missing` has them."""
     if of(config) == "error":
-        return found
+        return parties
 
     def rows(k: int) -> Table:
         with owned(k):
-            return prepared(config, found, found.rows(k), found.names[k])
+            return prepared(config, parties, parties.rows(k), parties.names[k])
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
-        source, names = found.header(k)
+        source, names = parties.header(k)
         with owned(k):
             return source, incomplete.with_marks(names, centers(config))
 
     def test() -> Table | None:
-        table = found.test()
-        return None if table is None else prepared(config, found, table, open_file=True)
+        table = parties.test()
+        return None if table is None else prepared(config, parties, table, open_file=True)
 
     def server() -> Table | None:
-        table = found.server()
+        table = parties.server()
         if table is None or of(config) != "drop":
             return table
-        return incomplete.without(table, replace(found.spec_of(table.names), response=None, positive=None))  # which may be empty
+        return incomplete.without(
+            table, replace(parties.spec_of(table.names), response=None, positive=None)
+        )  # which may be empty
 
-    return replace(found, rows=rows, header=header, test=test, server=server)
+    return replace(parties, rows=rows, header=header, test=test, server=server)
 
 
-def prepared(config: JobConfig, found: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
+def prepared(config: JobConfig, parties: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
     """Returns one party's table; `open_file`: the server's, whose rows no noise protects in any job."""
     if of(config) == "indicator":
         return incomplete.fill_cells(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
-        return incomplete.without(table, found.spec_of(table.names), client, _roles(config))
+        return incomplete.without(table, parties.spec_of(table.names), client, _roles(config))
     return table
 
 

@@ -122,10 +122,10 @@ def torn(line: bytes) -> bool:
 
 
 def _full(path: Path) -> list[Path]:
-    found: list[Path] = []
-    while (part := _part(path, len(found) + 1)).exists():
-        found.append(part)
-    return found
+    files: list[Path] = []
+    while (part := _part(path, len(files) + 1)).exists():
+        files.append(part)
+    return files
 
 
 def _part(path: Path, number: int) -> Path:
@@ -181,14 +181,14 @@ def charged(path: Path, begin: int = 0) -> int:
     """Returns the local steps paid for messages after a ledger's first `begin` bytes: a budget must know of them all."""
     steps = at = 0
     for line in lines(path):
-        steps += int(found[1]) if at >= begin and (found := CHARGE.search(line)) else 0
+        steps += int(match[1]) if at >= begin and (match := CHARGE.search(line)) else 0
         at += len(line)
     return steps
 
 
 def _heads(path: Path, lengths: Iterable[int]) -> dict[int, bytes]:
     """Returns, for those lengths that the file has, the hash of so many bytes."""
-    found, state, at = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
+    heads, state, at = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
     wanted = sorted(length for length in set(lengths) if length)
     for data in _content(path, max(wanted, default=0)):
         rest = memoryview(data)
@@ -196,7 +196,7 @@ def _heads(path: Path, lengths: Iterable[int]) -> dict[int, bytes]:
             piece, rest = rest[: wanted[0] - at], rest[wanted[0] - at :]
             state.update(piece)
             at = wanted.pop(0)
-            found[at] = state.digest()
+            heads[at] = state.digest()
         state.update(rest)
         at += len(rest)
-    return found
+    return heads

@@ -18,8 +18,8 @@ def versions() -> dict[str, str | None]:
     """Returns the version of each package; None where it is not installed."""
     from .. import __version__
 
-    found: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
-    return found | {package: _installed(package) for package in PACKAGES}
+    known: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
+    return known | {package: _installed(package) for package in PACKAGES}
 
 
 @cache  # a file is read and parsed for each, and a job asks for all

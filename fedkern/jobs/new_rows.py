@@ -24,19 +24,19 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):
-        found = memory.table(rows, "rows", text=texts, response=response)
+        loaded = memory.table(rows, "rows", text=texts, response=response)
     else:
         dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
-        found = table.load(rows, text=texts, response=response, dialect=dialect)
+        loaded = table.load(rows, text=texts, response=response, dialect=dialect)
     centers = _centers(job, encoding)
-    return incomplete.fill_cells(found, centers) if centers else found
+    return incomplete.fill_cells(loaded, centers) if centers else loaded
 
 
 def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
     """Returns the columns whose empty cells were filled and marked (`model.missing = "indicator"`), each with its filling."""
-    found, names = {}, {column.name for column in encoding.columns}
+    centers, names = {}, {column.name for column in encoding.columns}
     for name, keys in (job["data"].get("columns") or {}).items():
         if incomplete.marked(name) in names:
             said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
-            found[name] = Column.declared(name, said).center or 0.0
-    return found
+            centers[name] = Column.declared(name, said).center or 0.0
+    return centers

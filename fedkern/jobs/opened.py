@@ -117,9 +117,9 @@ class Opened:
         """Yields the files that may be the budget, if it is not in the party's own folder."""
         home = self.files.home(party)
         if party == SERVER:
-            found, clients = account(bind("server", DataSet((ACCOUNT,)), must="never")), client_home()
-            if found is not None:
-                yield found.folder / "budget.jsonl"
+            place, clients = account(bind("server", DataSet((ACCOUNT,)), must="never")), client_home()
+            if place is not None:
+                yield place.folder / "budget.jsonl"
             if clients is not None:
                 yield clients / ACCOUNT / "budget.jsonl"
         elif said := read(home / "account.json"):
@@ -151,8 +151,8 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
         files.run = bytes.fromhex(about["id"])
     except (ValueError, TypeError):
         raise JobError(f"{folder / NAME}: run.id is none; put the file back as the run left it") from None
-    found = {party: read(files.home(party) / NAME, reader) for party in (SERVER, *range(len(files.names)))}
-    records = {party: one for party, one in found.items() if one and "id" in one.get("run", {})}
+    contents = {party: read(files.home(party) / NAME, reader) for party in (SERVER, *range(len(files.names)))}
+    records = {party: one for party, one in contents.items() if one and "id" in one.get("run", {})}
     files.rows |= {party: given_digest(one["run"]) for party, one in records.items() if one["run"]["id"] == about["id"]}
     return Opened(config, files, records, read(path / "summary.json"))
 
@@ -283,10 +283,10 @@ def kinds(run: Opened) -> Iterator[Kind]:
         A ledger cannot be read.
     """
     for who, path in ledgers(run).items():
-        found: dict[tuple[str, str], list[Sent]] = {}
+        by_kind: dict[tuple[str, str], list[Sent]] = {}
         for line in sent(path):
-            found.setdefault((line.to, line.kind), []).append(line)
-        for (to, kind), lines in found.items():
+            by_kind.setdefault((line.to, line.kind), []).append(line)
+        for (to, kind), lines in by_kind.items():
             rounds = [line.round for line in lines if line.round is not None]
             yield Kind(
                 who=who,

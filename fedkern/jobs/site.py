@@ -80,14 +80,14 @@ class Sites:
         OwnFault
             It cannot be read, has a key that does not exist, or names a file that is not there.
         """
-        found = self._file(client)
-        if found is None:
+        path = self._file(client)
+        if path is None:
             return Site()
         try:
-            return self._read(found, client)
+            return self._read(path, client)
         except JobError as fault:
-            text = str(fault).replace(f"{found.parent.absolute()}{os.sep}", "").replace(f"{found.parent}{os.sep}", "")
-            raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {found}: {fault}") from None
+            text = str(fault).replace(f"{path.parent.absolute()}{os.sep}", "").replace(f"{path.parent}{os.sep}", "")
+            raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {path}: {fault}") from None
 
     def _file(self, client: str) -> Path | None:
         """Returns the site file of a client; None where it has none."""

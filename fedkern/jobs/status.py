@@ -128,12 +128,12 @@ def _measured(path: Path) -> tuple[int, int]:
 
 def _checkpoint(run: Opened) -> tuple[int, float] | None:
     """Returns the number of the newest checkpoint, and seconds since it was made."""
-    found = []
+    times = []
     for party in (SERVER, *run.records):
         with suppress(OSError):
             for path in (run.files.home(party) / "checkpoint").glob("*.ckpt"):
-                found.append((path.stat().st_mtime, int(path.stem.rpartition("-")[2])))
-    return None if not found else (max(found)[1], max(0.0, time.time() - max(found)[0]))
+                times.append((path.stat().st_mtime, int(path.stem.rpartition("-")[2])))
+    return None if not times else (max(times)[1], max(0.0, time.time() - max(times)[0]))
 
 
 def _clients(run: Opened, state: str) -> Iterator[Client]:

@@ -77,7 +77,7 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
     n_clients, stages, spec : as of `lines`
     rounds : at most, where budgets end the job
     """
-    found, every, others = [], 0, n_clients - 1
+    rows, every, others = [], 0, n_clients - 1
     for title, way in (("sends", "to_server"), ("is sent", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
@@ -89,10 +89,10 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
                 size = often * codec.longest((kind,))
                 messages, n_bytes = messages + often, n_bytes + size
                 every += 0 if stage.allgather and not gathered else n_clients * size
-        found.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
+        rows.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
     most = "on average" if any(stage.by_chance for stage in stages) else "at most"
     yield f"each client in the whole job, {most} (answers without content, checkpoints and long texts apart)"
-    yield from laid_out(("", "messages", "bytes", ""), found)
+    yield from laid_out(("", "messages", "bytes", ""), rows)
     if any(stage.allgather for stage in stages):
         yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"
     yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"

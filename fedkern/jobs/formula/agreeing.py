@@ -73,11 +73,11 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
 
 
 def _with_arguments(run: Run[Any], tables: Mapping[int, Table], spec: Spec, formula: Formula) -> dict[int, Table]:
-    found = {}
+    extended = {}
     for k, table in tables.items():
         with owned(k):
-            found[k] = rows.with_arguments(table, spec, formula, run.names[k])
-    return found
+            extended[k] = rows.with_arguments(table, spec, formula, run.names[k])
+    return extended
 
 
 def by_names(spec: Spec, first: Encoding) -> Encoding:
@@ -86,23 +86,23 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
     if formula is None:
         return first
     labelled = {*formula.labelled, *formula.bases}
-    found = {column.name: spec.columns.get(column.name, column) for column in first.columns}
-    for name, column in found.items():
+    known = {column.name: spec.columns.get(column.name, column) for column in first.columns}
+    for name, column in known.items():
         if name in labelled or column.kind == "categorical":
             levels = column.levels or tuple(sorted({*formula.compared(name), *GUESSED}))
-            found[name] = Column(name, "categorical", levels)
+            known[name] = Column(name, "categorical", levels)
         elif column.center is None:
-            found[name] = Column(name, "numeric", None, 0.0, WIDE)
-    more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in found}
-    formula = rows.agreed(spec, formula, {**found, **more})
+            known[name] = Column(name, "numeric", None, 0.0, WIDE)
+    more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in known}
+    formula = rows.agreed(spec, formula, {**known, **more})
     columns = {one.name: Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made}
     return _encoding(spec, formula, columns, first.labels)
 
 
 def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], labels: tuple[str, ...]) -> Encoding:
     every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
-    found = replace(spec.encoding(every), labels=labels, formula=formula)
-    return found if formula.intercept else found.uncentred
+    encoding = replace(spec.encoding(every), labels=labels, formula=formula)
+    return encoding if formula.intercept else encoding.uncentred
 
 
 def _given(spec: Spec, text: str) -> bool:
@@ -165,6 +165,6 @@ def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:
     for k, table in tables.items():
         with owned(k):
             binding = run.hooks.bindings.get(k)
-            found = few.found(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
-            if found is not None:
-                raise OwnFault(f"{found.told}; {CURVES}", f"{found.own}; {CURVES}")
+            too_few = few.found(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
+            if too_few is not None:
+                raise OwnFault(f"{too_few.told}; {CURVES}", f"{too_few.own}; {CURVES}")

@@ -102,9 +102,9 @@ def _check(text: str) -> None:
     """Refuses texts that no parser should see."""
     if len(text) > LONGEST:
         raise _no(text, f"has {len(text):,} letters; a formula has at most {LONGEST:,}")
-    if found := NEVER.search(text):
+    if match := NEVER.search(text):
         way = "; write a:b in the place of a %in% b" if "%in%" in text else ""
-        raise _no(text, f"{found.group()!r} is no part of a formula{way}")
+        raise _no(text, f"{match.group()!r} is no part of a formula{way}")
     depth = deepest = 0
     for letter in _outside(text):
         depth += (letter in "([") - (letter in ")]")
@@ -190,10 +190,10 @@ def _random(part: str, before: str, after: str) -> dict[str, Any]:
 
 
 def _column(text: str, why: str) -> str:
-    found = COLUMN.fullmatch(text)
-    if found is None:
+    match = COLUMN.fullmatch(text)
+    if match is None:
         raise _no(text, why)
-    return found.group(1).strip("`")
+    return match.group(1).strip("`")
 
 
 _LEFT = (
@@ -215,10 +215,10 @@ def _left(text: str) -> dict[str, str]:
             raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
         keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
         return {key: _column(part, _SURV) for key, part in zip(keys, parts)}
-    found = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
-    if found is None or found.group(1) != found.group(3):
+    match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
+    if match is None or match.group(1) != match.group(3):
         raise _no(text, "wanted cbind(successes, trials - successes), of two columns")
-    return {"response": found.group(1).strip("`"), "trials": found.group(2).strip("`")}
+    return {"response": match.group(1).strip("`"), "trials": match.group(2).strip("`")}
 
 
 def _terms(text: str) -> Formula:
@@ -239,11 +239,11 @@ def _terms(text: str) -> Formula:
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
     try:
-        found = list(parser.get_terms(text))
+        parsed = list(parser.get_terms(text))
     except Exception as fault:
         raise _no(text, f"cannot be read ({_first(fault)})") from None
     terms, intercept = list[tuple[str, ...]](), False
-    for term in found:
+    for term in parsed:
         own = list[str]()
         for factor in term.factors:
             if factor.eval_method is factor.EvalMethod.LITERAL:

@@ -170,7 +170,7 @@ def _required(files: list[tuple[Where, PolicyFile]], must: str) -> str | None:
     return None
 
 
-def account(found: Binding) -> Account | None:
+def account(binding: Binding) -> Account | None:
     """Returns where the budget lies; None where no policy binds.
 
     Raises
@@ -178,23 +178,23 @@ def account(found: Binding) -> Account | None:
     JobError
         No place for it can be written.
     """
-    if not found.bound:
+    if not binding.bound:
         return None
-    places = _places_of_budgets(found)
-    fixed = [one.file.accounts for one in found.bound if one.file.accounts is not None]
+    places = _places_of_budgets(binding)
+    fixed = [one.file.accounts for one in binding.bound if one.file.accounts is not None]
     writable = [(folder, name) for folder, name in places.items() if _writable(folder) and (not fixed or folder == fixed[0])]
     if not writable:
         listed = ", ".join(str(folder) for folder in fixed[:1] or places)
         raise JobError(f"{listed}: can't be written, and the budget must be kept; give the policy a folder (accounts = PATH)")
-    return Account(*writable[0], found.policies, _known(found, places), marks=marks())
+    return Account(*writable[0], binding.policies, _known(binding, places), marks=marks())
 
 
-def _places_of_budgets(found: Binding) -> dict[Path, str]:
+def _places_of_budgets(binding: Binding) -> dict[Path, str]:
     """Returns the folders that may keep the budget, each with the data set's name in it; the best folder first."""
-    own = [(_folder_of(one.file), one.policy.data) for one in found.bound]
-    steady = [place for place, one in zip(own, found.bound) if one.where in ("beside", "site", "system", "home")]
-    spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in found.bound for home in _homes()]
-    fixed = [(one.file.accounts, one.policy.data) for one in found.bound if one.file.accounts is not None]
+    own = [(_folder_of(one.file), one.policy.data) for one in binding.bound]
+    steady = [place for place, one in zip(own, binding.bound) if one.where in ("beside", "site", "system", "home")]
+    spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in binding.bound for home in _homes()]
+    fixed = [(one.file.accounts, one.policy.data) for one in binding.bound if one.file.accounts is not None]
     best: dict[Path, str] = {}
     for folder, name in [*fixed, *steady, *(spare if steady else []), *own, *spare]:
         best.setdefault(folder, name)
@@ -208,15 +208,15 @@ def _folder_of(file: PolicyFile) -> Path:
     return file.path.parent / ".fedkern" if file.path.name == BESIDE else file.path.parent
 
 
-def _known(found: Binding, places: Mapping[Path, str]) -> dict[Path, frozenset[str]]:
+def _known(binding: Binding, places: Mapping[Path, str]) -> dict[Path, frozenset[str]]:
     """Returns every budget file that may tell of the data, each with the names that the data may have in it."""
-    ids = frozenset(found.data.names) | {policy.data for policy in found.policies}
+    ids = frozenset(binding.data.names) | {policy.data for policy in binding.policies}
     own = client_home()
-    beside = [folder / ".fedkern" for path in found.data.paths for folder in _folders(path)]
-    folders = [*places, *beside, SYSTEM, *_homes(), *([] if own is None else [own / found.client])]
-    bound = {(one.file.path, one.policy.data) for one in found.bound}
+    beside = [folder / ".fedkern" for path in binding.data.paths for folder in _folders(path)]
+    folders = [*places, *beside, SYSTEM, *_homes(), *([] if own is None else [own / binding.client])]
+    bound = {(one.file.path, one.policy.data) for one in binding.bound}
     other: dict[Path, set[str]] = {}  # what other data are called in a folder
-    for _, file in found.files:
+    for _, file in binding.files:
         here = {policy.data for policy in file.policies if (file.path, policy.data) not in bound}
         other.setdefault(_folder_of(file), set()).update(here)
     return {f / LEDGER: (ids - other.get(f, set())) | ({places[f]} if f in places else set()) for f in dict.fromkeys(folders)}
@@ -291,8 +291,8 @@ def known_policies() -> list[PolicyFile]:
     JobError
         A policy file cannot be read, or is faulty.
     """
-    found = (path for _, path in _places("", DataSet(())) if _there(path) and os.access(path, os.R_OK))
-    return [read_policies(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in found)]
+    paths = (path for _, path in _places("", DataSet(())) if _there(path) and os.access(path, os.R_OK))
+    return [read_policies(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths)]
 
 
 def _folders(path: Path) -> Iterator[Path]:

@@ -192,10 +192,10 @@ class Ledger:
         """Checks once whether the file agrees with the holder's marks. `more` reads on, where others may write meanwhile."""
         if not self.marks or self._known is not None:
             return
-        found = Remembered(self.marks, self.path).found(self.first)
-        if not all(kept.fits(self.heads, self.adoptions) for _, kept in found):
+        kept_marks = Remembered(self.marks, self.path).found(self.first)
+        if not all(kept.fits(self.heads, self.adoptions) for _, kept in kept_marks):
             more()
-        for path, kept in found:
+        for path, kept in kept_marks:
             if not kept.fits(self.heads, self.adoptions):
                 lines = len(self.heads)
                 if lines < kept.length:
@@ -206,7 +206,7 @@ class Ledger:
                     what = f"is not what {path} has seen: {first}, or it is another file"
                 remedy = f"Put back the file as the last job left it, or, {again(lines)}"
                 raise JobError(f"{self.path}: {what}; nothing is charged. {remedy}")
-        self._known = {head for _, kept in found for head in kept.adopted}
+        self._known = {head for _, kept in kept_marks for head in kept.adopted}
 
     def _keep(self, *, sync: bool) -> None:
         """Keeps a mark of the lines that are on the disk now.
@@ -423,8 +423,8 @@ class Books:
 
     def spent(self, job: str, mechanism: Mechanism) -> int:
         """Returns the steps that are charged to one job's one mechanism."""
-        found = ((ledger.spent.get((name, job, mechanism), 0)) for ledger, names in self.all for name in names)
-        return sum(found)
+        steps = ((ledger.spent.get((name, job, mechanism), 0)) for ledger, names in self.all for name in names)
+        return sum(steps)
 
     def jobs(self) -> set[str]:
         """Returns the jobs that were charged at least one step."""
@@ -472,13 +472,13 @@ class Books:
                     apart = before.apart(rows) if before is not None and rows is not None else None
                     part = (ledger.begun.get(of) or of, had ^ frozenset(others), NEAR_ROWS if apart is None else apart)
                     runs.setdefault(_run(of), []).append(part)
-        found: list[Near] = []
+        nearby: list[Near] = []
         for parts in runs.values():  # several clients of a run may share these data, and one of them is this one
             when, clients = parts[0][0], min((but for _, but, _ in parts), key=len)
             few = 0 < min(apart for *_, apart in parts) < NEAR_ROWS
             if 0 < len(clients) <= NEAR or few:
-                found.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
-        return found
+                nearby.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
+        return nearby
 
     def near_rows(self, job: str, rows: Sketch) -> list[Near]:
         """Returns earlier open jobs on these data whose rows were these but for a few.

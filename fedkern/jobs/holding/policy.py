@@ -245,13 +245,13 @@ def read_policies(path: Path) -> PolicyFile:
 
 def _holds(own: Path, path: Path) -> bool:
     """Tells whether a path of a policy is a file of the data (by another name, too), or a folder above it."""
-    found: Iterable[str | Path] = (own,)
+    matching: Iterable[str | Path] = (own,)
     if not own.exists() and any(mark in str(own) for mark in "*?["):
-        found = glob.iglob(str(own), recursive=True)
-    real, found = Path(os.path.realpath(path)), list(found)
-    if any(_same(one, file) for one in found for file in (path, real, *real.parents)):
+        matching = glob.iglob(str(own), recursive=True)
+    real, matching = Path(os.path.realpath(path)), list(matching)
+    if any(_same(one, file) for one in matching for file in (path, real, *real.parents)):
         return True
-    return _links(real) > 1 and any(_same(below, real) for one in found for below in _below(one))
+    return _links(real) > 1 and any(_same(below, real) for one in matching for below in _below(one))
 
 
 def _links(path: Path) -> int:

@@ -80,8 +80,8 @@ def statements(paths: Sequence[Path]) -> list[Statement]:
         A policy or a budget cannot be read, or was altered; nothing is known of a path.
     """
     if not paths:
-        found = [bind(_client(file, p), DataSet((p.data,), p.paths)) for file in known_policies() for p in file.policies]
-        accounts = [(one.policies, place) for one in found if (place := account(one)) is not None]
+        bindings = [bind(_client(file, p), DataSet((p.data,), p.paths)) for file in known_policies() for p in file.policies]
+        accounts = [(one.policies, place) for one in bindings if (place := account(one)) is not None]
         if not accounts:
             raise JobError(
                 "no policy is in the usual places, so no account is kept here; give a data file, a budget.jsonl, or the client's "
@@ -156,13 +156,13 @@ def _jobs(books: Books, delta: float) -> Iterator[Job]:
 
 def _latest(books: Books) -> Mechanism | None:
     """Returns the mechanism of the job that began last."""
-    found = [
+    mechanisms = [
         (ledger.begun[job], mechanism)
         for ledger, names in books.all
         for job, (data, mechanism) in ledger.jobs.items()
         if data in names
     ]
-    return max(found, key=lambda one: one[0])[1] if found else None
+    return max(mechanisms, key=lambda one: one[0])[1] if mechanisms else None
 
 
 def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further: int) -> int:

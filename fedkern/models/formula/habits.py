@@ -58,8 +58,8 @@ def translated(text: str, outside: str) -> str:
     str
         The formula; quoted texts are unchanged.
     """
-    edits = [(found.span(), "") for found in _PACKAGES.finditer(outside)]
-    edits += [(found.span(), "C") for found in _FACTOR.finditer(outside)]
+    edits = [(match.span(), "") for match in _PACKAGES.finditer(outside)]
+    edits += [(match.span(), "C") for match in _FACTOR.finditer(outside)]
     for (begin, end), instead in sorted(edits, reverse=True):
         text = text[:begin] + instead + text[end:]
     return text
@@ -70,8 +70,8 @@ def pointed_call(outside: str) -> tuple[str, str] | None:
 
     `outside` is the formula, with blanks where something is quoted.
     """
-    found = _POINTED.search(outside)
-    return None if found is None else (found.group(1), remedy(found.group(1), found.group(2)))
+    match = _POINTED.search(outside)
+    return None if match is None else (match.group(1), remedy(match.group(1), match.group(2)))
 
 
 def remedy(function: str, argument: str) -> str:
