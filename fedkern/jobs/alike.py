@@ -49,7 +49,7 @@ def asked(config: JobConfig, family: str, least: int) -> int:
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
-def found(
+def find_alike(
     config: JobConfig, table: Table, spec: Spec, least: int, weights: Array, *, covariates: bool = True, weighing: int = 0
 ) -> tuple[str, str] | None:
     """Finds values that too few of a client's rows have; returns the text for others and the text for the holder.

@@ -72,7 +72,7 @@ class Audit:
     adopted: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
 
-    def lines(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yields the outcome in words, line by line."""
         head = ["", "messages", "bytes", "steps paid", "steps charged", "epsilon claimed", "at least", "at most"]
         rows = [head]

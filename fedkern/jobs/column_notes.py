@@ -24,7 +24,7 @@ class Said:
     doubts: list[str] = field(default_factory=list)
 
 
-def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> Said:
+def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> Said:
     """Returns the notes that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
     A column whose constants the job file gives is taken as right: of its far cells nothing is told.

@@ -21,7 +21,9 @@ from .run import At
 from .stage import Stage
 
 
-def exchanged(at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()) -> dict[str, bool | None]:
+def exchange_settled(
+    at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
+) -> dict[str, bool | None]:
     """Returns the bit of each client, None for one that is gone; at the server, and empty elsewhere.
 
     Parameters
@@ -44,7 +46,7 @@ def own(movement: Movement | None, names: Sequence[str]) -> Record:
     return of_movement(movement, names).content
 
 
-def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
+def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     """Returns the server's verdict, as summary.json has it, for each client that lives here; first in the client's own record.
 
     Parameters
@@ -67,8 +69,8 @@ class Told(NamedTuple):
     figures: NDArray[np.float64] | None
 
 
-def told_with(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
-    """Returns the same as `told`, with the server's figures (`judged` and `known` at its place)."""
+def tell_figures(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
+    """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
     if judged is not None and known is not None:
         asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)

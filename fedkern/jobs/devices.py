@@ -83,7 +83,7 @@ def guarded(home: homes.Home, lower: str = LOWER) -> AbstractContextManager[None
     return nullcontext() if home.kind == "cpu" else cuda.said_of_memory(lower)
 
 
-def lines(load: Load, ranks: int, n_clients: int) -> Iterator[str]:
+def describe_device(load: Load, ranks: int, n_clients: int) -> Iterator[str]:
     """Yields the lines that `check` prints of a job with device = "cuda", of so many ranks."""
     where = dict.fromkeys(load.kernels, "on the card") | {name: f"on the host: {why}" for name, why in load.beside.items()}
     width = max(map(len, where))

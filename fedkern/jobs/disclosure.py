@@ -67,7 +67,7 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
     return (told.private or told.what) if config.privacy is not None else told.what
 
 
-def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
+def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
     """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have."""
     every_client = any(stage.allgather for stage in stages)
     who = "every other client and the server" if every_client else config.readers

@@ -120,7 +120,7 @@ def agree(part: Part[C], parties: Parties) -> None:
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
 
 
-def checked(method: Method[C], part: Part[C]) -> list[str] | None:
+def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
     """Returns the lines that `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
@@ -137,11 +137,15 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     stages = (*opening, *method.stages.stages(said.model))
     most = max((plan.paid for plan in said.plans.values()), default=None)
-    sent = wire.lines(part.config, n, stages, parties.spec, device=said.load is not None)
+    sent = wire.describe_messages(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
-    load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
+    load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
-    least = [*laid.lines(part.config.read_alike), *few.lines(part.config), *(f"note     {note}" for note in left)]
+    least = [
+        *laid.describe_formula(part.config.read_alike),
+        *few.describe_few(part.config),
+        *(f"note     {note}" for note in left),
+    ]
     return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 
 
@@ -151,7 +155,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     Raises
     ------
     JobError
-        As `checked`.
+        As `run_check`.
     """
     place, config = part.place, part.config
     parties = there(method, part)
@@ -200,7 +204,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
-        too_few = few.found(config, rows, spec, client, policies)
+        too_few = few.find_few(config, rows, spec, client, policies)
         return None if too_few is None else f"too few {too_few.of}: {too_few.own}"
 
     plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731

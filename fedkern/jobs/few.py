@@ -101,7 +101,7 @@ def first(config: JobConfig) -> list[tuple[str, str]]:
     return [(word, text) for word, text in said if text]
 
 
-def lines(config: JobConfig) -> list[str]:
+def describe_few(config: JobConfig) -> list[str]:
     """Returns the lines that `fedkern check` prints about few rows."""
     asked = holders.least(config)
     if asked is None:
@@ -128,7 +128,7 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
     return n_rows > max(config.told_up_to(coefficients), OF_A_LINEAR * coefficients) or lowered(config) is not None
 
 
-def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
+def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
     """Returns why a client has too few rows for the job or for its own policies; None if it has enough."""
     policies = tuple(policies)
     asked, least = holders.least(config), holders.least(config, policies)
@@ -250,7 +250,7 @@ def _for_values(
     """
     covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
     weighing = config.weighing(coefficients(table, spec)) if lowered(config) is None else 0
-    texts = alike.found(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
+    texts = alike.find_alike(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
@@ -384,7 +384,7 @@ def kept(
             spec, policies = parties.spec_of(table.names), bindings[k].policies
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
-            few = found(config, table, spec, name, policies)
+            few = find_few(config, table, spec, name, policies)
             if few is not None and few.of_values and not near:
                 describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
                 check(table, spec, name)

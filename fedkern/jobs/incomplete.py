@@ -127,7 +127,7 @@ def stages(config: JobConfig) -> list[Stage]:
     return [] if of(config) == "error" or config.privacy is not None else [Stage.of(exchange)]
 
 
-def lines(config: JobConfig) -> list[str]:
+def describe_missing(config: JobConfig) -> list[str]:
     """Returns the lines that `fedkern check` prints about it."""
     if of(config) == "error":
         return []
@@ -137,7 +137,7 @@ def lines(config: JobConfig) -> list[str]:
     return [f"missing  rows that lack a cell are left out{weighs}"]
 
 
-def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
+def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
     """Returns the rows of each client and those that lack a cell, at the server's place.
 
     It is empty elsewhere, or where nothing is exchanged. `complete`: rows of each file that lack no cell, where the tables have

@@ -101,7 +101,7 @@ class Keeper(Hooks):
         self._boot = boot()
         self._layouts: dict[int, bytes] = {}  # party -> of its state in this protocol
 
-    def run(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
+    def run_exchange(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
         """Runs `run_protocol` with this object as its hooks; with `resume` from the newest checkpoint that all parties have.
 
         All places must agree on `resume`. It is None for an exchange that has nothing to resume, before or after the rounds. Once

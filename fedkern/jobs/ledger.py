@@ -106,7 +106,7 @@ def size(path: Path) -> int:
     return sum(part.stat().st_size for part in parts(path))
 
 
-def lines(path: Path) -> Iterator[bytes]:
+def read_lines(path: Path) -> Iterator[bytes]:
     """Yields all lines of a ledger, with their ends."""
     for part in parts(path):
         with open(part, "rb") as file:
@@ -180,7 +180,7 @@ def mark_of(path: Path) -> Mark:
 def charged(path: Path, begin: int = 0) -> int:
     """Returns the local steps paid for messages after a ledger's first `begin` bytes: a budget must know of them all."""
     steps = at = 0
-    for line in lines(path):
+    for line in read_lines(path):
         steps += int(match[1]) if at >= begin and (match := CHARGE.search(line)) else 0
         at += len(line)
     return steps

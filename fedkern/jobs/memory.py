@@ -19,7 +19,7 @@ def eigenvectors(areas: int) -> float:
     return float(NUMBER * EIGEN * areas * areas)
 
 
-def lines(server: float, client: float, what: str = "a number for every two columns") -> Iterator[str]:
+def describe_memory(server: float, client: float, what: str = "a number for every two columns") -> Iterator[str]:
     """Yields the lines that `check` prints; none where the memory is little."""
     if max(server, client) >= SILENT:
         yield f"memory   about {size(server)} at the server and {size(client)} at each client: {what}"

@@ -231,7 +231,7 @@ def torn(path: Path) -> str | None:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        yield from ledger.lines(path)
+        yield from ledger.read_lines(path)
     except OSError as error:
         raise JobError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
 

@@ -144,7 +144,7 @@ def dealt(data: DataSection) -> Federation:
 
 def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
     """Returns the parties of a job on built-in rows."""
-    names = named(config, dealt.clients)
+    names = name_clients(config, dealt.clients)
     return Parties(
         names,
         spec,
@@ -163,7 +163,7 @@ def fits(family: str, data: Federation) -> None:
         raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 
 
-def named(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]:
+def name_clients(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the clients' names: those of the job file, or those of their files."""
     names = tuple(config.data.names) or names_of_files
     if len(names) != len(names_of_files):
@@ -189,7 +189,7 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
         wild = any(mark in pattern for mark in "*?[")
         files += table.find([pattern], folder).items() if wild else [(stem(Path(pattern)), folder / pattern)]
-    names, paths = named(config, tuple(name for name, _ in files)), [path for _, path in files]
+    names, paths = name_clients(config, tuple(name for name, _ in files)), [path for _, path in files]
 
     sites = Sites(folder, names)
 

@@ -168,12 +168,12 @@ class Run(At[C]):
         place = self.place.gathering if stage.allgather else self.place
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:
-            return self.hooks.run(place, exchange, resume=resume)
+            return self.hooks.run_exchange(place, exchange, resume=resume)
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             began = time.monotonic()
-            ended = hooks.run(place, exchange, resume=resume)
+            ended = hooks.run_exchange(place, exchange, resume=resume)
             hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended
@@ -193,7 +193,7 @@ class Run(At[C]):
         for k, table in tables.items():
             with owned(k):
                 clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
-        server, clients = self.exchange(Stage.of(agreement).named(alias), lambda: agreement.start(spec, self.names), clients)
+        server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(spec, self.names), clients)
         self.hooks.notes += () if server is None else server.notes
         self.hooks.doubts += () if server is None else server.doubts
         encoding = anyone(server, clients).encoding

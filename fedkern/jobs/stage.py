@@ -63,7 +63,7 @@ class Stage:
             return 1
         return self.runs * self.times.get(kind, self.rounds or (rounds + 1 if rounds and self.resumable else 1))
 
-    def named(self, alias: str) -> Stage:
+    def with_alias(self, alias: str) -> Stage:
         """Returns the same stage once more, under another name: its messages are listed already."""
         return replace(self, alias=alias)
 

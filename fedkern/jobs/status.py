@@ -60,7 +60,7 @@ class Status(NamedTuple):
     clients: list[Client]
     since: int = 0
 
-    def lines(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yields the state in words, line by line."""
         rounds = f"round {self.round}"
         if not isinstance(self.rounds, int):

@@ -34,7 +34,9 @@ WHEN: dict[type[Message], str] = {
 ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
 
 
-def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False) -> Iterator[str]:
+def describe_messages(
+    config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False
+) -> Iterator[str]:
     """Yields both directions, with the facts that a client's messages tell of its rows; then the messages between MPI ranks.
 
     Parameters
@@ -59,7 +61,7 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
             listed.append(kind)
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
-            yield from disclosure.lines(config, stages, spec)
+            yield from disclosure.describe_disclosure(config, stages, spec)
     yield "each rank with clients, in an MPI job, besides"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     control = _control(allgather, device, leaves_out, bool(config.read_alike))
@@ -74,7 +76,7 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
 
     Parameters
     ----------
-    n_clients, stages, spec : as of `lines`
+    n_clients, stages, spec : as of `describe_messages`
     rounds : at most, where budgets end the job
     """
     rows, every, others = [], 0, n_clients - 1

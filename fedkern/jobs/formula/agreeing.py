@@ -165,6 +165,6 @@ def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:
     for k, table in tables.items():
         with owned(k):
             binding = run.hooks.bindings.get(k)
-            too_few = few.found(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
+            too_few = few.find_few(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
             if too_few is not None:
                 raise OwnFault(f"{too_few.told}; {CURVES}", f"{too_few.own}; {CURVES}")

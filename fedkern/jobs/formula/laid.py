@@ -86,7 +86,7 @@ def expanded(formula: Formula | None) -> dict[str, Any]:
     return {} if formula is None else {"formula": {"terms": formula.text, "formulaic": formula.version}}
 
 
-def lines(read_alike: Mapping[str, Any]) -> list[str]:
+def describe_formula(read_alike: Mapping[str, Any]) -> list[str]:
     """Returns the lines of `fedkern check` about a formula."""
     if not read_alike:
         return []

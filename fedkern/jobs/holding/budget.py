@@ -192,7 +192,7 @@ class Ledger:
         """Checks once whether the file agrees with the holder's marks. `more` reads on, where others may write meanwhile."""
         if not self.marks or self._known is not None:
             return
-        kept_marks = Remembered(self.marks, self.path).found(self.first)
+        kept_marks = Remembered(self.marks, self.path).find_marks(self.first)
         if not all(kept.fits(self.heads, self.adoptions) for _, kept in kept_marks):
             more()
         for path, kept in kept_marks:

@@ -66,7 +66,7 @@ class Remembered:
     def __init__(self, folders: Sequence[Path], path: Path) -> None:
         self.folders, self.path, self.host = tuple(folders), os.path.realpath(path), socket.gethostname()
 
-    def found(self, first: bytes) -> list[tuple[Path, Kept]]:
+    def find_marks(self, first: bytes) -> list[tuple[Path, Kept]]:
         """Returns the marks of a file that begins so (wherever it was used), and of any other in its place on this machine."""
         everything = (one for folder in self.folders for one in _marks(folder))
         here = [(path, kept) for path, kept in everything if kept.path == self.path]

@@ -60,7 +60,7 @@ class Statement:
     more: bool
     like: str
 
-    def lines(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yields the statement in words, line by line."""
         yield f"{self.data}: {self.total.text()}"
         yield f"  policy   {', '.join(map(str, self.policies)) or 'none binds these data'}"
