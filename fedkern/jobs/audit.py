@@ -146,6 +146,7 @@ def _party(outcome: Audit, run: Opened, party: int, *, with_budget: bool) -> Par
         _same_job(outcome, run, party)
         if not ended:
             outcome.notes.append(f"{name}: its part of the run has not ended; what it sent last is not sealed")
+    # The ledger is read first: certificates are compared with its number of paid steps.
     if party != SERVER:
         _ledger(outcome, run, party, out, stamps, ended)
     if with_budget:
@@ -199,6 +200,7 @@ def _ledger(outcome: Audit, run: Opened, party: int, out: Party, stamps: list[St
     try:
         if note := ledgers_of.check(path, stamps):
             outcome.notes.append(f"{name}: {note}")
+        # A log that was sealed at its end may have no line after that.
         for log, mark in ended.items():
             if log == "budget":
                 continue
@@ -214,6 +216,7 @@ def _ledger(outcome: Audit, run: Opened, party: int, out: Party, stamps: list[St
     before = run.records[party]["run"].get("ledger", 0) if party in run.records else 0  # bytes that an earlier start has left
     out.messages, out.bytes = len(lines), sum(line.bytes for line in lines)
     out.charged = ledgers_of.charged(path, before)
+    # The server counts once what arrived; a resumed run may have sent more, and never less.
     wire = (run.summary or {}).get("wire", {}).get(name, {}).get("to_server")
     if wire is None or before or (out.messages, out.bytes) == (wire["messages"], wire["bytes"]):
         return
@@ -233,6 +236,7 @@ def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: L
         outcome.differences.append(f"{name}: summary.json has no certificate of it, and its own folder has one")
     if "certificate.json" not in there and "summary.json" in there and party != SERVER and run.ended(party, "ledger"):
         outcome.differences.append(f"{name}: certificate.json is gone from its own folder; put it back as the run left it")
+    # A certificate that is not well formed cannot be compared any further.
     for file, one in there.items():
         if fault := find_problem(one):
             outcome.differences.append(f"{name}: {file}{fault}")
@@ -252,6 +256,7 @@ def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: L
             outcome.alone.append(name)
             _alone(outcome, run, party, out, content)
         return
+    # More paid steps than charges are a fault; fewer may be a crash, which costs its charge.
     parts = budget.of_job(run.job(party))
     out.steps = sum(steps for _, steps in parts)
     by_messages = party != SERVER and not run.account(party).get("table")  # a table is charged when it is drawn
@@ -262,6 +267,7 @@ def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: L
             f"{name}: {text}" + ("" if more else " (a crash costs its charge)")
         )
     assert run.privacy is not None
+    # The second accountant judges by the budget, whatever the certificate says.
     out.low, out.high = epsilon_bounds(parts, run.privacy.cap(name)[1])
     for file, other in there.items():
         _again(outcome, run, party, f"{name}: {file}", other, parts, out)
@@ -325,6 +331,7 @@ def _alone(outcome: Audit, run: Opened, party: int, out: Party, content: dict[st
     if out.charged is not None and out.charged > content["steps"]:
         text = f"its messages took {out.charged} steps by its ledger, and its certificate has {content['steps']}"
         outcome.differences.append(f"{run.who(party)}: {text}")
+    # Only an exact mechanism without earlier steps can be recomputed from the certificate's own numbers.
     if content["sampling"] not in EXACT or "composition" in content["claim"]:
         return
     privacy = run.privacy

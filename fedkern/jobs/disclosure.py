@@ -73,6 +73,7 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
     who = "every other client and the server" if every_client else config.readers
     kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
     told = {kind: tells(kind, spec) for kind in kinds}
+    # With whole clients protected, the server sees sums without noise: they are listed.
     if config.privacy is not None and config.unit == "client":
         computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
         others = "all others no more than the plan allows of a whole client"
@@ -81,6 +82,7 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
     if config.unit == "case":
         yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
         return
+    # A private job is bounded by its plan; only messages without noise are listed beside it.
     if config.privacy is not None:
         computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
         bound = "the plan's epsilon and delta bound what anybody can compute of one row"
@@ -88,6 +90,7 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
         yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")
         return
+    # Nobody can tell what a function of the holder's packages makes of rows, so the worst is said.
     if config.factory is not None:
         yield f'computed  {who} can compute of every client what the answers of "{config.factory}" tell of its rows: that was not'
         yield f"          tried, of whatever number of rows, and may be all of them ({PAGE})"
@@ -97,6 +100,7 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
     if least is not None and lowered(config) is None and d and config.told_up_to(d) >= least:
         least, fewest = config.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
+    # Statements for all clients stand first; the others are tried on a client with the fewest rows.
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:

@@ -85,10 +85,12 @@ class Draws:
             flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if new else 0)
             file = self.ground.open(path, flags, OWN, make=OWN_FOLDER)
             try:
+                # A tail from before a crash belongs to no checkpoint.
                 os.ftruncate(file, self._length)
                 if rows > self._rows:
                     block = pack({name: np.asarray(value[self._rows :]) for name, value in grown.items()})
                     self._write(file, LENGTH.pack(len(block)) + block)
+                # The draws are on the disk before the checkpoint that refers to them.
                 os.fsync(file)
             finally:
                 os.close(file)

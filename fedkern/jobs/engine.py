@@ -50,6 +50,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     place.signals.advice = " before the first round; nothing is lost"
     parties = there(method, part)
     mine = place.mine(parties.n_clients)
+    # All ranks must mean the same job before any of them asks a policy.
     agree(part, parties)
     used = devices.used(config.job.device, place, mine)
     limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
@@ -61,8 +62,10 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.clients = tuple(mine)
         if files is not None:
             files.own_ground(mine, resume=output.resume)
+        # Policies are asked before a row is read: a refused job has learnt nothing.
         hooks.permit(place, parties, quiet=output.quiet)
         kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
+        # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
             hooks.tell_left_out(kept)
             mine = few.leave_out(place, kept)
@@ -77,10 +80,12 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             if place.is_server and not output.quiet:
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         if files is not None:
+            # The folders are closed to other users before they are bound to this run.
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
+        # The holders' accounts are looked into before the first message leaves.
         hooks.note_use()
         parties = hooks.counting(parties)
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
@@ -135,6 +140,7 @@ def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
     for party, binding in holders.permit_all(part.config, parties, here).items() if said.plans else ():
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
+    # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
     stages = (*opening, *method.stages.stages(said.model))
     most = max((plan.paid for plan in said.plans.values()), default=None)
     sent = wire.describe_messages(part.config, n, stages, parties.spec, device=said.load is not None)

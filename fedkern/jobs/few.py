@@ -134,6 +134,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
     asked, least = holders.least(config), holders.least(config, policies)
     if asked is None or least is None:
         return None
+    # A message is made of a batch, so the rows of a batch are counted.
     n = int(counted(table, spec) * config.batch + 1e-9)
     if n >= least and not config.looks_at_values:
         return None
@@ -382,6 +383,7 @@ def kept(
             if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
                 check_header(table.names, parties.spec, table.source, name)
             spec, policies = parties.spec_of(table.names), bindings[k].policies
+            # The rows are noted before they are counted: the answer depends on them.
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
             few = find_few(config, table, spec, name, policies)
@@ -399,6 +401,7 @@ def kept(
             own[k] = "; ".join(why)
         else:
             tables[k] = table
+    # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
     what = "rows" if config.groups_asked is None else "rows or groups"

@@ -88,6 +88,7 @@ class Held:
         if self.own:
             others = tuple(data for data in parties.own if IN_MEMORY not in data.names)
             parties = replace(parties, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
+        # No file of a client is opened: its rows, header and names come from memory.
         if held:
             called = [*map(data_set, names, held)]
             parties = replace(parties, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)

@@ -241,6 +241,7 @@ def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, 
             books.look(own=True)
         if use == "open" and _strict(binding.policies):
             others = {*parties.names} - {parties.names[party]}
+            # Names alone are compared first: rows are read only where these do not refuse the job.
             differing(name, binding.policies, books.near("", others))
             with owned(party):
                 rows = parties.rows(party)
@@ -437,6 +438,7 @@ def local(
     few : client, its policies -> why its rows are too few, if they are
     faults : other reasons that would end the job
     """
+    # A policy that cannot be read refuses everything, so nothing else is looked at.
     client, data = of_file(parties, path, dialect)
     try:
         binding = bind(client, data)
@@ -450,6 +452,7 @@ def local(
         lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
     own = parties.site(parties.names.index(client)) if client in parties.names else Site()
     refusal = binding.refusal(use_of(config), source_of(config)) or _asks_more(config, binding, own)
+    # An account that cannot be used would end the run: it is a refusal here too.
     books, budget, broken = None, "", ""
     try:
         where = standing(binding, client)
@@ -459,6 +462,7 @@ def local(
             budget = f"{books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
     except (JobError, ValueError) as fault:
         budget, broken = str(fault), "the account of these data cannot be used"
+    # The policy's reason comes first: it holds whatever the rows are.
     no = (refusal.detail if refusal else None) or few(client, binding.policies) or broken
     try:
         if not no and books is not None and use_of(config) == "open":
@@ -473,6 +477,7 @@ def local(
         answer = f"refused: {fault.detail}"
     except (JobError, ValueError) as fault:
         answer = f"refused: {fault}"
+    # Faults of cells would end an allowed job too.
     if faults and not answer.startswith("refused"):
         answer = f"refused: {faults}"
     lines.append(f"  this job, as client {client!r}, is {answer}")

@@ -81,6 +81,7 @@ class RunHooks(Keeper):
         try:
             if isinstance(error, Exception):
                 self.tell(error)
+            # Only a run that has ended well is sealed: an interrupted one goes on.
             if error is None and self._identity is not None:
                 for log in self._logs.values():
                     log.sync()  # before it is sealed: what the seal says is on the disk then
@@ -192,6 +193,7 @@ class RunHooks(Keeper):
                 books = Books(self._account(party))
                 if use == "open":
                     books.look(own=True)
+                    # The line itself is written when the first message leaves: a job that ends before has told nothing.
                     self._near(party, books.near(self._job_name(party), self._others(party)))
                     self._unnoted[party] = books
                 else:
@@ -245,6 +247,7 @@ class RunHooks(Keeper):
         assert self.config.privacy is not None
         with self.between_holder_and_job(party):
             where = self._account(party)
+            # A mechanism that a policy forbids is refused before its account is opened.
             holders.check_mechanism(holders.who(self.names, party), where.policies, plan.mechanism)
             self.holders[party] = holder = Holder(
                 "the federation" if party == SERVER else self.names[party],

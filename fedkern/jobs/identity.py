@@ -100,11 +100,13 @@ class Identity:
         new = before[SERVER]["run"]["id"] if before else uuid4().hex
         # The server locks first: of two jobs that start at once one goes on.
         run = place.settle(b"with" if resume else b"without", lambda told: _settled(told, new)).decode()
+        # Every folder must be of the run that the server has.
         before |= self._claimed(clients, resume=resume)
         for party, record in before.items():
             if record["run"]["id"] != run:
                 raise JobError(f"{self._path(party)}: {self._who(party)} took part in another run of this job than the server")
         folder.run = bytes.fromhex(run)
+        # Files that are left are checked before any of them is overwritten.
         for party in before:
             try:
                 self._look_at_what_is_left(party, before[party]["run"])
@@ -117,6 +119,7 @@ class Identity:
             self._about[party] = {**kept, "id": run, "party": self._called(party)}
         for party in clients:
             self._write(party, sync=False)  # it is when rows are bound
+        # The server's record is written when all others are: where it exists, all others do.
         place.settle(b"", lambda told: b"")
         for party in own:
             self._write(party)

@@ -114,6 +114,7 @@ class Keeper(Hooks):
         if self.folder:
             states = {**clients, SERVER: start[0]} if place.is_server else clients
             self._layouts = {party: state_layout(state, protocol.save(state)) for party, state in states.items()}
+            # All parties go back to one number; later checkpoints are removed, for they belong to a past that is done again.
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
                 self.checkpoint_number = number = self._chosen(place, parties)
@@ -124,6 +125,7 @@ class Keeper(Hooks):
                         start = self._restart(protocol, start, saved, codec)
                     elif saved:
                         clients[party] = protocol.load(clients[party], self._as_kept(party, number, saved))
+            # Outboxes begin after the states are restored: a stored answer fits only the state before it.
             if self.remembers:
                 for outbox in self._outboxes.values():
                     outbox.close()

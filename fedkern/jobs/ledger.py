@@ -157,6 +157,7 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
         mark = stamp.ledger
         if heads.get(mark.length) == mark.head:
             continue
+        # Since then the machine has started anew, and the part that was surely on the disk is whole: the machine lost the tail.
         if stamp.boot != here and heads.get(stamp.synced.length) == stamp.synced.head:
             note = f"{path}: its last lines were lost when a machine went down"
             continue

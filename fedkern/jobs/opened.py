@@ -144,6 +144,7 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
     if not isinstance(about, dict) or not about.keys() >= {"id", "clients", "party"}:
         raise JobError(f"{folder}: holds no run of fedkern (no {NAME} that says which); give the --out of one")
     config = config_of({key: value for key, value in record.items() if key != "run"})
+    # A client's own folder lies in the run's, unless output.client_folder has another.
     path = folder if about["party"] is None else folder.resolve().parent
     own = config.output.own_folders(Path.cwd()) if about["party"] is None else None
     files = RunFolder(path, about["clients"], job_bytes(config, about["clients"]), own)

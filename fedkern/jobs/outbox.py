@@ -130,6 +130,7 @@ class Outbox:
             length, digest = RECORD.unpack_from(data, at)
             body = data[at + RECORD.size : at + RECORD.size + length]
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
+                # Only the last record can be torn: a fault before it is an alteration.
                 if at + RECORD.size + length < len(data):
                     raise JobError(
                         f"{self._path(number)} was altered, and noise would be drawn again, or an answer computed, for what has "

@@ -122,6 +122,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
     """Writes everything that the server publishes, in the run's folder if it has one."""
     hooks, job = run.hooks, run.config.job
     files = hooks.folder
+    # Draws are written before they are judged, and summary.json last: where it is, the run has finished.
     kept = fit.kept or keep_draws(run, fit.posterior, fit.chains, fit.draws, drawn=fit.drawn, inference=fit.inference)
     if files is not None:
         for name, table in fit.tables.items():

@@ -144,6 +144,7 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
         with suppress(JobError):  # one that was altered is the audit's affair
             lines[name] = list(sent(path))
     files = {name: parts(run.files.ledger(k)) for k, name in enumerate(run.names)}
+    # The newest ledger tells which exchange is going on.
     newest = max((name for name in lines if lines[name]), key=lambda name: files[name][-1].stat().st_mtime, default=None)
     protocol = None if newest is None else lines[newest][-1].protocol
     answered = {name: sum(line.protocol == protocol for line in lines.get(name, [])) for name in run.names}

@@ -54,6 +54,7 @@ def describe_messages(
         up = way == "to_server"
         rows = []
         kinds = [(kind, stage.dims) for stage in stages for kind in _sent(stage, way)]
+        # Texts have no fixed size: a kind is listed with the longest message that its sizes allow.
         for kind, dims in [*kinds, *((kind, {}) for kind in ALSO[way])]:
             longest = Codec(dims, n_clients).longest((kind,))
             about = [disclosure.what(kind, config, spec)] if up else []

@@ -52,11 +52,13 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
     own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
     first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
+    # From here on every party knows which columns the terms make.
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
     labels = {name: formula.known[name].levels for name in formula.variables}
     if one := next((name for name, levels in labels.items() if levels is not None and len(levels) < 2), None):
         raise JobError(f"model.formula: column {one!r} has one label at all clients, which tells nothing; leave it out")
+    # In a private job a faulty row weighs nothing, and must not show.
     if not spec.private:
         for k, table in tables.items():
             with owned(k):
@@ -65,6 +67,7 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
         _look_again(run, tables, replace(spec, formula=formula))
     told = {column.name: column for column in first.columns} if asked else {}
     columns = {one.name: _constants(spec, formula, one, told) for one in formula.made}
+    # Only columns whose mean and spread nobody has told yet are exchanged a second time.
     lacking = [name for name, column in columns.items() if column is None]
     if lacking:
         second = run.agreed({k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first), AGAIN)

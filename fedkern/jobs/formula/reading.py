@@ -54,6 +54,7 @@ def read(text: str) -> Said:
     JobError
         The text is no formula, or formulaic is not installed.
     """
+    # Length, letters and brackets are bounded before any parser sees the text.
     _check(text)
     if re.search(r"`\s*[01]\s*`", text):
         raise _no(text, "a column whose name is 0 or 1 would be the intercept: give it another name in the files")
@@ -66,6 +67,7 @@ def read(text: str) -> Said:
     if (call_of_r := habits.pointed_call("".join(_outside(right)))) is not None:
         raise _no(right, f"there is no function {call_of_r[0]!r} here: {call_of_r[1]}")
     data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()
+    # Bars and calls such as offset(..) set keys of the job; all other parts are terms.
     for sign, part in _split(right, "+-"):
         call, bar = CALL.fullmatch(part), _bar(part)
         if bar is None and not (call and _balanced(call.group(2))):

@@ -627,12 +627,14 @@ class Holder:
         if type(asked.steps) is not int or asked.steps < 1:
             raise ValueError(f"privacy: a charge must be for a positive whole number of steps, got {asked.steps!r}")
         with self.ledger.locked() as file:
+            # Other jobs may have been charged since: their steps count before this charge is granted.
             self._update()
             if self._enough is not None and self.spent + asked.steps > self.allowed:  # after a crash more than was planned
                 self._enough = self._others = None
                 self._update()
             spent, left = self.spent, max(self.allowed - self.spent, 0)
             granted = asked.steps if asked.steps <= left else left if self.last_update == "shorten" else 0
+            # The line is on the disk when `append` returns: no row is read before.
             if granted:
                 self.ledger.append(file, {"job": self.job, "round": asked.round, "steps": granted})
         return Decision(granted, spent, self.allowed)
