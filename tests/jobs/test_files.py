@@ -111,7 +111,9 @@ def test_without_resume_nothing_is_read(tmp_path, whole):
     with pytest.raises(Crash):
         Run(tmp_path, fatal=whole[1] - 1).go()
     last = Run(tmp_path)
-    last.run(InProcess(), Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), {k: toy.client(k) for k in range(N)}, toy.codec(N)))
+    last.run_exchange(
+        InProcess(), Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), {k: toy.client(k) for k in range(N)}, toy.codec(N))
+    )
     assert {round for _, round, _ in last.left} == set(range(ROUNDS))
 
 
