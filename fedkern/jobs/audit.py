@@ -41,7 +41,7 @@ class Party:
     Attributes
     ----------
     messages, bytes : in its ledger; None where that is not here
-    charged, steps : that its messages took by the ledger, and that its budget has been charged; None where that is not here
+    charged, steps : steps that its messages took by the ledger, and those that its budget was charged; None where it is not here
     claimed : epsilon of its certificate; None without one
     low, high : bounds of epsilon by the second accountant
     """

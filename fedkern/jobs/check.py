@@ -103,7 +103,7 @@ class OwnFile(Generic[C]):
     Attributes
     ----------
     config, folder : the job file with all its defaults; to which its paths are relative
-    path, table : of the file
+    path, table : the file's path, and its rows
     spec, encoding : the job file's facts of its columns, and the encoding of them as this file has them
     """
 

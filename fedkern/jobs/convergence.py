@@ -28,7 +28,7 @@ def exchange_settled(
 
     Parameters
     ----------
-    movements : of the unknowns of the clients that live here
+    movements : client that lives here -> the movement of its unknowns
     doubted : those of them that count as unsettled, whatever moves, for their posterior does not fit their data
     """
     clients = {

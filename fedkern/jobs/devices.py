@@ -26,7 +26,7 @@ class Load(NamedTuple):
 
     Attributes
     ----------
-    kernels : that its clients call on the card
+    kernels : those that its clients call on the card
     beside : kernels that they call on the host, and why
     fixed, a_row : bytes that stay on the card for each client, and for each of its rows
     notes : whether a card will pay, as far as the job file tells

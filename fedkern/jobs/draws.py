@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
     Attributes
     ----------
-    number : of the checkpoint with which the file began
+    number : the checkpoint with which the file began
     length, digest : bytes of the file that belong to the checkpoint, and their BLAKE2b, as hexadecimal digits
     """
 
@@ -60,7 +60,7 @@ class Draws:
 
     Parameters
     ----------
-    folder : of the party's checkpoints
+    folder : the folder of the party's checkpoints
     protocol : its name
     ground : below which the folder lies, if that is not itself one
     """

@@ -327,7 +327,7 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     Parameters
     ----------
     p : coefficients
-    n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
+    n_rows : the rows of one's own file; None for a client whose rows nobody else may know
     """
     least = holders.least(config)
     if not config.looks_at_values:

@@ -120,6 +120,7 @@ class Lines:
                 self._write(b"\n")
 
     def append(self, record: Record) -> None:
+        """Writes a record as one line."""
         self.write(json.dumps(plain(record), allow_nan=False))
 
     def write(self, line: str) -> None:
@@ -147,6 +148,7 @@ class Lines:
             os.fsync(self._handle.file)
 
     def close(self) -> None:
+        """Closes the file."""
         self._handle.close()
 
     def _opened(self) -> Handle:

@@ -23,7 +23,7 @@ class Handle:
     ----------
     path, flags : as `os.open` takes them
     ground : below which the file lies
-    mode : of one that the flags make
+    mode : the permissions of a file that the flags make
     """
 
     __slots__ = ("_file", "_flags", "_ground", "_same", "path")

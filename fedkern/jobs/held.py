@@ -30,7 +30,7 @@ class Held:
     Attributes
     ----------
     clients : name -> rows, sorted by name as files are; empty: the job's own
-    own : of `test` and `server`, those that are there
+    own : `test` and `server`, where they are given
     """
 
     clients: Mapping[str, object] = field(default_factory=dict)

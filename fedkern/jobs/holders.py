@@ -433,7 +433,7 @@ def local(
 
     Parameters
     ----------
-    rows : of the file
+    rows : the rows of the file
     plan : client -> the plan by which the job may spend its budget; None where it takes nothing of it
     few : client, its policies -> why its rows are too few, if they are
     faults : other reasons that would end the job

@@ -52,7 +52,7 @@ class RunHooks(Keeper):
     Attributes
     ----------
     watch : called at the server with its state after every event, while it is set
-    seconds : that the rounds took, of this start of the run
+    seconds : the time that the rounds took, since this start of the run
     doubts : at the server, why no result of these files can stand: a column in another unit, or with a wrong cell
     """
 
@@ -113,6 +113,7 @@ class RunHooks(Keeper):
             self._identity.bind(party, **parts)
 
     def budget(self, party: int) -> Mark:
+        """Returns the mark of the party's account, where it has one."""
         return self.holders[party].ledger.mark if party in self.holders else Mark()
 
     def permit(self, place: Place, parties: Parties, *, quiet: bool) -> None:
@@ -151,7 +152,7 @@ class RunHooks(Keeper):
         ----------
         kept : who goes on
         mine : of these, who lives here
-        folder : of the run, for those that go on
+        folder : the run's folder, for those that go on
         """
         self.notes += kept.notes
         now = {before: number for number, before in enumerate(kept.numbers)}
@@ -223,6 +224,7 @@ class RunHooks(Keeper):
         return replace(parties, rows=rows) if self._unnoted else parties
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        """Notes an open job in the holder's account before its first message leaves, and writes the ledger."""
         if client in self._unnoted and type(message) not in (Received, Kept):
             with self.between_holder_and_job(client):
                 job, others, allow = self._job_name(client), self._others(client), partial(self._near, client)
@@ -332,6 +334,7 @@ class RunHooks(Keeper):
             self.folder.write_json(name, content, client=client, sync=sync)
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
+        """Asks the holder to pay for steps; a release that was paid for before a crash is not paid again."""
         if client == SERVER and self._releases and charge.round in self._releases:
             return Charged(charge.steps)  # paid before a crash; what it paid for is sent again
         with self.between_holder_and_job(client):
@@ -346,10 +349,12 @@ class RunHooks(Keeper):
         return super().release(asked)
 
     def observe(self, state: object, event: object) -> None:
+        """Shows the server's state to `watch`."""
         if self.watch is not None:
             self.watch(state)
 
     def waiting(self, clients: Sequence[int]) -> None:
+        """Shows for whom the server waits."""
         if self.watch is not None:
             self.watch.progress.waiting([repr(self.names[k]) for k in clients])
 

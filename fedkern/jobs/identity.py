@@ -58,9 +58,9 @@ class Identity:
 
     Parameters
     ----------
-    config : of the job
-    folder : of the run; it learns its run's id and the parties' digests
-    parties : that live here
+    config : the configuration of the job
+    folder : the run's folder; it learns its run's id and the parties' digests
+    parties : those that live here
     home : party -> the folder of its secret, and the ground below which that lies
 
     Attributes
@@ -89,7 +89,7 @@ class Identity:
         Raises
         ------
         JobError
-            Another job is running in a folder, has been, or nothing is there to resume; or ranks differ in `resume`.
+            Another job is running in a folder, or has run there; no run can be resumed; or ranks differ in `resume`.
         """
         folder, before = self.folder, dict[int, dict[str, Any]]()
         own, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]

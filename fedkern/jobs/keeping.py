@@ -182,6 +182,7 @@ class Keeper(Hooks):
         self._outboxes.clear()
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        """Writes a message into its client's ledger, before it leaves."""
         if self.folder:
             line = self._lines.get((self.protocol, type(message))) or self._line(message)
             log = self._ledgers.get(client) or self._ledger(client)
@@ -201,32 +202,40 @@ class Keeper(Hooks):
         return line
 
     def control(self, rank: int, what: str, n_bytes: int) -> None:
+        """Writes a message between ranks into the rank's ledger."""
         if self.folder:
             log = self._log(self.folder.path / "ledger" / f"rank-{rank}.jsonl")
             log.append({"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0})
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
+        """Counts the bytes of a message that has arrived."""
         self.wire.add(direction, client, n_bytes)
 
     def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
+        """Returns a stored answer to this question; None where none is stored."""
         return self._outboxes[client].recall(question) if self.remembers else None
 
     def remember(self, client: int, question: Frame, answers: list[Frame], saved: Saved) -> None:
+        """Stores an answer, with the client's state after it."""
         self._outboxes[client].remember(question, answers, saved)
 
     def release(self, asked: Release) -> Released:
+        """Stores a noisy sum before it leaves, or returns the one that was stored."""
         return self._releases.settle(asked) if self._releases else super().release(asked)
 
     def checkpoint_due(self) -> bool:
+        """Tells whether it is time for the next checkpoint."""
         return self.keeps and time.monotonic() - self._since >= self.every
 
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
+        """Writes a client's checkpoint."""
         if self.folder:
             self._keep(client, number, saved, {})
             if self.remembers:
                 self._outboxes[client].next(number)
 
     def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
+        """Writes the server's checkpoint, with its open messages and all that a resumed run needs beside them."""
         if self.folder:
             metrics = self._logs.get(self.folder.path / "metrics.jsonl")
             about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": self.wire.listed(), "lost": sorted(lost)}
@@ -263,13 +272,16 @@ class Keeper(Hooks):
         return Draws(folder, self.protocol, self.folder.ground(folder))
 
     def who(self, client: int) -> str:
+        """Returns a client's name, as errors have it."""
         return f"client {self.wire.clients[client]!r}"
 
     def lost(self, client: int, why: str) -> None:
+        """Notes that a client is lost, and why."""
         LOG.warning("client %r is lost: %s", self.wire.clients[client], printable(why))
         self.gone[self.wire.clients[client]] = why
 
     def public(self, error: BaseException) -> str:
+        """Returns the text of a fault that others may read."""
         where = "; fault.txt in its own folder has all of it" if self.tell(error) and not isinstance(error, OwnFault) else ""
         if not self.private or (isinstance(error, OPEN) and not isinstance(error, TELLING)):
             return super().public(error) + where

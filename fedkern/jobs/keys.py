@@ -132,6 +132,7 @@ class DialectSection(Section):
 
     @property
     def dialect(self) -> Dialect:
+        """The dialect that these keys describe."""
         return Dialect(self.delimiter, self.decimal, self.encoding, tuple(self.missing))
 
 

@@ -40,8 +40,9 @@ def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    tables, name : as they came; the error text begins with `name`
-    kind : of the file, which knows its keys; None where all of them are the user's
+    tables : those of the file
+    kind : the model of the file, which knows its keys; None where all of them are the user's
+    name : begins the error's text
 
     Raises
     ------

@@ -30,10 +30,10 @@ class Opened:
 
     Attributes
     ----------
-    config : of the job
+    config : the configuration of the job
     files : the folder; it knows the run's id, and the digests of its readable parties' data
     records : party -> the record in its own folder (job.json), of those that can be read here
-    summary : of a run that has ended; None before, and where the server's folder is not
+    summary : the summary of a run that has ended; None before, and where the server's folder is not readable
     """
 
     config: JobConfig
@@ -43,6 +43,7 @@ class Opened:
 
     @property
     def path(self) -> Path:
+        """The run's folder."""
         return self.files.path
 
     @property
@@ -173,11 +174,11 @@ class Sent(NamedTuple):
 
     Attributes
     ----------
-    round : as the message has it; None of one without
-    to : whom it was sent to
+    round : the message's round; None where it has none
+    to : the receiver
     charge : steps that were paid for it
     fields : their names; of arrays also how many numbers
-    digest : of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
+    digest : that of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
     """
 
     protocol: str | None
@@ -258,7 +259,7 @@ class Kind(NamedTuple):
     Attributes
     ----------
     who : the sender
-    to : whom they went to
+    to : the receiver
     what : the kind, as the code names it
     fields : the fields of such a message; of arrays how many numbers
     rounds : the first and the last; None without any

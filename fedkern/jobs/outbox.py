@@ -101,6 +101,7 @@ class Outbox:
         before.close()
 
     def close(self) -> None:
+        """Closes the file."""
         self._handle.close()
 
     def _begin(self) -> Handle:

@@ -35,7 +35,7 @@ class Parties:
 
     Attributes
     ----------
-    names : of the clients
+    names : the names of the clients
     spec : the job file's facts of the columns
     rows : client number -> its table
     header : client number -> (its source, its column names), without reading a row
@@ -46,7 +46,7 @@ class Parties:
     specs : names of a file's columns -> the facts of them, where these differ by client
     texts : columns that are read as text
     site : client number -> the content of its site file
-    fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
+    fingerprint : client number -> that of its file, see `fingerprint`; None for built-in data
     """
 
     names: tuple[str, ...]
@@ -64,6 +64,7 @@ class Parties:
 
     @property
     def n_clients(self) -> int:
+        """The number of clients."""
         return len(self.names)
 
     def spec_of(self, columns: tuple[str, ...]) -> Spec:

@@ -32,7 +32,7 @@ class Kept:
 
     Attributes
     ----------
-    path : of `posterior.nc`; None where none was written
+    path : the path of `posterior.nc`; None where none was written
     made : when, and how long it took, as ArviZ has it
     notes : for the reader
     """
@@ -53,16 +53,16 @@ class Fit:
     stop, rounds : why the rounds ended, and how many were finished
     verdict : whether it has converged
     clients : name -> {"updates", "status"}
-    chains, draws : of `posterior.nc`
+    chains, draws : their numbers in `posterior.nc`
     encoding : the facts of the columns, or of the rows, that a reader needs
-    metrics : of the posterior on the test rows
+    metrics : those of the posterior on the test rows
     privacy : client -> its certificate
     notes : for the reader
     more : keys of summary.json that only this method has
     tables : files beside it, such as predictions.csv: name -> columns
-    drawn : whether there is a `posterior.nc`
+    drawn : whether `posterior.nc` is written
     inference : the source of draws, where that is neither Markov chains nor a variational fit
-    kept : where draws are on the disk already
+    kept : the draws, if they are on the disk already
     """
 
     posterior: Released

@@ -50,7 +50,7 @@ class Output:
 
     Attributes
     ----------
-    folder : of the run's files; None writes nothing
+    folder : the folder of the run's files; None writes nothing
     resume : go on from the last checkpoint in it
     quiet : no progress
     """
@@ -94,10 +94,12 @@ class At(Generic[C]):
 
     @property
     def place(self) -> Place:
+        """The process, or the MPI rank."""
         return self.part.place
 
     @property
     def config(self) -> C:
+        """The job file with all its defaults."""
         return self.part.config
 
     @property
@@ -115,7 +117,7 @@ class At(Generic[C]):
 
         Parameters
         ----------
-        start : asked for the server's first state where there is one
+        start : makes the server's first state, where the server lives
 
         Raises
         ------
@@ -145,7 +147,7 @@ class Run(At[C]):
     hooks : its work beside computing
     output : where it writes
     stages_of : model -> the stages that a job of this method has once its model is known
-    used : where the clients that live here compute, and have their arrays
+    used : the device on which the clients that live here compute
     lines : makes the lines of the server's rounds; None prints none
     """
 

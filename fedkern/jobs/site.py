@@ -59,8 +59,8 @@ class Sites:
 
     Attributes
     ----------
-    folder : of the job
-    names : of all clients
+    folder : the folder of the job
+    names : the names of all clients
     """
 
     folder: Path

@@ -30,7 +30,7 @@ class Stage:
     Attributes
     ----------
     protocol, dims : all that a transport knows of its algorithm; the sizes of its messages
-    rounds : as far as they are known before, for the progress
+    rounds : their number, if it is known before, for the progress
     resumable : whether checkpoints are made of it, from which an interrupted run goes on
     allgather : whether there is no server: each client sends to all others, and makes the server's draws itself
     times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)

@@ -37,7 +37,7 @@ class Stamp(NamedTuple):
     place : digest of the name of the file
     budget : how far the party's budget.jsonl has been read or written
     ledger, synced : the mark of the ledger of the party's messages, and of its part that is surely on the disk
-    boot : of the machine
+    boot : the id of the machine's last start
     layout : digest of how the state is kept: its fields, their types and shapes when the rounds begin
     """
 

@@ -24,10 +24,10 @@ class Client(NamedTuple):
     Attributes
     ----------
     did : its present work, or how it has ended
-    messages : that have left it
+    messages : the number of messages that have left it
     last : the last of them, in words
     ago : seconds since then
-    steps, epsilon, cap : that its budget was charged for this run; None where that is not here, or nothing is claimed
+    steps, epsilon, cap : the charges of its budget for this run; None where that is not here, or nothing is claimed
     """
 
     name: str
@@ -49,7 +49,7 @@ class Status(NamedTuple):
     round, rounds : the last one that the server has finished, and of how many (or "budget")
     since : the round after which all of them began anew, without a client that was lost; else 0
     checkpoint : when the last one was made, in seconds before now, and its number; None without any
-    verdict : of a run that has ended
+    verdict : the verdict of a run that has ended
     """
 
     state: str

@@ -53,12 +53,12 @@ class NoisyTable:
     Attributes
     ----------
     job : the name of its draw in budgets
-    mechanism : of the noise
-    counts : of the places, with noise
+    mechanism : the mechanism of the noise
+    counts : the counts of the places, with noise
     drawn : date and time
     mark : keyed digest of the counts without noise, which tells its holder whether they have changed since
     unread : places whose count could not be read: their numbers are noise alone, for good
-    path : where it lies
+    path : the table's file
     """
 
     job: str

@@ -42,7 +42,7 @@ def describe_messages(
     Parameters
     ----------
     config : the job
-    n_clients : of the job
+    n_clients : the number of clients of the job
     stages : all that it has
     spec : the job file's facts of the columns
     device : whether clients compute on one
@@ -77,7 +77,7 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
 
     Parameters
     ----------
-    n_clients, stages, spec : as of `describe_messages`
+    n_clients, stages, spec : as in `describe_messages`
     rounds : at most, where budgets end the job
     """
     rows, every, others = [], 0, n_clients - 1

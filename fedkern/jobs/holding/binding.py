@@ -56,11 +56,11 @@ class Account:
 
     Attributes
     ----------
-    folder : of `budget.jsonl`
+    folder : the folder of `budget.jsonl`
     data : the data set's name there
     policies : all that bind
     known : every budget file that may tell of these data -> the names that they may have in it
-    ground : below which the folder lies, where that is not itself one
+    ground : the ground below which the folder lies; None where the folder is one itself
     marks : folders for the holder's marks of its budgets (`remembered`), the best first; empty where no policy binds
     """
 
@@ -78,7 +78,7 @@ class Binding:
 
     Attributes
     ----------
-    client, data : whose, and which
+    client, data : the holder's name in the job, and its data
     files : all policy files that were looked at, and where each lies
     bound : the policies that name the data
     claimed : policies that name the data in the folder of a client of another name
@@ -94,6 +94,7 @@ class Binding:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
+        """The policies that bind the data."""
         return tuple(one.policy for one in self.bound)
 
     def refusal(self, use: Use, noise_source: str = "secure") -> Refusal | None:

@@ -75,7 +75,7 @@ class Ledger:
 
     Attributes
     ----------
-    path : of the file
+    path : the path of the file
     read : bytes read so far
     heads : the hash after each line
     adopted : lines that count because the holder says so
@@ -87,7 +87,7 @@ class Ledger:
     rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
     asked : (data set, job) -> the same of an open job that asked, at each of its times
     begun : job -> date and time of its first line, where it was read
-    ground : below which the file lies, if not only below its folder
+    ground : the ground below which the file lies; None where that is its folder
     marks : folders of the marks that the holder keeps of it; empty: none are
     first : the hash after the first line that is of a job
     adoptions : those after the lines with which the holder has adopted something
@@ -355,7 +355,7 @@ class Total:
 
     Attributes
     ----------
-    epsilon, delta, jobs : of the jobs with an account
+    epsilon, delta, jobs : the sum of the jobs with an account, and their number
     cap : the holder's own; None without one
     open_jobs, client_level_jobs : jobs that were allowed without an account
     """
@@ -557,9 +557,9 @@ class Holder:
     client : the holder's name
     account : where the budget of its data lies, and the policies that bind
     job : a name of this run that no other run has; a resumed run keeps it
-    mechanism, epsilon, delta : of the job, and its own cap (which may be infinite)
+    mechanism, epsilon, delta : the job's noise, and its own cap (which may be infinite)
     last_update : "shorten" grants the steps that are left where they are fewer than asked; "refuse" grants nothing then
-    marks : of the budget, from the files that this run left before: the budget must still begin as it was then
+    marks : marks of the budget in files that this run left before: the budget must still begin as it was then
     paid : steps that messages of this run have taken, which the budget must know of
     planned : steps that the job will need; None where the budget ends it
 

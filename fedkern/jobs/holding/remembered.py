@@ -34,7 +34,7 @@ class Kept:
 
     Attributes
     ----------
-    path, host : where the file was; links resolved
+    path, host : the file's path, links resolved, and its machine
     first : the hash after its first line that is of a job, hexadecimal, as all hashes: no other file has it
     length, head : lines, and the hash after the last
     adopted : hashes after all lines with which the holder has adopted something
@@ -60,7 +60,7 @@ class Remembered:
     Parameters
     ----------
     folders : where marks lie; they are written into the first that can be
-    path : of the budget
+    path : the path of the budget
     """
 
     def __init__(self, folders: Sequence[Path], path: Path) -> None:

@@ -25,8 +25,8 @@ class Job(NamedTuple):
     ----------
     job : the run's id and the client's number
     begun : date and time
-    kind : of noise, in words; "open" and "client-level" are without an account
-    epsilon : of this job alone
+    kind : the kind of noise, in words; "open" and "client-level" are without an account
+    epsilon : that of this job alone; None without an account
     """
 
     job: str
@@ -44,8 +44,8 @@ class Statement:
     ----------
     data : its id
     budget : the file
-    policies : that bind it
-    total : of all jobs
+    policies : the files of the policies that bind it
+    total : the sum of all jobs
     left : steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
     more : whether it may be more than that
     like : the noise of those steps, in words
