@@ -26,7 +26,7 @@ def status(options: argparse.Namespace) -> int:
     """Runs `fedkern status`."""
     state = statuses.status(_opened(options))
     rows = {**state._asdict(), "clients": [client._asdict() for client in state.clients]}
-    return _say(options, rows, state.lines())
+    return _say(options, rows, state.describe())
 
 
 def ledger(options: argparse.Namespace) -> int:
@@ -52,7 +52,7 @@ def audit(options: argparse.Namespace) -> int:
     checks = audits.audit(_opened(options))
     rows = {"parties": [vars(party) for party in checks.parties], "notes": checks.notes, "differences": checks.differences}
     rows |= {"adopted": checks.adopted}
-    _say(options, rows, checks.lines())
+    _say(options, rows, checks.describe())
     return JobError.exit_code if checks.differences else 0
 
 
@@ -63,7 +63,9 @@ def budget(options: argparse.Namespace) -> int:
     lines: list[str] = []
     for one in accounts:
         body = [[j.job, j.begun, j.kind, f"{j.steps:,}", "" if j.epsilon is None else f"{j.epsilon:.4g}"] for j in one.jobs]
-        lines += [*one.lines(), *(f"  {line}" for line in align_columns([head, *body])), ""] if one.jobs else [*one.lines(), ""]
+        lines += (
+            [*one.describe(), *(f"  {line}" for line in align_columns([head, *body])), ""] if one.jobs else [*one.describe(), ""]
+        )
     rows = [
         {**vars(one), "budget": str(one.budget), "policies": [*map(str, one.policies)], "total": vars(one.total)}
         | {"jobs": [job._asdict() for job in one.jobs]}

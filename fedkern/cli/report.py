@@ -113,7 +113,7 @@ def _rows(path: Path) -> list[dict[str, str]] | None:
 def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     """Reads records of a jsonl file. A line that is none is noted: a crash may cut a line, and a resumed run goes on after it."""
     try:
-        content = b"".join(ledger.lines(path))
+        content = b"".join(ledger.read_lines(path))
     except (FileNotFoundError, PermissionError):  # of another user: what is not ours to read is left out
         return []
     records, torn = [], []

@@ -1,4 +1,4 @@
-"""The job engine: from a job file to a run folder."""
+"""Runs jobs: from a job file to a run folder."""
 
 import logging
 

@@ -1,7 +1,8 @@
-"""Rows that a client's columns, or its response, single out, in open jobs: decided where it lives, before anything leaves.
+"""Finds rows that a client's columns, or its response, single out, in open jobs: decided where it lives, before anything leaves.
 
-What a client tells are sums over its rows of functions of them. A column that is 0 but in a few rows makes sums over these few
-alone, however many others there are: of one row the row. So rows that columns single out count as a client of their own.
+A client sends sums over its rows of functions of them. A column that is 0 in all but a few rows makes sums over these few alone,
+however many others the client has: where it is one row, the sum is that row. So rows that columns single out count as a client
+of their own.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
 def asked(config: JobConfig, family: str, least: int) -> int:
-    """The rows that must share a value of a covariate where a client needs `least` rows; 0 where it is not asked."""
+    """Returns how many rows must share a value of a covariate where a client needs `least` rows; 0 where that is not asked."""
     if config.privacy is not None or not isinstance(config.data, DataSection):  # a vertical client tells a number for every row
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
@@ -48,10 +49,10 @@ def asked(config: JobConfig, family: str, least: int) -> int:
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
-def found(
+def find_alike(
     config: JobConfig, table: Table, spec: Spec, least: int, weights: Array, *, covariates: bool = True, weighing: int = 0
 ) -> tuple[str, str] | None:
-    """What others read, and the holder, of values that too few of a client's rows have.
+    """Finds values that too few of a client's rows have; returns the text for others and the text for the holder.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def found(
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
-    """A row whose time, or time after its entry, is nearly all of what a client's are: how long rows were seen is told in sum."""
+    """Finds a row whose time, or time after its entry, is nearly all of the client's: the sum of these is told."""
     time, *entry = (np.nan_to_num(without_faults(floats(table.columns[name]))) for name in spec.times)
     if heavy(time, weights):
         return (Rare(spec.times[:1], 1, far=True),)
@@ -149,7 +150,10 @@ def _weighed(
     weights: Array,
     exposed: Array | None,
 ) -> Iterator[tuple[Array, str]]:
-    """(n,) what rows weigh in X'WX, and why: of those in intensive care one has been there for years, or had most visits."""
+    """Yields (n,) the weights of the rows in X'WX, and the reason for them.
+
+    For example, one row of intensive care may have been there for years, or may have had most visits.
+    """
     if exposed is not None:
         yield exposed, f", as {spec.offset!r} lets them weigh,"
     if spec.family.endswith("negative-binomial"):
@@ -160,19 +164,21 @@ def _weighed(
 
 
 def _r(config: JobConfig) -> float:
-    """Of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
+    """Returns r of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
     given = getattr(config.model, "scale", None)
     return float(given) if isinstance(given, (int, float)) else SMALL_R
 
 
 def _multiplies_events(spec: Spec) -> bool:
-    """Whether sums are told of products of a response, a covariate and another column: one weighs the rows, or the curvature
-    depends on the response."""
+    """Tells whether sums are told of products of a response, a covariate and another column.
+
+    They are where a column weighs the rows, or the curvature depends on the response.
+    """
     return spec.weight is not None or spec.trials is not None or spec.family not in ("bernoulli", "poisson")
 
 
 def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
-    """With the columns that a job makes of some: sums over rows are told of these too."""
+    """Adds the columns that a job makes of some columns: sums over rows are told of these too."""
     made = {
         f"{name}~{k}": values
         for name, knots in splines.items()
@@ -184,21 +190,24 @@ def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns:
 
 
 def _owner(name: str, splines: Collection[str]) -> str:
-    """The column that a spline column is made of."""
+    """Returns the column from which a spline column is made."""
     before = name.rpartition("~")[0]
     return before if before in splines else name
 
 
 def _of_weights(table: Table, spec: Spec, wanted: int) -> tuple[Rare, ...]:
-    """Rows whose weight, or number of trials, is not as others': sums with weights, less those without, are theirs."""
+    """Finds rows whose weight, or number of trials, differs from the others'.
+
+    Sums with weights, less those without, are theirs.
+    """
     for name in (spec.weight, spec.trials):
-        if name in table.columns and (found := rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)):
-            return found  # all rows count, for some sums are of those that weigh nothing too
+        if name in table.columns and (rare_values := rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)):
+            return rare_values  # all rows count, for some sums are of those that weigh nothing too
     return ()
 
 
 def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
-    """(n,) events of each row, and of how many trials, where it has them."""
+    """Returns (n,) the events of each row, and the number of its trials, where it has them."""
     cells = table.columns[str(spec.response)]
     if spec.positive is not None and isinstance(cells, Text):
         y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
@@ -209,7 +218,7 @@ def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
 
 
 def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -> int:
-    """The effective number of rows, rounded up, that have all events, or all that are none; 0 where there are none at all.
+    """Returns the effective number of rows, rounded up, with all events, or with all non-events; 0 where no row has any.
 
     With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over them.
     """
@@ -223,15 +232,16 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
 
 
 def of_a_level(config: JobConfig, wanted: int) -> int:
-    """The rows that must have a level of the response, if any has, where `wanted` must share a value of a covariate.
+    """Returns how many rows must have a level of the response, if any has it.
 
-    A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
+    `wanted` rows must share a value of a covariate. A likelihood of ordered levels has a function of the rows of each alone,
+    which thresholds single out: three were determined.
     """
     return min(LEAST_OF_LEVEL, wanted) if getattr(config.model, "family", "") in NOMINAL else wanted
 
 
 def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:
-    """(n,) the number of each row's level, -1 of a cell that is none."""
+    """Returns (n,) the number of each row's level, -1 for a cell that is none."""
     cells = table.columns[str(spec.response)]
     if isinstance(cells, Text):
         return level_numbers(cells, spec.levels)
@@ -241,14 +251,17 @@ def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:
 
 
 def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> int:
-    """The effective number of rows, rounded up, of the level that fewest have; 0 where there are none at all."""
+    """Returns the effective number of rows, rounded up, of the level that fewest have; 0 where no level has any."""
     numbers = [effective(np.where(codes == k, weights, 0.0)) for k in range(levels)]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
 def _level_weights(config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
-    """(n,) what rows weigh in X'WX where logistic models of one level against the others, or of all up to a level against those
-    above, fit them: of ordered levels together, since all have the same slopes, of others each."""
+    """Yields (n,) the weights of the rows in X'WX where logistic models fit the levels.
+
+    Nominal levels have a model of each level against the others, with weights of its own. Ordered levels have a model of all up
+    to a level against those above: they are weighed together, since all have the same slopes.
+    """
     codes, k = levels_of(table, spec), len(spec.levels)
     nominal = getattr(config.model, "family", "") in NOMINAL
     splits = [(codes == j) if nominal else (codes >= j) for j in range(1, k)]
@@ -265,17 +278,18 @@ def _level_weights(config: JobConfig, table: Table, columns: Sequence[Column], s
 
 
 def _offset(table: Table, spec: Spec) -> Array | None:
-    """(n,) None where there is none; a missing cell is 0."""
+    """Returns (n,) the offset; None where the job has none; a missing cell is 0."""
     if spec.offset is None or spec.offset not in table.columns:
         return None
     return np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
 
 
 def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: object) -> Array | None:
-    """(n,) what each row weighs, in X'WX, by its offset beside the best intercept, or beside its prior's centre where that leaves
-    fewer rows, or without an intercept where the model has none; None without an offset.
+    """Returns (n,) the weight of each row in X'WX by its offset; None without an offset.
 
-    Of a log link that is its exposure: with years in place of their logarithms the longest few are all that there is.
+    The offset stands beside the best intercept, or beside its prior's centre where that leaves fewer rows, or without an
+    intercept where the model has none. With a log link the weight is the exposure: with years in place of their logarithms, the
+    longest few rows hold nearly all of it.
     """
     offset = _offset(table, spec)
     if offset is None:
@@ -298,7 +312,7 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
 def _at_fit(
     config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
 ) -> Array | None:
-    """(n,) what each row weighs in X'WX where the model fits the client's own rows; None where they are too many for that."""
+    """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
     covariates = [column for column in columns if column.name != spec.offset]
     design, counted = standardised(table, covariates, weights, MOST_FITTED), weights > 0
     if design is None:
@@ -317,8 +331,10 @@ def _at_fit(
 
 
 def _precision(config: JobConfig, columns: Sequence[Column], design: Standardised) -> Array:
-    """(d,) of the prior of each coefficient, of columns in their own standard deviations: a scale that the job file gives may be
-    far from these."""
+    """Returns (d,) the prior's precision of each coefficient, of columns in their own standard deviations.
+
+    A scale that the job file gives may be far from these.
+    """
     common, sd = (getattr(config.model, name, None) for name in ("prior_precision", "prior_sd"))
     common = sd**-2 if common is None and sd is not None else common
     if common is None:  # of columns in the standard deviations of all sites
@@ -330,7 +346,10 @@ def _precision(config: JobConfig, columns: Sequence[Column], design: Standardise
 
 
 def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> tuple[str, str]:
-    """Of the fewest rows, and in what else there are such rows, so that all is mended at once; `by`: what makes them few."""
+    """Returns the texts on the columns with the fewest rows, and on others with few rows, so that all is mended at once.
+
+    `by`: the reason why they are few.
+    """
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
     both, own = (_joined(one, name) for name in (lambda name: name_column(name, table.names, spec.known), repr))
@@ -357,7 +376,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
 
 
 def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
-    """What there is to be done about it."""
+    """Returns the remedy for columns that single out rows."""
     if any(name in splines for name in one.columns):
         return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}, {LOWER}"
     if {spec.weight, spec.trials, spec.offset} & set(one.columns):

@@ -1,8 +1,8 @@
-"""Every certificate of a run computed again from its ledgers and budgets, by two accountants.
+"""Computes every certificate of a run again from its ledgers and budgets, by two accountants.
 
 The first is the one that the certificate names: each field must come out the same. The second (`privacy.losses`) shares nothing
-with it and has bounds: a claim below the lower one is false, whatever the first says. Ledgers and budgets are compared with what
-checkpoints, stored answers and job.json remember of them. What cannot be seen like this is in docs/how-to/console.md.
+with it and has bounds: a claim below the lower one is false, whatever the first says. Ledgers and budgets are compared with the
+marks of them in checkpoints, stored answers and job.json. docs/how-to/console.md lists the faults that this cannot see.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ EXACT = ("poisson", "full", "shards", "aligned", "counts")  # sampling of which 
 
 @dataclass
 class Party:
-    """What was found of a client, or of the federation.
+    """Holds the audited numbers of a client, or of the federation.
 
     Attributes
     ----------
     messages, bytes : in its ledger; None where that is not here
-    charged, steps : that its messages took by the ledger, and that its budget has been charged; None where that is not here
+    charged, steps : steps that its messages took by the ledger, and those that its budget was charged; None where it is not here
     claimed : epsilon of its certificate; None without one
     low, high : bounds of epsilon by the second accountant
     """
@@ -58,7 +58,7 @@ class Party:
 
 @dataclass
 class Audit:
-    """The outcome: a run's files agree where there are no `differences`; `notes` say what could not be looked at.
+    """Holds the outcome: a run's files agree where `differences` is empty; `notes` name files that could not be looked at.
 
     Attributes
     ----------
@@ -72,8 +72,8 @@ class Audit:
     adopted: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
 
-    def lines(self) -> Iterator[str]:
-        """In words."""
+    def describe(self) -> Iterator[str]:
+        """Yields the outcome in words, line by line."""
         head = ["", "messages", "bytes", "steps paid", "steps charged", "epsilon claimed", "at least", "at most"]
         rows = [head]
         for p in self.parties:
@@ -93,7 +93,7 @@ class Audit:
         yield f"{many} difference{'s' if many > 1 else ''}: do not rely on this run's claims" if many else good
 
     def compare(self, what: str, here: object, there: object) -> None:
-        """A difference where two values are not the same."""
+        """Adds a difference where two values are not the same."""
         if here != there:
             self.differences.append(f"{what}: is {_shown(here)}, and should be {_shown(there)}")
 
@@ -104,7 +104,7 @@ def audit(run: Opened) -> Audit:
     Raises
     ------
     JobError
-        One is not as a run writes it, beyond a number that was changed.
+        A file differs from those that runs write by more than a changed number.
     """
     try:
         return _audit(run)
@@ -113,41 +113,42 @@ def audit(run: Opened) -> Audit:
 
 
 def _audit(run: Opened) -> Audit:
-    found = Audit()
+    outcome = Audit()
     for name, path in ledgers(run).items():
         if name not in run.names:  # of a rank
             list(sent(path))
-            found.notes += [f"{name}: {note}"] if (note := torn(path)) else []
+            outcome.notes += [f"{name}: {note}"] if (note := torn(path)) else []
     for party in (*range(len(run.names)), *([SERVER] if run.by_client else [])):
         with_budget = run.privacy is not None and run.by_client == (party == SERVER)
-        found.parties.append(_party(found, run, party, with_budget=with_budget))
+        outcome.parties.append(_party(outcome, run, party, with_budget=with_budget))
     if run.summary is not None:
         wrong = ({*run.names} ^ {*run.summary["wire"]}) | ({*run.summary["privacy"]} - {*run.names})
-        found.differences += [f"summary.json: its clients are not those of the run: {name!r}" for name in sorted(wrong)]
+        outcome.differences += [f"summary.json: its clients are not those of the run: {name!r}" for name in sorted(wrong)]
     else:
-        found.notes.append(f"{run.path}: no summary.json: the run has not ended, or the server's folder is not here")
+        outcome.notes.append(f"{run.path}: no summary.json: the run has not ended, or the server's folder is not here")
     if run.summary is not None:
-        found.compare("claim of summary.json", run.summary["claim"], claim_of(run.summary["privacy"]))
+        outcome.compare("claim of summary.json", run.summary["claim"], claim_of(run.summary["privacy"]))
     if run.privacy is None:
-        found.notes.append("the job has no [privacy]: nothing is claimed, and only its ledgers are compared")
-    return found
+        outcome.notes.append("the job has no [privacy]: nothing is claimed, and only its ledgers are compared")
+    return outcome
 
 
-def _party(found: Audit, run: Opened, party: int, *, with_budget: bool) -> Party:
+def _party(outcome: Audit, run: Opened, party: int, *, with_budget: bool) -> Party:
     name, record = run.who(party), run.records.get(party)
     out = Party(name)
-    stamps = list(_stamps(found, run, party))
+    stamps = list(_stamps(outcome, run, party))
     ended = {} if record is None else {log: _mark(end) for log, end in record["run"].get("end", {}).items()}
     if record is None:
-        found.notes.append(f"{name}: its own folder is not here, or cannot be read; what others keep of it is compared")
+        outcome.notes.append(f"{name}: its own folder is not here, or cannot be read; what others keep of it is compared")
     elif record["run"]["id"] != run.files.run.hex():
-        found.differences.append(f"{name}: its job.json is of another run than the folder; put it back as the run left it")
+        outcome.differences.append(f"{name}: its job.json is of another run than the folder; put it back as the run left it")
     elif party != SERVER:
-        _same_job(found, run, party)
+        _same_job(outcome, run, party)
         if not ended:
-            found.notes.append(f"{name}: its part of the run has not ended; what it sent last is not sealed")
+            outcome.notes.append(f"{name}: its part of the run has not ended; what it sent last is not sealed")
+    # The ledger is read first: certificates are compared with its number of paid steps.
     if party != SERVER:
-        _ledger(found, run, party, out, stamps, ended)
+        _ledger(outcome, run, party, out, stamps, ended)
     if with_budget:
         budget = None
         try:
@@ -155,16 +156,16 @@ def _party(found: Audit, run: Opened, party: int, *, with_budget: bool) -> Party
             if budget is not None:
                 budget.require([stamp.budget for stamp in stamps] + ([ended["budget"]] if "budget" in ended else []))
                 if budget.adopted:
-                    found.adopted.append(f"the first {budget.adopted - 1} lines of {budget.path}")
+                    outcome.adopted.append(f"the first {budget.adopted - 1} lines of {budget.path}")
         except (JobError, ValueError) as fault:
-            found.differences.append(f"{name}: {fault}")
+            outcome.differences.append(f"{name}: {fault}")
         else:
-            _certificates(found, run, party, out, budget)
+            _certificates(outcome, run, party, out, budget)
     return out
 
 
-def _stamps(found: Audit, run: Opened, party: int) -> Iterator[Stamp]:
-    """Of the checkpoints and stored answers that a party still has; each must be this run's."""
+def _stamps(outcome: Audit, run: Opened, party: int) -> Iterator[Stamp]:
+    """Yields the stamps of the checkpoints and stored answers that a party still has; each must be this run's."""
     home = run.files.home(party)
     try:
         left = [*run.files.stamps(party), *(outbox.stamps(home / "outbox") if party != SERVER else ())]
@@ -175,30 +176,31 @@ def _stamps(found: Audit, run: Opened, party: int) -> Iterator[Stamp]:
             run.files.check(path, party, stamp)
             yield stamp
         except JobError as fault:
-            found.differences.append(f"{run.who(party)}: {fault}")
+            outcome.differences.append(f"{run.who(party)}: {fault}")
             return
 
 
-def _same_job(found: Audit, run: Opened, party: int) -> None:
-    """All job.json of a run hold one job."""
+def _same_job(outcome: Audit, run: Opened, party: int) -> None:
+    """Checks that all job.json of a run hold one job."""
     record = {key: value for key, value in run.records[party].items() if key != "run"}
     other = next(iter(run.records.values()))
     for section, tables in other.items():
         if section != "run":
-            found.compare(f"{run.who(party)}: [{section}] of its job.json", record.get(section), tables)
+            outcome.compare(f"{run.who(party)}: [{section}] of its job.json", record.get(section), tables)
 
 
-def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stamp], ended: dict[str, Mark]) -> None:
-    """A client's ledger against what others remember of it."""
+def _ledger(outcome: Audit, run: Opened, party: int, out: Party, stamps: list[Stamp], ended: dict[str, Mark]) -> None:
+    """Checks a client's ledger against the marks of it in other files."""
     path, name = run.files.ledger(party), run.who(party)
     there = bool(ledgers_of.parts(path))
     if not there and (stamps or ended):
-        found.differences.append(f"{name}: {path} is gone; put it back as the run left it")
+        outcome.differences.append(f"{name}: {path} is gone; put it back as the run left it")
     if not there:
         return
     try:
         if note := ledgers_of.check(path, stamps):
-            found.notes.append(f"{name}: {note}")
+            outcome.notes.append(f"{name}: {note}")
+        # A log that was sealed at its end may have no line after that.
         for log, mark in ended.items():
             if log == "budget":
                 continue
@@ -207,78 +209,84 @@ def _ledger(found: Audit, run: Opened, party: int, out: Party, stamps: list[Stam
             if ledgers_of.size(own) > mark.length:
                 raise JobError(f"{own}: has lines that were added after the run had ended; put it back as the run left it")
         lines = list(sent(path))
-        found.notes += [f"{name}: {note}"] if (note := torn(path)) else []
+        outcome.notes += [f"{name}: {note}"] if (note := torn(path)) else []
     except JobError as fault:
-        found.differences.append(f"{name}: {fault}")
+        outcome.differences.append(f"{name}: {fault}")
         return
     before = run.records[party]["run"].get("ledger", 0) if party in run.records else 0  # bytes that an earlier start has left
     out.messages, out.bytes = len(lines), sum(line.bytes for line in lines)
     out.charged = ledgers_of.charged(path, before)
+    # The server counts once what arrived; a resumed run may have sent more, and never less.
     wire = (run.summary or {}).get("wire", {}).get(name, {}).get("to_server")
     if wire is None or before or (out.messages, out.bytes) == (wire["messages"], wire["bytes"]):
         return
     text = f"{name}: its ledger has {out.messages} messages of {out.bytes} bytes, and the server got "
     text += f"{wire['messages']} of {wire['bytes']}"
     if out.messages > wire["messages"] and out.bytes > wire["bytes"]:
-        found.notes.append(f"{text} (a resumed run sends some again)")
+        outcome.notes.append(f"{text} (a resumed run sends some again)")
     else:
-        found.differences.append(text)
+        outcome.differences.append(text)
 
 
-def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Ledger | None) -> None:
-    """A party's certificates against its budget, its ledger and each other."""
+def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: Ledger | None) -> None:
+    """Checks a party's certificates against its budget, its ledger and each other."""
     name = run.who(party)
     there = _found(run, party)
     if run.summary is not None and "certificate.json" in there and "summary.json" not in there:
-        found.differences.append(f"{name}: summary.json has no certificate of it, and its own folder has one")
+        outcome.differences.append(f"{name}: summary.json has no certificate of it, and its own folder has one")
     if "certificate.json" not in there and "summary.json" in there and party != SERVER and run.ended(party, "ledger"):
-        found.differences.append(f"{name}: certificate.json is gone from its own folder; put it back as the run left it")
+        outcome.differences.append(f"{name}: certificate.json is gone from its own folder; put it back as the run left it")
+    # A certificate that is not well formed cannot be compared any further.
     for file, one in there.items():
         if fault := find_problem(one):
-            found.differences.append(f"{name}: {file}{fault}")
+            outcome.differences.append(f"{name}: {file}{fault}")
             return
     first = next(iter(there), "")
     content = there.get(first)
     for file, other in there.items():
         for key in dict.fromkeys([*there[first], *other]):
-            found.compare(f"{name}: {key} of {file}, which {first} has too", other.get(key), there[first].get(key))
+            outcome.compare(f"{name}: {key} of {file}, which {first} has too", other.get(key), there[first].get(key))
     if content is not None:
         out.claimed = _real(content["epsilon"])
     elif run.summary is not None:
-        found.notes.append(f"{name}: has no certificate")
+        outcome.notes.append(f"{name}: has no certificate")
     if budget is None:
         if content is not None:
-            found.notes.append(f"{name}: its budget is not here; its certificate is judged by its own numbers")
-            found.alone.append(name)
-            _alone(found, run, party, out, content)
+            outcome.notes.append(f"{name}: its budget is not here; its certificate is judged by its own numbers")
+            outcome.alone.append(name)
+            _alone(outcome, run, party, out, content)
         return
+    # More paid steps than charges are a fault; fewer may be a crash, which costs its charge.
     parts = budget.of_job(run.job(party))
     out.steps = sum(steps for _, steps in parts)
     by_messages = party != SERVER and not run.account(party).get("table")  # a table is charged when it is drawn
     if out.charged is not None and by_messages and out.charged != out.steps:
         text = f"its messages took {out.charged} steps by its ledger, and its budget was charged {out.steps}"
         more = out.charged > out.steps
-        (found.differences if more else found.notes).append(f"{name}: {text}" + ("" if more else " (a crash costs its charge)"))
+        (outcome.differences if more else outcome.notes).append(
+            f"{name}: {text}" + ("" if more else " (a crash costs its charge)")
+        )
     assert run.privacy is not None
+    # The second accountant judges by the budget, whatever the certificate says.
     out.low, out.high = epsilon_bounds(parts, run.privacy.cap(name)[1])
     for file, other in there.items():
-        _again(found, run, party, f"{name}: {file}", other, parts, out)
+        _again(outcome, run, party, f"{name}: {file}", other, parts, out)
 
 
 def _found(run: Opened, party: int) -> dict[str, dict[str, Any]]:
-    """Where it stands -> a party's certificate; that of a federation stands at each client's name."""
+    """Returns a party's certificates, each by its place; the federation's certificate stands at each client's name."""
     published = (run.summary or {}).get("privacy", {})
     if party == SERVER:
         return {f"summary.json ({client})": content for client, content in published.items()}
-    found = {
+    contents = {
         "certificate.json": read(run.files.home(party) / "certificate.json"),
         "summary.json": published.get(run.who(party)),
     }
-    return {file: content for file, content in found.items() if content is not None}
+    return {file: content for file, content in contents.items() if content is not None}
 
 
-def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, Any], parts: Parts, out: Party) -> None:
-    """One certificate, computed again by both accountants."""
+def _again(outcome: Audit, run: Opened, party: int, what: str, content: dict[str, Any], parts: Parts, out: Party) -> None:
+    """Computes one certificate again by both accountants."""
     privacy = run.privacy
     assert privacy is not None
     cap, delta = privacy.cap(run.who(party))
@@ -296,33 +304,34 @@ def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, 
     by, ours = (str(one["accountant"]).rpartition(" ") for one in (content, wanted))
     elsewhere = by[0] == ours[0] and by[2] != ours[2]  # by another version of dp-accounting
     if elsewhere:
-        found.notes.append(f"{what}: was made by dp-accounting {by[2]}, and {ours[2]} is here: compared to nine digits")
+        outcome.notes.append(f"{what}: was made by dp-accounting {by[2]}, and {ours[2]} is here: compared to nine digits")
         wanted["accountant"] = content["accountant"]
     for key in dict.fromkeys([*wanted, *content]):
         here, there = content.get(key), wanted.get(key)
         close = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=BITS)
         if not (close and elsewhere):
             why = " (only its last digits: edited, or computed on another processor)" if close else ""
-            found.compare(f"{what}: {key}{why}", here, there)
-    _bounded(found, what, _real(content["epsilon"]), parts, out)
+            outcome.compare(f"{what}: {key}{why}", here, there)
+    _bounded(outcome, what, _real(content["epsilon"]), parts, out)
 
 
-def _bounded(found: Audit, what: str, claimed: float, parts: Parts, out: Party) -> None:
-    """Whether the second accountant lets a claim stand."""
+def _bounded(outcome: Audit, what: str, claimed: float, parts: Parts, out: Party) -> None:
+    """Checks whether the second accountant lets a claim stand."""
     if out.low is None or out.high is None or claimed == math.inf:
         return
     if claimed < out.low * (1 - BITS):
-        found.differences.append(f"{what}: claims epsilon = {claimed:.6g}, and what was done spends at least {out.low:.6g}")
+        outcome.differences.append(f"{what}: claims epsilon = {claimed:.6g}, and what was done spends at least {out.low:.6g}")
     tight = all(m.sampling in EXACT and m.accountant == "pld" for m, _ in parts)
     if tight and claimed > max(out.high * SLACK, out.high + 1e-3):
-        found.differences.append(f"{what}: claims epsilon = {claimed:.6g}, and what was done spends at most {out.high:.6g}")
+        outcome.differences.append(f"{what}: claims epsilon = {claimed:.6g}, and what was done spends at most {out.high:.6g}")
 
 
-def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str, Any]) -> None:
-    """A certificate whose budget is elsewhere: by the second accountant, where its own numbers say what was done."""
+def _alone(outcome: Audit, run: Opened, party: int, out: Party, content: dict[str, Any]) -> None:
+    """Checks a certificate whose budget is elsewhere: by the second accountant, where its own numbers suffice."""
     if out.charged is not None and out.charged > content["steps"]:
         text = f"its messages took {out.charged} steps by its ledger, and its certificate has {content['steps']}"
-        found.differences.append(f"{run.who(party)}: {text}")
+        outcome.differences.append(f"{run.who(party)}: {text}")
+    # Only an exact mechanism without earlier steps can be recomputed from the certificate's own numbers.
     if content["sampling"] not in EXACT or "composition" in content["claim"]:
         return
     privacy = run.privacy
@@ -330,11 +339,11 @@ def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str,
     cap, delta = privacy.cap(out.name)
     of_job = {"epsilon_cap": cap, "delta": delta, "rows_per_person": privacy.rows_per_person} | privacy.promised(out.name)
     for key, value in plain(of_job).items():
-        found.compare(f"{out.name}: {key} of its certificate, by job.json", content[key], value)
+        outcome.compare(f"{out.name}: {key} of its certificate, by job.json", content[key], value)
     if content["noise_source"] == "secure" and not content["claim"].startswith(
         told := f"({_real(content['epsilon']):.4g}, {content['delta']:g})-"
     ):
-        found.differences.append(f"{out.name}: its certificate claims {content['claim'][:40]!r}, and its numbers say {told!r}")
+        outcome.differences.append(f"{out.name}: its certificate claims {content['claim'][:40]!r}, and its numbers say {told!r}")
     public = re.search(r"\d+", content.get("public", ""))
     mechanism = Mechanism(
         sampling=content["sampling"],
@@ -348,16 +357,16 @@ def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str,
     )
     parts = ((mechanism, content["steps"]),)
     out.low, out.high = epsilon_bounds(parts, content["delta"])
-    _bounded(found, run.who(party), _real(content["epsilon"]), parts, out)
+    _bounded(outcome, run.who(party), _real(content["epsilon"]), parts, out)
 
 
 def _mark(end: Sequence[Any]) -> Mark:
-    """As job.json has it."""
+    """Returns a mark from its form in job.json."""
     return Mark(int(end[0]), bytes.fromhex(end[1]))
 
 
 def _real(value: str | float) -> float:
-    """Of a certificate, whose infinite numbers are texts."""
+    """Returns a number of a certificate, whose infinite numbers are texts."""
     return float(value)
 
 

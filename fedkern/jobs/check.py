@@ -1,7 +1,7 @@
-"""`fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, and rows are not sent.
+"""Runs `fedkern check`: is the job sound, what will it spend, what will each party send? Nothing is spent, and rows are not sent.
 
-In a private job no row is read. In another one each client looks through its own for columns that nothing can be learnt from, and
-names them, as it will in the run. What a method has to say is in its `stages`.
+In a private job no row is read. In an open one each client looks through its rows for columns that teach nothing, and names them,
+as it will in the run. The lines of a method come from its `stages`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MOST_LEVELS = 200  # of a column that is looked through
 
 @dataclass(frozen=True)
 class Check(At[C]):
-    """One place of a check: as `Run`, but nothing is kept."""
+    """Holds one place of a check: as `Run`, but nothing is kept."""
 
     def agreed(self, needed: Callable[[tuple[str, ...], str], None] | None = None) -> Encoding | None:
-        """What the parties agree on by names alone, at the server's place; None elsewhere.
+        """Returns the encoding that the parties agree on by names alone, at the server's place; None elsewhere.
 
         Parameters
         ----------
@@ -54,12 +54,14 @@ class Check(At[C]):
         return None if server is None or server.encoding is None else agreeing.by_names(self.parties.spec, server.encoding)
 
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
-        """Lines on columns that tell nothing, or in which few cells decide, at the server's place; a private job has none.
+        """Returns lines on columns that tell nothing, or in which few cells decide, at the server's place.
+
+        A private job has none.
 
         Raises
         ------
         JobError
-            A client's rows are not what the job file says: as in the run, where (not `split`) all have the same columns.
+            A client's rows contradict the job file: as in the run, where (not `split`) all have the same columns.
         """
         if self.config.privacy is not None:
             return []
@@ -69,11 +71,11 @@ class Check(At[C]):
             if not split:
                 describe(rows, self.parties.spec, self.names[k])
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
-        said = column_notes.exchanged(self, degenerate, split=split)
+        said = column_notes.exchange_notes(self, degenerate, split=split)
         return [f"note     {note}" for note in (*said.doubts, *said.notes)]
 
     def unknown(self, encoding: Encoding) -> list[str]:
-        """Columns that only their rows can tell to be categorical."""
+        """Returns the columns that only their rows can tell to be categorical."""
         spec = self.parties.spec
         if spec.formula is not None:
             return [name for name in spec.formula.variables if name not in spec.columns and not spec.private]
@@ -81,8 +83,11 @@ class Check(At[C]):
 
 
 class Said(NamedTuple):
-    """What a method says of a job: its model, as far as a check knows it; lines; columns that may turn out to hold texts; what
-    each client (or all, by one name) may spend; what it asks of a card, if it can have one."""
+    """Holds a method's answer to a check of a job.
+
+    These are: its model, as far as a check knows it; lines; columns that may turn out to hold texts; the plan by which each
+    client (or all, by one name) may spend; the load of a card, if the job can have one.
+    """
 
     model: Any
     lines: Sequence[str]
@@ -93,13 +98,13 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnFile(Generic[C]):
-    """A client's own file, as its holder looks through it.
+    """Holds a client's own file, as its holder looks through it.
 
     Attributes
     ----------
     config, folder : the job file with all its defaults; to which its paths are relative
-    path, table : of the file
-    spec, encoding : what the job file says of its columns, and what they are as this file has them
+    path, table : the file's path, and its rows
+    spec, encoding : the job file's facts of its columns, and the encoding of them as this file has them
     """
 
     config: C
@@ -111,7 +116,7 @@ class OwnFile(Generic[C]):
 
 
 def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
-    """What nothing can be learnt from in one file, whose columns are taken as they are there."""
+    """Returns the columns of one file that teach nothing; their kinds and levels are taken from the file."""
     if spec.formula is not None:
         encoding = of_file(spec, table)
     else:
@@ -122,7 +127,10 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
 
 
 def public(spec: Spec) -> Spec:
-    """The agreement on names alone, as in a private job: levels and constants that are still to be found are left out."""
+    """Returns the facts of the columns for an agreement on names alone, as in a private job.
+
+    Levels and constants that are still to be agreed on are left out.
+    """
     complete = {n: c for n, c in spec.columns.items() if c.kind == "numeric" or c.levels is not None}
     if spec.formula is not None:
         complete = {**{name: Column(name) for name in spec.formula.variables}, **complete}

@@ -1,5 +1,7 @@
-"""Columns that nothing can be learnt from, or in which few cells decide: clients name theirs in a job that is not private, in the
-run and in `check`."""
+"""Names columns that teach nothing, or in which few cells decide.
+
+Clients name theirs in a job that is not private, in the run and in `check`.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,16 @@ from .stage import Stage
 
 @dataclass(frozen=True)
 class Said:
-    """At the server: lines for a reader, and why no result of these files can stand."""
+    """Holds, at the server, lines for a reader, and why no result of these files can stand."""
 
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
 
 
-def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> Said:
-    """What all clients' columns have in common (or, `split`, each client's own have), at the server; nothing elsewhere.
+def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> Said:
+    """Returns the notes that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
-    A column whose constants the job file gives is right by what it says: of its far cells nothing is told.
+    A column whose constants the job file gives is taken as right: of its far cells nothing is told.
     """
     clients = {k: column_notes.Client(replace(own, far=_not_given(at, own.far))) for k, own in degenerate.items()}
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
@@ -38,7 +40,7 @@ def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool 
 
 
 def _not_given(at: At[Any], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the columns whose constants the job file does not give."""
+    """Returns those of the columns whose constants the job file does not give."""
     known = at.parties.spec_of(names).columns if names else {}
     return tuple(name for name in names if name not in known or known[name].center is None)
 

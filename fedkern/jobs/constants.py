@@ -1,6 +1,6 @@
-"""What a private job lacks before anybody can check it: said all at once, and from the job file alone.
+"""Lists the constants that a private job lacks, all at once and from the job file alone, before anybody can check it.
 
-A header may be a row (`data.header`), so that no name of a file's column is said here: only those that the job file has.
+A header may be a row (`data.header`), so that no name of a file's column is printed here: only those that the job file has.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .keys import ColumnSection
 def undeclared(
     columns: Mapping[str, ColumnSection], standardise: Literal["public", "exchange", "none"], roles: Collection[str | None]
 ) -> Iterator[str]:
-    """A sentence, where [data.columns] says nothing of any covariate, or not all of one.
+    """Yields a sentence where [data.columns] lacks every covariate, or some keys of one.
 
     Parameters
     ----------
-    columns : what the job file says
+    columns : those of the job file
     standardise : by it or not; "exchange" is a fault of its own
     roles : columns that are no covariates
     """

@@ -1,5 +1,8 @@
-"""Whether a job has converged, in both directions: each client of a variational one says in one bit whether its own unknowns have
-settled, and the server tells clients that keep results of their own what it says of the whole."""
+"""Tells whether a job has converged, in both directions.
+
+Each client of a variational job says in one bit whether the unknowns that only it knows have settled. The server tells its
+verdict on the whole to clients that keep results of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,15 @@ from .run import At
 from .stage import Stage
 
 
-def exchanged(at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()) -> dict[str, bool | None]:
-    """Client -> its bit, None of one that is gone; at the server, and empty elsewhere.
+def exchange_settled(
+    at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
+) -> dict[str, bool | None]:
+    """Returns the bit of each client, None for one that is gone; at the server, and empty elsewhere.
 
     Parameters
     ----------
-    movements : of the unknowns of the clients that live here
-    doubted : those of them whose posterior is not what they have, whatever moves
+    movements : client that lives here -> the movement of its unknowns
+    doubted : those of them that count as unsettled, whatever moves, for their posterior does not fit their data
     """
     clients = {
         k: once.ready_client(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))
@@ -37,12 +42,12 @@ def exchanged(at: At[Any], movements: Mapping[int, Movement | None], doubted: Co
 
 
 def own(movement: Movement | None, names: Sequence[str]) -> Record:
-    """For a client's own file: whether the unknowns that only it knows have settled."""
+    """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
     return of_movement(movement, names).content
 
 
-def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
-    """Client that lives here -> the server's verdict, as summary.json has it; first in what the client keeps.
+def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
+    """Returns the server's verdict, as summary.json has it, for each client that lives here; first in the client's own record.
 
     Parameters
     ----------
@@ -58,14 +63,14 @@ def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
 
 
 class Told(NamedTuple):
-    """What a client is told at the end: the verdict, as summary.json has it, and (f, q) figures of what all share."""
+    """Holds the message for a client at the end: the verdict, as summary.json has it, and (f, q) figures that all share."""
 
     said: Record
     figures: NDArray[np.float64] | None
 
 
-def told_with(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
-    """As `told`, with the server's figures (`judged` and `known` at its place)."""
+def tell_figures(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
+    """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
     if judged is not None and known is not None:
         asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)

@@ -1,7 +1,7 @@
-"""Which rows of a table count in an open job, and a sketch of them by which its holder finds that two jobs differ by a few.
+"""Counts the rows of a table in an open job, and makes a sketch of them.
 
-A row is known by its line in the file, as it stands there: how a job reads a file, and which of its columns, changes no line. A
-row that comes from no line of text is known by its cells.
+By the sketch their holder sees that two jobs differ by a few rows. A row is known by its line in the file, as it stands there:
+how a job reads a file, and which of its columns, changes no line. A row that comes from no line of text is known by its cells.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ SHORT = 1e-9  # what sums of weights lose
 
 
 def weights(table: Table, spec: Spec) -> Floats:
-    """(n,) what each row weighs: 1 without weights, and 0 where a job learns nothing of it, for it has no response. (What cannot
-    be read is a fault, and counts.)
+    """Returns (n,) the weight of each row: 1 without weights, and 0 where a job learns nothing of it, for it has no response.
+
+    (A cell that cannot be read is a fault, and counts.)
     """
     there = np.ones(table.n_rows, dtype=bool)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
@@ -48,23 +49,23 @@ def weights(table: Table, spec: Spec) -> Floats:
 
 
 def counted(table: Table, spec: Spec) -> int:
-    """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
-    for a row that weighs nearly all is nearly alone; of successes of trials likewise, by trials, so that a row is never more than
-    one.
+    """Returns how many rows an open job learns from: those with a response.
+
+    For weighted rows it is the effective number, (sum w)^2 / sum w^2, for a row that weighs nearly all is nearly alone; for
+    successes of trials likewise, by trials, so that a row is never more than one.
     """
     return int(effective(weights(table, spec)) + 1e-9)
 
 
 class Events(NamedTuple):
-    """Of survival times: effective numbers of rows that end with their event, of all and of those at whose time enough rows are
-    at risk, by their weights."""
+    """Counts survival times: effective numbers of rows with their event, in all, and where enough rows are at risk, by their weights."""
 
     events: int
     covered: int
 
 
 def covered_events(table: Table, spec: Spec, rows: Floats, event: Floats) -> Events | None:
-    """None where times cannot be read, which is a fault of its own.
+    """Counts the events of survival times; None where times cannot be read, which is a fault of its own.
 
     Parameters
     ----------
@@ -108,10 +109,13 @@ def _enough_at_risk(weight: Floats, until: NDArray[np.int64], k: int, most: floa
 
 
 def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:
-    """Of the rows that count, each with its weight, by a holder's secret: other weights of a few rows are other rows too."""
-    found = weights(table, spec)
-    there = found > 0
-    weight = np.ascontiguousarray(_relative(found[there]))
+    """Makes a sketch of the rows that count, each with its weight, by a holder's secret.
+
+    Other weights of a few rows are other rows too.
+    """
+    row_weights = weights(table, spec)
+    there = row_weights > 0
+    weight = np.ascontiguousarray(_relative(row_weights[there]))
     written = as_written(table)
     if written is None:
         rows = _of_cells(table, key)
@@ -121,7 +125,7 @@ def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:
 
 
 def _relative(weight: Floats) -> Floats:
-    """Weights, of which more than half are 1 if so many are the same: twice the weight of all is no other weight."""
+    """Returns weights, of which more than half are 1 if so many are the same: twice the weight of all is no other weight."""
     if not len(weight):
         return weight
     usual = np.partition(weight, (len(weight) - 1) // 2)[(len(weight) - 1) // 2]
@@ -129,7 +133,7 @@ def _relative(weight: Floats) -> Floats:
 
 
 def _of_cells(table: Table, key: bytes) -> Numbers:
-    """(n,) of the cells of each row, in whatever order the columns come."""
+    """Returns (n,) a number for the cells of each row, in whatever order the columns come."""
     total = np.zeros(table.n_rows, np.uint64)
     marks = {marked(name) for name in table.names}
     for name in table.names:
@@ -140,7 +144,7 @@ def _of_cells(table: Table, key: bytes) -> Numbers:
 
 
 def _values(cells: Cells, key: bytes) -> Numbers:
-    """(n,) of a column's cells: a number is one however it is written, and whatever is missing is the same."""
+    """Returns (n,) a number for each cell: a number is one however it is written, and all missing cells are the same."""
     if not isinstance(cells, Text):
         values = np.asarray(cells, np.float64) + 0.0  # one zero
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)

@@ -1,7 +1,7 @@
-"""Which device a place of a job computes on, and what `fedkern check` says of it.
+"""Chooses the device on which a place of a job computes, and describes it for `fedkern check`.
 
-A client's arrays are put there once, when they are loaded, and stay; messages, checkpoints and all that people keep are bytes of
-the host. The server has no card: what it computes is small.
+A client's arrays are put there once, when they are loaded, and stay. Messages, checkpoints and all that people keep are bytes of
+the host. The server has no card: its computations are small.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from . import memory
 
 
 class Load(NamedTuple):
-    """What a job asks of a card.
+    """Holds the demands of a job on a card.
 
     Attributes
     ----------
-    kernels : that its clients call on the card
+    kernels : those that its clients call on the card
     beside : kernels that they call on the host, and why
     fixed, a_row : bytes that stay on the card for each client, and for each of its rows
     notes : whether a card will pay, as far as the job file tells
@@ -43,7 +43,10 @@ LOWER = "algorithm.chains or algorithm.batch, or start fewer ranks a card"
 
 
 class Used(NamedTuple):
-    """Where the clients of a place compute, and what the bits of all places depend on beside the versions of every job."""
+    """Says where the clients of a place compute.
+
+    `versions` are those on which the bits of all places depend, beside those of every job.
+    """
 
     home: homes.Home = homes.HOST
     versions: Mapping[str, str] = MappingProxyType({})
@@ -53,12 +56,12 @@ ON_HOST = Used()
 
 
 def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
-    """What a place uses: of the ranks of a machine that have clients each takes a card, in turn.
+    """Chooses the device of a place: the ranks of a machine that have clients take its cards in turn.
 
     Raises
     ------
     DeviceError
-        There is no card for a rank that has clients, or one that is too old.
+        A rank that has clients finds no card, or one that is too old.
     """
     if kind == "cpu":
         return ON_HOST
@@ -76,12 +79,12 @@ def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
 
 
 def guarded(home: homes.Home, lower: str = LOWER) -> AbstractContextManager[None]:
-    """In which a card's memory may not suffice: the error says what to lower."""
+    """Has an error of a card's memory inside name the keys to lower."""
     return nullcontext() if home.kind == "cpu" else cuda.said_of_memory(lower)
 
 
-def lines(load: Load, ranks: int, n_clients: int) -> Iterator[str]:
-    """What `check` prints of a job with device = "cuda", of so many ranks."""
+def describe_device(load: Load, ranks: int, n_clients: int) -> Iterator[str]:
+    """Yields the lines that `check` prints of a job with device = "cuda", of so many ranks."""
     where = dict.fromkeys(load.kernels, "on the card") | {name: f"on the host: {why}" for name, why in load.beside.items()}
     width = max(map(len, where))
     for number, (name, words) in enumerate(where.items()):

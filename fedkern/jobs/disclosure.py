@@ -1,7 +1,8 @@
-"""What the messages of a job tell of their senders' rows, as `fedkern check` says it.
+"""Describes, for `fedkern check`, how much the messages of a job tell of their senders' rows.
 
-What each one is, and what can be computed from it, stands with the message (`Tells` of `algorithms.core.messages`). Here that is
-said of one job: in a private job and in an open one, and of a client with no more rows than the job asks for.
+The meaning of each message, and the numbers that can be computed from it, stand with the message (`Tells` of
+`algorithms.core.messages`). This module applies them to one job, private or open, and to a client with no more rows than the
+job asks for.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: L
 
 
 def tells(kind: type[Message], spec: Spec) -> Tells:
-    """What a client's message of this kind tells in a job with these columns.
+    """Returns how much a client's message of this kind tells in a job with these columns.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def tells(kind: type[Message], spec: Spec) -> Tells:
 
 
 def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
-    """What a client's message of this kind is in this job."""
+    """Returns the meaning of a client's message of this kind in this job."""
     told = tells(kind, spec)
     if config.privacy is not None and config.unit == "client" and told.private == NOISED:
         return f"{told.what}; the server, which is trusted, adds the noise"
@@ -66,27 +67,30 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
     return (told.private or told.what) if config.privacy is not None else told.what
 
 
-def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
-    """In one line, what a server can compute of a client of this job, with the fewest rows that it may have."""
+def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
+    """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have."""
     every_client = any(stage.allgather for stage in stages)
     who = "every other client and the server" if every_client else config.readers
     kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
     told = {kind: tells(kind, spec) for kind in kinds}
+    # With whole clients protected, the server sees sums without noise: they are listed.
     if config.privacy is not None and config.unit == "client":
-        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
+        computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
         others = "all others no more than the plan allows of a whole client"
-        yield f"computed  the server, which is trusted, can compute {found}; {others}"
+        yield f"computed  the server, which is trusted, can compute {computed}; {others}"
         return
     if config.unit == "case":
         yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
         return
+    # A private job is bounded by its plan; only messages without noise are listed beside it.
     if config.privacy is not None:
-        found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
+        computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
         bound = "the plan's epsilon and delta bound what anybody can compute of one row"
         if config.privacy.noise_source != "secure":
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
-        yield f"computed  {bound}" + (f"; a server can compute {found}" if found else "")
+        yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")
         return
+    # Nobody can tell what a function of the holder's packages makes of rows, so the worst is said.
     if config.factory is not None:
         yield f'computed  {who} can compute of every client what the answers of "{config.factory}" tell of its rows: that was not'
         yield f"          tried, of whatever number of rows, and may be all of them ({PAGE})"
@@ -96,6 +100,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
     if least is not None and lowered(config) is None and d and config.told_up_to(d) >= least:
         least, fewest = config.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
+    # Statements for all clients stand first; the others are tried on a client with the fewest rows.
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:
@@ -115,7 +120,10 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
 
 
 def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
-    """Whether it is so of a client with the fewest rows; `most`: rows that what is sent can tell by its coefficients."""
+    """Tells whether a message's statement holds for a client with the fewest rows.
+
+    `most`: the rows that messages can tell by their coefficients.
+    """
     if told.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
         return True
     if told.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
@@ -129,14 +137,14 @@ def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[s
 
 
 def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """By the clients of which it is so: of all first."""
+    """Yields the statements by the clients for which they hold: first those for all clients."""
     for where in sorted({one.where for one in told.values() if one.computed}):
         words = _computed({kind: one._replace(where="") for kind, one in told.items() if one.where == where})
         yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"
 
 
 def _computed(told: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """What can be computed, each with the messages that it takes."""
+    """Yields the numbers that can be computed, each with the messages that they take."""
     for words, where in dict.fromkeys((one.computed, one.where) for one in told.values() if one.computed):
         names = ", ".join(kind.__name__ for kind, one in told.items() if (one.computed, one.where) == (words, where))
         yield f"{words}{f' {where}' if where else ''} ({names})"

@@ -1,4 +1,4 @@
-"""Kept draws of a sampler, beside its checkpoints: a file that only grows, of which a checkpoint holds the length and the digest.
+"""Keeps draws of a sampler beside its checkpoints: in a file that only grows; a checkpoint holds its length and digest.
 
 All draws in every checkpoint would be n^2 bytes. So each checkpoint appends those since the one before to `PROTOCOL-NUMBER.draws`
 (the number of the checkpoint that began it), and they are on the disk before the checkpoint is. A crash in between leaves a tail
@@ -29,11 +29,11 @@ SIZE = 32
 
 
 class Reference(NamedTuple):
-    """What a checkpoint holds of its draws.
+    """Refers from a checkpoint to its draws.
 
     Attributes
     ----------
-    number : of the checkpoint with which the file began
+    number : the checkpoint with which the file began
     length, digest : bytes of the file that belong to the checkpoint, and their BLAKE2b, as hexadecimal digits
     """
 
@@ -42,12 +42,12 @@ class Reference(NamedTuple):
     digest: str
 
     def pack(self) -> bytes:
-        """As a checkpoint holds it."""
+        """Returns the reference as a checkpoint holds it."""
         return json.dumps(self).encode()
 
     @classmethod
     def read(cls, text: bytes) -> Reference:
-        """Inverse of `pack`; ValueError."""
+        """Reads a reference that `pack` made; ValueError."""
         try:
             number, length, digest = json.loads(text)
             return cls(int(number), int(length), str(digest))
@@ -56,11 +56,11 @@ class Reference(NamedTuple):
 
 
 class Draws:
-    """The draws of one party in one protocol.
+    """Keeps the draws of one party in one protocol.
 
     Parameters
     ----------
-    folder : of the party's checkpoints
+    folder : the folder of the party's checkpoints
     protocol : its name
     ground : below which the folder lies, if that is not itself one
     """
@@ -72,7 +72,7 @@ class Draws:
         self._began: dict[int, int] = {}  # checkpoint -> the one that began its file
 
     def appended(self, number: int, saved: Saved) -> tuple[Saved, Reference | None]:
-        """A state without its draws, once they are on the disk, and where they are; None of a state without any."""
+        """Writes a state's draws to the disk; returns the state without them, and where they are (None without draws)."""
         grown = {name: value for name, value in saved.items() if isinstance(value, Grown)}
         if not grown:
             return saved, None
@@ -85,10 +85,12 @@ class Draws:
             flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if new else 0)
             file = self.ground.open(path, flags, OWN, make=OWN_FOLDER)
             try:
+                # A tail from before a crash belongs to no checkpoint.
                 os.ftruncate(file, self._length)
                 if rows > self._rows:
                     block = pack({name: np.asarray(value[self._rows :]) for name, value in grown.items()})
                     self._write(file, LENGTH.pack(len(block)) + block)
+                # The draws are on the disk before the checkpoint that refers to them.
                 os.fsync(file)
             finally:
                 os.close(file)
@@ -100,7 +102,7 @@ class Draws:
         return rest, Reference(self._number, self._length, self._state.hexdigest())
 
     def restored(self, number: int, reference: Reference) -> Saved:
-        """The draws of a checkpoint, from which the run goes on: what was appended later is cut off."""
+        """Returns the draws of a checkpoint, from which the run goes on: later ones are cut off."""
         saved, self._state = self._read(reference)
         self._number, self._length = reference.number, reference.length
         self._epoch, self._rows = 0, max((len(np.asarray(value)) for value in saved.values()), default=0)
@@ -108,17 +110,17 @@ class Draws:
         return saved
 
     def check(self, reference: Reference) -> None:
-        """ValueError if what a checkpoint says of its draws is not there."""
+        """Checks that the draws of a checkpoint are on the disk (ValueError)."""
         self._read(reference)
 
     def clean(self, numbers: Collection[int]) -> None:
-        """Removes files of which none of these checkpoints says anything."""
+        """Removes files that none of these checkpoints refers to."""
         needed = {self._began.get(number, -1) for number in numbers}
         if -1 in needed:  # of a start before: it is not known which
             return
         for path in self.folder.glob(f"{self.protocol}-*.draws"):
-            found = re.fullmatch(re.escape(self.protocol) + r"-(\d+)\.draws", path.name)
-            if found and int(found[1]) not in needed:
+            match = re.fullmatch(re.escape(self.protocol) + r"-(\d+)\.draws", path.name)
+            if match and int(match[1]) not in needed:
                 remove_old(path, self.ground)
 
     def _write(self, file: int, data: bytes) -> None:
@@ -130,7 +132,7 @@ class Draws:
         self._length += len(data)
 
     def _read(self, reference: Reference) -> tuple[Saved, Any]:
-        """The arrays of a file's first bytes, and the state of their hash."""
+        """Returns the arrays of a file's first bytes, and the state of their hash."""
         path, state = self._path(reference.number), hashlib.blake2b(digest_size=SIZE)
         try:
             with path.open("rb") as file:

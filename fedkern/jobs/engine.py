@@ -1,4 +1,4 @@
-"""A whole job of any method, and what can be said of it before. The same code for one process and every rank of an MPI job."""
+"""Runs a whole job of any method, and checks it before. The same code serves one process and every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOG = logging.getLogger(__name__)
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
-    """The part of one place (a process, or an MPI rank) in a job.
+    """Does the part of one place (a process, or an MPI rank) in a job.
 
     Returns
     -------
@@ -50,6 +50,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     place.signals.advice = " before the first round; nothing is lost"
     parties = there(method, part)
     mine = place.mine(parties.n_clients)
+    # All ranks must mean the same job before any of them asks a policy.
     agree(part, parties)
     used = devices.used(config.job.device, place, mine)
     limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
@@ -61,8 +62,10 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.clients = tuple(mine)
         if files is not None:
             files.own_ground(mine, resume=output.resume)
+        # Policies are asked before a row is read: a refused job has learnt nothing.
         hooks.permit(place, parties, quiet=output.quiet)
         kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
+        # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
             hooks.tell_left_out(kept)
             mine = few.leave_out(place, kept)
@@ -77,10 +80,12 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             if place.is_server and not output.quiet:
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         if files is not None:
+            # The folders are closed to other users before they are bound to this run.
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
+        # The holders' accounts are looked into before the first message leaves.
         hooks.note_use()
         parties = hooks.counting(parties)
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
@@ -94,7 +99,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
 
 
 def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
-    """The run's folder, for these parties."""
+    """Returns the run's folder, for these parties."""
     if output.folder is None:
         return None
     own = part.config.output.own_folders(part.folder)
@@ -102,14 +107,14 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:
-    """Who takes part, with what the caller holds in the place of files."""
+    """Returns who takes part, with the tables that the caller holds in the place of files."""
     instructions()
-    found = method.rows.parties(part.config, part.folder)
-    return incomplete.laid(part.config, found if part.held is None else part.held.over(found))
+    parties = method.rows.parties(part.config, part.folder)
+    return incomplete.laid(part.config, parties if part.held is None else part.held.over(parties))
 
 
 def agree(part: Part[C], parties: Parties) -> None:
-    """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
+    """Refuses a rank whose job or clients differ from rank 0's, and too many ranks (JobError)."""
     place = part.place
     place.names = parties.names
     place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
@@ -120,8 +125,8 @@ def agree(part: Part[C], parties: Parties) -> None:
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
 
 
-def checked(method: Method[C], part: Part[C]) -> list[str] | None:
-    """What `fedkern check` prints, at the server's place; None elsewhere.
+def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
+    """Returns the lines that `fedkern check` prints, at the server's place; None elsewhere.
 
     Raises
     ------
@@ -135,19 +140,29 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     for party, binding in holders.permit_all(part.config, parties, here).items() if said.plans else ():
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
+    # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
     stages = (*opening, *method.stages.stages(said.model))
     most = max((plan.paid for plan in said.plans.values()), default=None)
-    sent = wire.lines(part.config, n, stages, parties.spec, device=said.load is not None)
+    sent = wire.describe_messages(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
-    load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
+    load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
-    least = [*laid.lines(part.config.read_alike), *few.lines(part.config), *(f"note     {note}" for note in left)]
+    least = [
+        *laid.describe_formula(part.config.read_alike),
+        *few.describe_few(part.config),
+        *(f"note     {note}" for note in left),
+    ]
     return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
-    """What a method says of a job (None but at the server's place), who takes part, how it opens, and who is left out;
-    JobError as above."""
+    """Returns a method's answer on a job (None but at the server's place), who takes part, how it opens, and who is left out.
+
+    Raises
+    ------
+    JobError
+        As `run_check`.
+    """
     place, config = part.place, part.config
     parties = there(method, part)
     agree(part, parties)
@@ -165,7 +180,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
-    """How a file is written, if it is a client's whose site file says so."""
+    """Returns how a file is written, if it is a client's whose site file says so."""
     for k in range(parties.n_clients):
         site = parties.site(k)
         if site.dialect is not None and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
@@ -174,7 +189,7 @@ def _written(parties: Parties, path: Path) -> Dialect | None:
 
 
 def local(method: Method[C], part: Part[C], path: Path) -> int:
-    """What is wrong with the rows of one's own file. Nothing leaves this process."""
+    """Prints the faults of the rows of one's own file, and returns the exit code. Nothing leaves this process."""
     config = part.config
     parties = method.rows.parties(config, part.folder)
     dialect = _written(parties, path) or config.data.dialect.dialect
@@ -195,7 +210,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
-        too_few = few.found(config, rows, spec, client, policies)
+        too_few = few.find_few(config, rows, spec, client, policies)
         return None if too_few is None else f"too few {too_few.of}: {too_few.own}"
 
     plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731

@@ -1,13 +1,14 @@
-"""Clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything of its rows leaves.
+"""Finds clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything leaves.
 
-What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
-asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on without
-it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that.
-(Where it has too few for its coefficients, they read the name of the column that has the most levels there, and not how many.)
+The messages of an open client are functions of its rows, and with few rows they are these rows. A client that has fewer than the
+job asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on
+without it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on
+that. (Where it has too few for its coefficients, they read the name of the column that has the most levels there, and not how
+many.)
 
-That it is refused is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by
-little from an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same
-of few rows and of rows that are nearly an earlier job's.
+A refusal is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by little from
+an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same of few rows
+and of rows that are nearly an earlier job's.
 
 In a private job nothing is counted: whether one row more is there must not show. Its holder reads a note in its own folder.
 """
@@ -49,8 +50,11 @@ NEARLY = 1e-9  # what sums of weights lose
 
 
 class Few(NamedTuple):
-    """A client that the job does not count with: what others read of it, what is for its holder alone, whether that is said of
-    the values in its rows, which may be faults, and of what there are too few."""
+    """Describes a client that the job refuses to count with.
+
+    It holds the text for others, the text for its holder alone, whether it is about values in its rows, which may be faults, and
+    the things of which it has too few.
+    """
 
     told: str
     own: str
@@ -59,14 +63,14 @@ class Few(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Who goes on.
+    """Says which clients go on.
 
     Attributes
     ----------
     parties : those that stay, with the tables that were read (each is given once, and read again after that)
     numbers : the number that each had before
     notes : for the reader of the result
-    own : what the left-out clients that live here are told, by the number that they had
+    own : the texts for the left-out clients that live here, by the number that they had
     """
 
     parties: Parties
@@ -76,13 +80,13 @@ class Kept(NamedTuple):
 
 
 def lowered(config: JobConfig) -> str | None:
-    """What is said of a job that asks for fewer rows than jobs do by default."""
+    """Returns the warning about a job that asks for fewer rows than jobs do by default; None for other jobs."""
     tells = f"what a client with fewer than {LEAST_ROWS} rows sends may tell these rows"
     return _lowered("least_rows", holders.least(config), LEAST_ROWS, tells)
 
 
 def _lowered_groups(config: JobConfig) -> str | None:
-    """The same of groups."""
+    """Returns the same warning about groups."""
     tells = f"of fewer than {LEAST_GROUPS} groups what a client sends may tell each of them"
     return _lowered("least_groups", holders.least_groups(config), LEAST_GROUPS, tells)
 
@@ -92,13 +96,13 @@ def _lowered(key: str, asked: int | None, least: int, tells: str) -> str | None:
 
 
 def first(config: JobConfig) -> list[tuple[str, str]]:
-    """What is said of a job before all else, each with a word for it: that it lowers a number, or tells rows by itself."""
+    """Returns the first warnings about a job, each with a word for it: that it lowers a number, or tells rows by itself."""
     said = [("LOWERED", lowered(config)), ("LOWERED", _lowered_groups(config)), ("ROWS", config.tells_rows)]
     return [(word, text) for word, text in said if text]
 
 
-def lines(config: JobConfig) -> list[str]:
-    """What `fedkern check` says of it."""
+def describe_few(config: JobConfig) -> list[str]:
+    """Returns the lines that `fedkern check` prints about few rows."""
     asked = holders.least(config)
     if asked is None:
         return []
@@ -117,17 +121,20 @@ def lines(config: JobConfig) -> list[str]:
 
 
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
-    """Whether a client with so many rows may tell X'WX: more than the job asks for, and two rows a coefficient, unless it lowers
-    what it asks."""
+    """Tells whether a client with so many rows may tell X'WX.
+
+    It needs more rows than the job asks for, and two rows a coefficient, unless the job lowers the number that it asks for.
+    """
     return n_rows > max(config.told_up_to(coefficients), OF_A_LINEAR * coefficients) or lowered(config) is not None
 
 
-def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
-    """Whether a client has too few rows for the job or for its own policies."""
+def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
+    """Returns why a client has too few rows for the job or for its own policies; None if it has enough."""
     policies = tuple(policies)
     asked, least = holders.least(config), holders.least(config, policies)
     if asked is None or least is None:
         return None
+    # A message is made of a batch, so the rows of a batch are counted.
     n = int(counted(table, spec) * config.batch + 1e-9)
     if n >= least and not config.looks_at_values:
         return None
@@ -156,7 +163,7 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
 def _for_groups(
     config: JobConfig, table: Table, spec: Spec, client: str, rows: Array, policies: tuple[Policy, ...]
 ) -> Few | None:
-    """Whether a client has too few groups, of rows that count; an empty label is none."""
+    """Returns why a client has too few groups, of rows that count, or None; an empty label is none."""
     asked, least = holders.least_groups(config), holders.least_groups(config, policies)
     if asked is None or least is None or spec.group is None:
         return None
@@ -175,7 +182,7 @@ def _in_a_batch(config: JobConfig) -> str:
 
 
 def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: int) -> Few | None:
-    """Whether a client has too few rows, of a message n, for what every client of the job tells of X'WX."""
+    """Returns why a client has too few rows, `n` to a message, for the part of X'WX that every client of the job tells."""
     p = coefficients(table, spec)
     wanted = config.told_up_to(p)
     if not wanted or may_tell_curvature(config, n, p):
@@ -208,28 +215,29 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
 
 
 def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array) -> Few | None:
-    """Whether too few rows of survival times end with the event while others are at risk: each is one term of the likelihood, of
-    the differences to all who are at risk, and with few terms in each coefficient, or few differences in each term, what is sent
-    tells them. Without any event the likelihood is 1, whatever the rows are.
+    """Returns why too few rows of survival times end with the event while others are at risk.
 
-    A fault of a cell is told as one, later.
+    Each such row is one term of the likelihood, of the differences to all who are at risk. With few terms in each coefficient, or
+    few differences in each term, the messages tell them. Without any event the likelihood is 1, whatever the rows are.
+
+    A fault of a cell is reported as one, later.
     """
     if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
         return None
     event = alike.events(table, spec)[0]
     if not np.isin(event, (0, 1)).all():
         return None
-    found = covered_events(table, spec, rows, event)
+    counts = covered_events(table, spec, rows, event)
     p = coefficients(table, spec)
     wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
-    if found is None or not found.events or (found.events if lowered(config) else found.covered) >= wanted:
+    if counts is None or not counts.events or (counts.events if lowered(config) else counts.covered) >= wanted:
         return None
     remedy = "take fewer columns or strata, or pool it with another site's rows"
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
-        f"client {client!r}, {table.source}: {found.events} events, {found.covered} of them while at least {LEAST_AT_RISK} rows "
-        f"are at risk, and {p} coefficients by its columns and levels{config.counted_too}; no event, or {wanted} such ones, are "
-        f"asked for, since what is sent of fewer can tell rows: {remedy}"
+        f"client {client!r}, {table.source}: {counts.events} events, {counts.covered} of them while at least {LEAST_AT_RISK} "
+        f"rows are at risk, and {p} coefficients by its columns and levels{config.counted_too}; no event, or {wanted} such ones, "
+        f"are asked for, since what is sent of fewer can tell rows: {remedy}"
     )
     return Few(told, own, of="events")
 
@@ -237,19 +245,25 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
 def _for_values(
     config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array, every: Combinations | None
 ) -> Few | None:
-    """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
+    """Returns why too few of a client's rows share a value.
+
+    Covariates are left out where each combination of their values is in enough rows.
+    """
     covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
     weighing = config.weighing(coefficients(table, spec)) if lowered(config) is None else 0
-    texts = alike.found(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
+    texts = alike.find_alike(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
 
-def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None) -> Few | None:
-    """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
-    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
+def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, every: Combinations | None) -> Few | None:
+    """Returns why a client's covariates take too few different values, where some rows are nearly alone with theirs.
+
+    The messages tell such rows.
+    """
+    if every is None or not (rare := int((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
         return None
-    enough = found.possible >= EQUATIONS * coefficients(table, spec) ** 2
+    enough = every.possible >= EQUATIONS * coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return None
     remedies = (
@@ -257,7 +271,7 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
         f"{alike.LOWER}"
     )
     own = (
-        f"client {client!r}, {table.source}: its covariates can take {found.possible:,} combinations of values, and {rare:,} of "
+        f"client {client!r}, {table.source}: its covariates can take {every.possible:,} combinations of values, and {rare:,} of "
         f"those that occur are in fewer than {LEAST_OF_LEVEL} rows{_in_a_batch(config)}, while what is sent tells how often each "
         f"occurs: {remedies}{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
     )
@@ -265,22 +279,25 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
 
 
 def coefficients(table: Table, spec: Spec) -> int:
-    """Of the model that this file's own columns and levels make. (Of an undeclared column, levels in few rows are a fault.)"""
+    """Returns the number of coefficients of the model that this file's own columns and levels make.
+
+    (Of an undeclared column, levels in few rows are a fault.)
+    """
     if spec.coefficients is not None:
         return spec.coefficients
     most = table.n_rows // LEAST_OF_LEVEL
-    found = _levels(table, spec).items()
-    return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in found)
+    levels = _levels(table, spec).items()
+    return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in levels)
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:
-    """How many coefficients each covariate takes, by this file's own cells: 1 of a number."""
+    """Returns how many coefficients each covariate takes, by this file's own cells: 1 for a number."""
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
     return {one.name: 1 if one.levels is None else len(one.levels) for one in columns}
 
 
 def _instead(config: JobConfig) -> str:
-    """What becomes of a column of many levels."""
+    """Returns the remedies for a column of many levels."""
     free = hasattr(config.model, "random") and getattr(config.model.random, "group", None) is None
     group = ", or, of wards and the like, make it the group of [model.random]" if free else ""
     if getattr(config.data, "event", None) is not None:
@@ -289,7 +306,7 @@ def _instead(config: JobConfig) -> str:
 
 
 def curvature(config: JobConfig, p: int) -> list[str]:
-    """What `fedkern check` says of a job whose model has so many coefficients, where its messages tell X'WX of each client."""
+    """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
     wanted = config.told_up_to(p)
     none = f"one with at most {wanted:,} rows is none of this job"
     if not config.told_of(p):
@@ -303,13 +320,14 @@ def curvature(config: JobConfig, p: int) -> list[str]:
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
-    """What is said where there may be no more rows than coefficients and one, of a job or of one's own file: X'X tells these rows
-    up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
+    """Returns a warning where rows may be no more than coefficients and one, of a job or of one's own file.
+
+    X'X tells these rows up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
 
     Parameters
     ----------
     p : coefficients
-    n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
+    n_rows : the rows of one's own file; None for a client whose rows nobody else may know
     """
     least = holders.least(config)
     if not config.looks_at_values:
@@ -340,12 +358,12 @@ def kept(
     bindings: Mapping[int, Binding],
     between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
 ) -> Kept:
-    """Reads the rows of the clients that live here, and says who goes on.
+    """Reads the rows of the clients that live here, and returns who goes on.
 
     Parameters
     ----------
-    bindings : client that lives here -> what binds its data
-    between : a client -> in which its account and its policies are asked: says what they refuse
+    bindings : client that lives here -> the policies that bind its data
+    between : client -> a context in which its account and its policies are asked: it reports their refusals
 
     Raises
     ------
@@ -365,9 +383,10 @@ def kept(
             if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
                 check_header(table.names, parties.spec, table.source, name)
             spec, policies = parties.spec_of(table.names), bindings[k].policies
+            # The rows are noted before they are counted: the answer depends on them.
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
-            few = found(config, table, spec, name, policies)
+            few = find_few(config, table, spec, name, policies)
             if few is not None and few.of_values and not near:
                 describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
                 check(table, spec, name)
@@ -382,6 +401,7 @@ def kept(
             own[k] = "; ".join(why)
         else:
             tables[k] = table
+    # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
     what = "rows" if config.groups_asked is None else "rows or groups"
@@ -391,7 +411,7 @@ def kept(
 
 
 def leave_out(place: Place, kept: Kept) -> list[int]:
-    """Goes on without some clients: who of the others lives here. JobError where nobody is left."""
+    """Goes on without some clients, and returns which of the others live here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
             "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
@@ -403,14 +423,14 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
 
 
 def _joined(place: Place, own: Mapping[int, str]) -> list[int]:
-    """The clients that are left out, of all places."""
+    """Returns the clients that are left out, of all places."""
     mine = json.dumps(sorted(own)).encode()
     all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
     return [int(k) for k in json.loads(all_of_them)]
 
 
 def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:
-    """Some of the parties, under new numbers; what has been read is given once from memory."""
+    """Returns some of the parties, under new numbers; tables that were read are given once from memory."""
 
     def rows(k: int) -> Table:
         read = tables.pop(numbers[k], None)
@@ -428,7 +448,7 @@ def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Ta
 
 
 def private_notes(config: JobConfig, n_rows: int) -> list[str]:
-    """For the client's own eyes, in a private job: nothing was counted, and its certificate is what protects it."""
+    """Returns notes for the client's own eyes, in a private job: nothing was counted, and only its certificate protects it."""
     if config.privacy is None or config.unit == "case" or n_rows >= LEAST_ROWS:
         return []
     return [

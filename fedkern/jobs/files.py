@@ -1,4 +1,4 @@
-"""A run's folder: everything that a run leaves on a disk, so that a crash at any instant leaves something that can be read.
+"""Writes and reads a run's folder, so that a crash at any instant leaves files that can be read.
 
 Whole files are written beside their place, synced and renamed; logs grow by whole lines. A full disk, or one that cannot be
 written, is a JobError that names the file and the remedy.
@@ -41,7 +41,7 @@ EARLY = {".lock", "holder.txt", "fault.txt"}  # what a client's own folder may h
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what an operating system says about a file that cannot be written into a JobError with a remedy."""
+    """Turns an operating system's refusal to write a file into a JobError with a remedy."""
     try:
         yield
     except OSError as error:
@@ -49,7 +49,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> JobError:
-    """What to say of a file that cannot be written."""
+    """Returns the error of a file that cannot be written."""
     if isinstance(error, Foreign):
         return JobError(
             f"cannot write {error.filename}: {error.strerror}, and a run writes into plain files and folders of its own alone; "
@@ -68,7 +68,7 @@ def unwritable(path: Path, error: OSError) -> JobError:
 
 
 def no_folder(path: Path, error: OSError) -> str | None:
-    """Why something is no folder where files can be: the first of the names on its way that is something else."""
+    """Returns why a path is no folder where files can be: the first of the names on its way that is something else."""
     if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOENT, errno.EPERM, errno.EACCES):
         return None
     path, there = path.absolute(), Path("/")
@@ -90,22 +90,26 @@ def no_folder(path: Path, error: OSError) -> str | None:
 
 
 def deleted(path: Path) -> JobError:
-    """What to say of a file or folder that is gone while a job writes there."""
+    """Returns the error of a file or folder that is gone while a job writes there."""
     return JobError(f"{path} was deleted while the job ran and needed it; start the job again, in another folder (--out)")
 
 
 def write_atomically(
     path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True, ground: Ground | None = None
 ) -> None:
-    """The file is the old one or the new one, whatever happens in between (without `sync`: to this process).
+    """Writes a file that is the old one or the new one, whatever happens in between (without `sync`: to this process).
 
-    `secret`: it is its owner's alone, whatever the umask. `ground`: below which it lies, if not only below its own folder."""
+    `secret`: it is its owner's alone, whatever the umask. `ground`: below which it lies, if not only below its own folder.
+    """
     with writing(path), on(ground, path.parent) as own:
         own.put(path, data, secret=secret, sync=sync)
 
 
 class Lines:
-    """A log of JSON lines. A line is with the operating system when `append` returns: a crash of the process can't lose it."""
+    """Writes a log of JSON lines.
+
+    A line is with the operating system when `append` returns: a crash of the process can't lose it.
+    """
 
     def __init__(self, path: Path, ground: Ground | None = None) -> None:
         self.path, self.ground = path, ground or Ground(path.parent)
@@ -116,10 +120,11 @@ class Lines:
                 self._write(b"\n")
 
     def append(self, record: Record) -> None:
+        """Writes a record as one line."""
         self.write(json.dumps(plain(record), allow_nan=False))
 
     def write(self, line: str) -> None:
-        """A line that is JSON already."""
+        """Writes a line that is JSON already."""
         try:  # `writing`, which takes longer than the writing
             self._write(line.encode() + b"\n")
         except FileNotFoundError:
@@ -129,20 +134,21 @@ class Lines:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """The number of bytes so far."""
         return os.fstat(self._handle.file).st_size
 
     def cut(self, size: int) -> None:
-        """Forgets what was written after the first `size` bytes."""
+        """Removes all that was written after the first `size` bytes."""
         with writing(self.path):
             os.ftruncate(self._handle.file, min(size, self.size))
 
     def sync(self) -> None:
-        """What was written stays whatever happens to the machine."""
+        """Syncs the file: the lines so far stay whatever happens to the machine."""
         with writing(self.path):
             os.fsync(self._handle.file)
 
     def close(self) -> None:
+        """Closes the file."""
         self._handle.close()
 
     def _opened(self) -> Handle:
@@ -156,7 +162,7 @@ _KEPT: set[Path] = set()  # folders of which was said that old files stay there
 
 
 def remove_old(path: Path, ground: Ground) -> None:
-    """Removes what nobody needs any more. Where a disk refuses, that is said once for a folder, and the job goes on."""
+    """Removes a file that nobody needs any more. A disk's refusal is printed once for a folder, and the job goes on."""
     try:
         ground.unlink(path)
     except OSError as error:
@@ -167,12 +173,15 @@ def remove_old(path: Path, ground: Ground) -> None:
 
 
 def spare(party: int) -> int:
-    """How many older checkpoints a party keeps: the server one. A client two, for the server may not have reached its newest."""
+    """Returns how many older checkpoints a party keeps: the server one.
+
+    A client keeps two, for the server may not have reached its newest.
+    """
     return 1 if party == SERVER else 2
 
 
 class RunFolder:
-    """The files of one run, as one party or several in the same place see them.
+    """Holds the files of one run, as one party or several in the same place see them.
 
     Parameters
     ----------
@@ -190,7 +199,7 @@ class RunFolder:
     Attributes
     ----------
     run, rows
-        The run's id, and party -> digest of what it was given, as soon as they are known. With the job and the party they are the
+        The run's id, and party -> digest of its data, as soon as they are known. With the job and the party they are the
         `stamp` of every checkpoint; those with another are refused.
     """
 
@@ -216,15 +225,15 @@ class RunFolder:
         self._written: set[Path] = set()  # folders in which something was written
 
     def home(self, party: int) -> Path:
-        """Where a party's own files lie: the run's folder for the server, `client-<name>` in it (or in `own`) for a client."""
+        """Returns the folder of a party's files: the run's for the server, `client-<name>` in it (or in `own`) for clients."""
         return self.path if party == SERVER else (self.own or self.path) / f"client-{self._safe[party]}"
 
     def ground(self, path: Path) -> Ground:
-        """Below which one of the run's files lies."""
+        """Returns the ground below which one of the run's files lies."""
         return self._own_ground if self.own is not None and path.is_relative_to(self.own) else self._ground
 
     def own_ground(self, clients: Iterable[int], *, resume: bool) -> None:
-        """Whether these clients' own folders are this user's, and new or of a run of fedkern; nothing is changed.
+        """Checks that these clients' own folders are this user's, and new or of a run of fedkern; nothing is changed.
 
         Raises
         ------
@@ -256,7 +265,7 @@ class RunFolder:
         Raises
         ------
         HolderError
-            One cannot be closed, and it is `required`; else that is only said.
+            One cannot be closed, and it is `required`; otherwise a line is printed.
         """
         with writing(self.path):
             self._ground.make(self.path)
@@ -277,16 +286,16 @@ class RunFolder:
             print(f"fedkern: {text}", file=sys.stderr, flush=True)
 
     def ledger(self, client: int) -> Path:
-        """What left a client."""
+        """Returns the file that lists the messages which left a client."""
         return self.path / "ledger" / f"{self._safe[client]}.jsonl"
 
     def begun(self, parties: Iterable[int]) -> list[Path]:
-        """What a run of these parties has left so far."""
+        """Returns the folders that a run of these parties has filled so far."""
         folders = [self.home(party) / name for party in parties for name in ("checkpoint", "outbox")]
         return [path for path in folders if path.is_dir() and any(file.lstat().st_size for file in path.iterdir())]
 
     def claim(self, parties: Iterable[int], *, resume: bool) -> None:
-        """JobError if another run's files of these parties would be overwritten, or if there is nothing to resume."""
+        """Refuses to overwrite another run's files of these parties, and to resume a run that has finished (JobError)."""
         finished = self.path / "summary.json"
         for party in parties:
             begun = self.begun([party])
@@ -300,7 +309,7 @@ class RunFolder:
                 )
 
     def write(self, path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True) -> None:
-        """A whole file. JobError if somebody has deleted its folder meanwhile: a new one would lack all the rest."""
+        """Writes a whole file. JobError if somebody has deleted its folder meanwhile: a new one would lack all the rest."""
         for folder in (self.path, path.parent):
             if folder in self._written and not folder.is_dir():
                 raise deleted(folder)
@@ -308,19 +317,19 @@ class RunFolder:
         self._written |= {self.path, path.parent}
 
     def remove(self, path: Path) -> None:
-        """One of the run's files, if it is there."""
+        """Removes one of the run's files, if it exists."""
         with writing(path):
             self.ground(path).unlink(path)
 
     def write_json(self, name: str, content: Record, *, client: int | None = None, sync: bool = True) -> Path:
-        """A file of the run's folder, or of a client's own."""
+        """Writes a file of the run's folder, or of a client's own."""
         path = (self.path if client is None else self.home(client)) / name
         text = json.dumps(plain(content), indent=1, allow_nan=False)
         self.write(path, text.encode() + b"\n", secret=client is not None, sync=sync)
         return path
 
     def write_csv(self, name: str, columns: Mapping[str, Sequence[object]], *, client: int | None = None) -> Path:
-        """A table of the run's folder, or of a client's own."""
+        """Writes a table of the run's folder, or of a client's own."""
         text = io.StringIO(newline="")
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(columns)
@@ -330,37 +339,37 @@ class RunFolder:
         return path
 
     def stamp(self, party: int) -> Stamp:
-        """Of what this party writes, without marks of its logs."""
+        """Returns the stamp of a party's files, without marks of its logs."""
         name = None if party == SERVER else self.names[party]
         return Stamp(self.job, self.run, stamping.name_digest(name), self.rows.get(party, bytes(32)))
 
-    def check(self, path: Path, party: int, found: Stamp, layout: bytes | None = None) -> None:
-        """JobError unless a stamp that was found there is this party's, and of this layout of its state where that is known."""
+    def check(self, path: Path, party: int, stamp: Stamp, layout: bytes | None = None) -> None:
+        """Refuses a file's stamp that is not this party's, or not of this layout of its state, where that is known (JobError)."""
         own = self.stamp(party).at(path)
         who = "the server" if party == SERVER else f"client {self.names[party]!r}"
         faults = []
-        if found.job != own.job:
+        if stamp.job != own.job:
             faults.append("belongs to another job, whose job file, options or clients were others")
-        if found.party != own.party:
+        if stamp.party != own.party:
             others = {stamping.name_digest(None): "the server"}
             others |= {stamping.name_digest(name): f"client {name!r}" for name in self.names}
-            faults.append(f"is of {others.get(found.party, 'another party')}, not of {who}")
-        if found.run != own.run:
-            faults.append("belongs to another run of this job" if found.job == own.job else "to another run")
-        if not faults and found.place != own.place:
+            faults.append(f"is of {others.get(stamp.party, 'another party')}, not of {who}")
+        if stamp.run != own.run:
+            faults.append("belongs to another run of this job" if stamp.job == own.job else "to another run")
+        if not faults and stamp.place != own.place:
             faults.append("is a copy of another of its own files")
-        if not faults and found.rows != own.rows and any(own.rows) and any(found.rows):
+        if not faults and stamp.rows != own.rows and any(own.rows) and any(stamp.rows):
             faults.append(f"was made from other rows than {who} has now")
         if faults:
             raise JobError(f"{path} {', and '.join(faults)}; put back what the run left there, or start anew (--out)")
-        if layout is not None and found.layout != layout:
+        if layout is not None and stamp.layout != layout:
             raise JobError(
                 f"{path} keeps the state of {who} in another layout than this version of fedkern (other fields, types, shapes): "
                 "go on with the version that wrote it, or start anew (--out)"
             )
 
     def stamps(self, party: int) -> Iterator[tuple[Path, Stamp]]:
-        """Those of a party's checkpoints, as far as they can be read."""
+        """Yields the stamps of a party's checkpoints, as far as they can be read."""
         folder = self.home(party) / "checkpoint"
         for path in sorted(folder.glob("*.ckpt")):
             with suppress(OSError, ValueError), path.open("rb") as file:
@@ -378,7 +387,7 @@ class RunFolder:
         *,
         first: int | None = None,
     ) -> None:
-        """Writes a checkpoint, and removes those that are no longer needed: before `first`, by default as `spare` has it."""
+        """Writes a checkpoint, and removes older ones that are no longer needed: before `first`, by default as `spare` has it."""
         path = self._checkpoint(party, protocol, number)
         body = (stamp or self.stamp(party)).at(path).pack() + pack(content)
         self.write(path, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
@@ -388,14 +397,14 @@ class RunFolder:
                 remove_old(old, self.ground(old))
 
     def numbers(self, party: int, protocol: str) -> list[int]:
-        """Of the checkpoints that are there, readable or not."""
+        """Returns the numbers of the checkpoints that exist, readable or not."""
         folder = self.home(party) / "checkpoint"
         names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-        found = [re.fullmatch(re.escape(protocol) + r"-(\d+)\.ckpt", name) for name in names]
-        return sorted(int(match[1]) for match in found if match)
+        matches = [re.fullmatch(re.escape(protocol) + r"-(\d+)\.ckpt", name) for name in names]
+        return sorted(int(match[1]) for match in matches if match)
 
     def kept(self, party: int, protocol: str, number: int, layout: bytes | None = None) -> dict[str, Any]:
-        """A checkpoint's content. ValueError if it is not whole; JobError if its stamp is another."""
+        """Reads a checkpoint's content. ValueError if it is not whole; JobError if its stamp is another."""
         path = self._checkpoint(party, protocol, number)
         try:
             data = path.read_bytes()
@@ -419,7 +428,7 @@ class RunFolder:
 
 
 def _of_a_run(path: Path) -> bool:
-    """Whether a file is a record of a run (`record`), of this version or an older one."""
+    """Tells whether a file is a record of a run (`record`), of this version or an older one."""
     try:
         record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
@@ -428,7 +437,7 @@ def _of_a_run(path: Path) -> bool:
 
 
 def _known(path: Path, data: bytes) -> None:
-    """JobError for a checkpoint of another version of fedkern."""
+    """Refuses a checkpoint of another version of fedkern (JobError)."""
     magic = MAGIC.rpartition(b" ")[0]
     if data.startswith(magic) and not data.startswith(MAGIC) and b"\n" in data[: 2 * len(MAGIC)]:
         number = data[len(magic) : data.index(b"\n")].decode(errors="replace").strip()

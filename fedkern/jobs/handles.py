@@ -1,7 +1,7 @@
-"""Open files of logs: at most `MOST` at a time in a process, however many clients it has.
+"""Keeps files of logs open: at most `MOST` at a time in a process, however many clients it has.
 
-A log is written in short pieces. Where there are more of them than open files, the one that was opened first is closed, and
-opened again when it is written to: the same file then, or it is as if it had been deleted.
+A log is written in short pieces. Where a process has more logs than open files, the one that was opened first is closed, and
+opened again when it is written to. It must be the same file then; otherwise it counts as deleted.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MOST = 128
 
 
 class Handle:
-    """A file that is open whenever `file` is asked for.
+    """Holds a file that is open whenever `file` is asked for.
 
     Parameters
     ----------
     path, flags : as `os.open` takes them
     ground : below which the file lies
-    mode : of one that the flags make
+    mode : the permissions of a file that the flags make
     """
 
     __slots__ = ("_file", "_flags", "_ground", "_same", "path")
@@ -37,7 +37,7 @@ class Handle:
 
     @property
     def file(self) -> int:
-        """Its number.
+        """The number of the open file.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Handle:
         files.append(self.file, data)
 
     def close(self) -> None:
-        """For good, or until it is needed again."""
+        """Closes the file, for good or until it is needed again."""
         if self._file is not None:
             file, self._file = self._file, None
             del Handle._open[self]

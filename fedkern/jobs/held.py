@@ -1,4 +1,7 @@
-"""What the caller of `fedkern.run` holds in memory in the place of files: rows of the clients, test rows, the server's own."""
+"""Lays tables in memory, which the caller of `fedkern.run` holds, in the place of files.
+
+These are: rows of the clients, test rows, the server's own rows.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ NPY = ("X.npy", "y.npy")  # of a folder, after which the data are called
 
 @dataclass(frozen=True)
 class Held:
-    """Tables in memory; see `data.memory`.
+    """Holds tables in memory; see `data.memory`.
 
     Attributes
     ----------
     clients : name -> rows, sorted by name as files are; empty: the job's own
-    own : of `test` and `server`, those that are there
+    own : `test` and `server`, where they are given
     """
 
     clients: Mapping[str, object] = field(default_factory=dict)
@@ -35,7 +38,7 @@ class Held:
 
     @classmethod
     def of(cls, data: object, test: object, server: object) -> Held:
-        """Of the arguments of `fedkern.run`; JobError where `data` are no clients' tables."""
+        """Makes it from the arguments of `fedkern.run`; JobError where `data` are no clients' tables."""
         if data is not None and (not isinstance(data, Mapping) or not data):
             raise JobError(f"data: wanted a table for each client's name, such as {{'site-a': frame}}, not {_said(data)}")
         for name in data or ():
@@ -45,7 +48,7 @@ class Held:
         return cls(dict(sorted((data or {}).items())), own)
 
     def laid(self) -> dict[str, object]:
-        """The keys of [data] that stand for files, with a word in their place."""
+        """Returns the keys of [data] that stand for files, with a word in their place."""
         keys: dict[str, object] = dict.fromkeys(self.own, IN_MEMORY)
         if self.clients:
             keys |= {"clients": [f"{IN_MEMORY} {k}" for k in range(len(self.clients))], "names": [*self.clients]}
@@ -53,43 +56,46 @@ class Held:
 
     @property
     def defaults(self) -> dict[str, dict[str, object]]:
-        """What tables in memory say that a job leaves out: the y of (X, y) is the response."""
+        """Returns keys that tables in memory supply where a job leaves them out: the y of (X, y) is the response."""
         pairs = [held for held in self.clients.values() if isinstance(held, tuple) and len(held) == 2 and held[1] is not None]
         return {"data": {"response": "y"}} if pairs else {}
 
-    def over(self, found: Parties) -> Parties:
-        """The parties, with these tables in the place of files."""
-        response = found.spec.response or "y"
-        held, names = [*self.clients.values()], found.names
+    def over(self, parties: Parties) -> Parties:
+        """Returns the parties, with these tables in the place of files."""
+        response = parties.spec.response or "y"
+        held, names = [*self.clients.values()], parties.names
 
         def rows(k: int) -> Table:
-            with owned(k), own_of_client(names[k], found.spec):
-                return memory.table(held[k], source(k), text=found.texts, response=response)
+            with owned(k), own_of_client(names[k], parties.spec):
+                return memory.table(held[k], source(k), text=parties.texts, response=response)
 
         def header(k: int) -> tuple[str, tuple[str, ...]]:
-            with owned(k), own_of_client(names[k], found.spec):
+            with owned(k), own_of_client(names[k], parties.spec):
                 return source(k), memory.header(held[k], source(k), response=response)
 
         def source(k: int) -> str:
             return f"data[{names[k]!r}]"
 
         def own(name: str) -> Table:
-            return memory.table(self.own[name], name, text=found.texts, response=response)
+            return memory.table(self.own[name], name, text=parties.texts, response=response)
 
         def data_set(name: str, one: object) -> DataSet:
-            """What a policy may know of them, whatever the caller calls them: a memory map's file, and a fingerprint."""
+            """Returns the marks by which a policy knows them under any name: a memory map's file, and a fingerprint."""
             paths = memory.files(one)
             stems = [called for path in paths for called in (stem(path), *([path.parent.name] if path.name in NPY else []))]
             return DataSet(tuple(dict.fromkeys((name, *stems))), paths, mark=cache(partial(memory.mark, one)))
 
         if self.own:
-            others = tuple(data for data in found.own if IN_MEMORY not in data.names)
-            found = replace(found, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
+            others = tuple(data for data in parties.own if IN_MEMORY not in data.names)
+            parties = replace(parties, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
+        # No file of a client is opened: its rows, header and names come from memory.
         if held:
             called = [*map(data_set, names, held)]
-            found = replace(found, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)
-        test, server = (partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (found.test, found.server)))
-        return replace(found, test=test, server=server)
+            parties = replace(parties, rows=rows, header=header, holding=lambda k: called[k], fingerprint=lambda k: None)
+        test, server = (
+            partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (parties.test, parties.server))
+        )
+        return replace(parties, test=test, server=server)
 
 
 def _said(data: object) -> str:
@@ -97,7 +103,7 @@ def _said(data: object) -> str:
 
 
 def folder_of(prior: object) -> str:
-    """The folder of a prior that was built or trained: its path, or of what says it (`folder`)."""
+    """Returns the folder of a prior that was built or trained: its path, or the attribute `folder`."""
     path = prior if isinstance(prior, str | os.PathLike) else getattr(prior, "folder", None)
     if not isinstance(path, str | os.PathLike):
         raise JobError(f"prior: {memory.kind(prior)} is no prior; give the folder that `fedkern sigma build` or `train` wrote")

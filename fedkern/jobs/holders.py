@@ -1,7 +1,7 @@
-"""What the data holders' policies say to a job: asked where each holder's data are, before a header or a row of theirs is read.
+"""Asks the data holders' policies about a job: where each holder's data are, before a header or a row of theirs is read.
 
-Who runs the job is told what to ask the holder for, and nothing of what the holder's files say: paths and numbers go to the
-client's own folder, and to `fedkern check JOB --local FILE`. Other parties read only that a policy refused.
+Who runs the job learns which permission to ask the holder for, and nothing else of the holder's files: paths and numbers go to
+the client's own folder, and to `fedkern check JOB --local FILE`. Other parties read only that a policy refused.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ ACCOUNT = "federation"  # at the server, of jobs that protect clients
 
 
 def use_of(config: JobConfig) -> Use:
-    """What kind of job it is to a data holder."""
+    """Returns the kind of job, as a data holder sees it."""
     if not config.private:
         return "open"
     return "client-level" if config.unit == "client" else "private"
 
 
 def source_of(config: JobConfig) -> str:
-    """Where its noise comes from; of a job without noise, as if it were safe."""
+    """Returns the source of a job's noise; a job without noise counts as safe."""
     return "secure" if config.privacy is None else config.privacy.noise_source
 
 
 def who(names: tuple[str, ...], party: int) -> str:
-    """A party, as an error begins."""
+    """Returns a party's name, as an error begins."""
     return "the server" if party == SERVER else f"client {names[party]!r}"
 
 
 def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
-    """What binds a client's data, or the server's own account; every policy allows the job.
+    """Returns the policies that bind a client's data, or the server's own account, once every policy allows the job.
 
     Raises
     ------
     HolderError
-        One does not, or cannot be read, or there has to be one.
+        One does not, or cannot be read, or a policy is required and none binds.
     """
     use, source = use_of(config), source_of(config)
     if party != SERVER:
@@ -77,12 +77,12 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
 
 
 def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> dict[int, Binding]:
-    """What binds each of the parties that live here, once all of their policies allow the job; nothing is kept."""
+    """Returns the policies that bind each party that lives here, once all of them allow the job; nothing is kept."""
     return {party: permit(config, parties, party) for party in here}
 
 
 def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
-    """How many rows a client with these policies must have; None where none are counted."""
+    """Returns how many rows a client with these policies must have; None where none are counted."""
     asked = config.data.least_rows if isinstance(config.data, FewSection) else None
     if asked is None:
         return None
@@ -90,7 +90,7 @@ def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
 
 
 def least_groups(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
-    """How many groups a client with these policies must have; None of a job without effects of groups."""
+    """Returns how many groups a client with these policies must have; None for a job without effects of groups."""
     asked = config.groups_asked
     if asked is None:
         return None
@@ -98,13 +98,13 @@ def least_groups(config: JobConfig, policies: Iterable[Policy] = ()) -> int | No
 
 
 def _asks_more(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
-    """Why a job of an allowed kind is refused."""
+    """Returns why a job of an allowed kind is refused; None if it is not."""
     refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding)
     return refusal or _codes(config, binding, site)
 
 
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Why a job that asks for fewer rows, or groups, than by default is refused."""
+    """Returns why a job that asks for fewer rows, or groups, than by default is refused; None if it is not."""
     rows, groups = least(config), least_groups(config)
     for policy in binding.policies:
         refusal = None if rows is None else policy.refuses_least(rows, LEAST_ROWS)
@@ -115,7 +115,7 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
 
 
 def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Why a job whose result says what each client's rows say is refused."""
+    """Returns why a job whose result tells of each client's rows alone is refused; None if it is not."""
     for policy in binding.policies if config.singles_out else ():
         if refusal := policy.refuses_values():
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
@@ -123,7 +123,7 @@ def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
 
 
 def _made(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Why a job that has the holder run a function of its packages is refused."""
+    """Returns why a job that has the holder run a function of its packages is refused; None if it is not."""
     for policy in binding.policies if config.factory is not None else ():
         if refusal := policy.refuses_factory(str(config.factory)):
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
@@ -131,7 +131,10 @@ def _made(config: JobConfig, binding: Binding) -> Refusal | None:
 
 
 def _codes(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
-    """Why a job that says itself which cells are empty is refused: of any column, and so which rows count."""
+    """Returns why a job that says itself which cells are empty is refused.
+
+    It says so of any column, and so decides which rows count.
+    """
     strict = _strict(binding.policies)
     if strict is None or use_of(config) != "open" or not config.data.dialect.missing or site.dialect is not None:
         return None
@@ -143,13 +146,14 @@ def _codes(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
 
 
 def _strict(policies: Iterable[Policy]) -> Policy | None:
-    """Of a holder's policies, the first that forbids jobs which differ by little from an earlier one."""
+    """Returns the first of a holder's policies that forbids jobs which differ by little from an earlier one."""
     return next((policy for policy in policies if policy.differencing == "refuse"), None)
 
 
 def asked(config: JobConfig, parties: Parties, party: int, binding: Binding, rows: Table, spec: Spec) -> list[str] | None:
-    """Notes which rows an open job asks for, before it is told anything of them, where a policy forbids jobs that differ by
-    little.
+    """Notes which rows an open job asks for, before the job learns anything of them.
+
+    It does so where a policy forbids jobs that differ by little.
 
     Returns
     -------
@@ -163,13 +167,14 @@ def asked(config: JobConfig, parties: Parties, party: int, binding: Binding, row
 
 
 def _asking(config: JobConfig, party: int) -> str:
-    """What a job is called that has no run yet."""
+    """Returns the name of a job that has no run yet."""
     return f"{config.digest[:32]}-{party}"
 
 
 def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> list[str]:
-    """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two, or whose rows were the
-    same but for a few.
+    """Returns warnings for a holder about earlier jobs on its data that differ by little from this one.
+
+    Their clients were the same but for one or two, or their rows were the same but for a few.
 
     Raises
     ------
@@ -182,8 +187,10 @@ def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> li
 
 
 def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
-    """HolderError where a policy forbids jobs that differ by little from an earlier one: `why` is for the holder alone, and all
-    others read the same, whether rows are few or differ by few. Each answer that depends on them would be a count, one bit a job.
+    """Refuses a job (HolderError) where a policy forbids jobs that differ by little from an earlier one.
+
+    `why` is for the holder alone. All others read the same, whether rows are few or differ by few: each answer that depends on
+    them would be a count, one bit a job.
     """
     if strict := _strict(policies):
         ask = (
@@ -195,12 +202,12 @@ def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
 
 
 def _said(near: Iterable[Near]) -> list[str]:
-    """What a holder is told of earlier jobs of which this one differs by little."""
+    """Returns the texts for a holder about earlier jobs that differ by little from this one."""
     return [text for one in near for text in _little(one)]
 
 
 def _little(one: Near) -> Iterator[str]:
-    """By what little an earlier job differs from this one."""
+    """Yields how an earlier job differs from this one."""
     earlier = f"an earlier job on these data ({one.when})"
     tells = "what was told once in both tells, subtracted, what is theirs alone"
     if one.clients:
@@ -213,8 +220,9 @@ def _little(one: Near) -> Iterator[str]:
 
 
 def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding], *, alone: bool) -> None:
-    """HolderError where a run would refuse the account of one of these parties' data, or a policy forbids an open job that
-    differs by so little from an earlier one; nothing is kept.
+    """Refuses a job (HolderError) as its run would: by the account of a party's data, or by a too similar earlier job.
+
+    Nothing is kept.
 
     Parameters
     ----------
@@ -233,6 +241,7 @@ def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, 
             books.look(own=True)
         if use == "open" and _strict(binding.policies):
             others = {*parties.names} - {parties.names[party]}
+            # Names alone are compared first: rows are read only where these do not refuse the job.
             differing(name, binding.policies, books.near("", others))
             with owned(party):
                 rows = parties.rows(party)
@@ -241,7 +250,7 @@ def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, 
 
 @contextmanager
 def between(names: tuple[str, ...], party: int, *, alone: bool) -> Iterator[None]:
-    """In a check, what is wrong with an account is told to others as `unusable` has it."""
+    """Reports the fault of an account to others, in a check, as `unusable` has it."""
     try:
         yield
     except HolderError:
@@ -252,19 +261,19 @@ def between(names: tuple[str, ...], party: int, *, alone: bool) -> Iterator[None
 
 
 def standing(binding: Binding, name: str) -> Account | None:
-    """Where a party's account outlives the run: with a policy that binds, else in its own folder, where it has one."""
-    if (found := account(binding)) is not None or (home := client_home()) is None:
-        return found
+    """Returns where a party's account outlives the run: with a policy that binds, else in its own folder, if it has one."""
+    if (place := account(binding)) is not None or (home := client_home()) is None:
+        return place
     return Account(home / name, (*binding.data.names, name)[0], ground=Ground(home))
 
 
 def needed(use: Use, binding: Binding) -> bool:
-    """Whether a run looks into a client's account in such a job."""
+    """Tells whether a run looks into a client's account in such a job."""
     return use == "private" or binding.bound != () or (use == "open" and client_home() is not None)
 
 
 def known_rows(books: Books, rows: Table, spec: Spec) -> Sketch | None:
-    """Of a client's rows; None where no earlier job can have one, for its holder has no secret yet."""
+    """Returns the sketch of a client's rows; None where its holder has no secret yet, so that no earlier job can have one."""
     home = books.account.folder
     return counting.sketch(rows, spec, secret(home, ground=books.account.ground)) if (home / SECRET).exists() else None
 
@@ -282,20 +291,20 @@ def _allowed(
 
 
 def refused(name: str, ask: str, detail: str) -> HolderError:
-    """A policy's no."""
+    """Returns the error of a policy's refusal."""
     public = f"{name}: refused by the holder's policy"
     return HolderError(f"{public}: {ask}. ({FIND})", public, detail)
 
 
 def check_mechanism(name: str, policies: Iterable[Policy], mechanism: Mechanism) -> None:
-    """HolderError if a policy does not allow this noise."""
+    """Refuses noise that a policy does not allow (HolderError)."""
     for policy in policies:
         if refusal := policy.refuses(mechanism):
             raise refused(name, refusal.ask, f"{policy.file}: does not allow {refusal.detail}")
 
 
 def check_table(name: str, drawn: Mechanism, plan: Plan) -> None:
-    """HolderError if a noisy table that is there is none that a job may use, by public numbers alone."""
+    """Refuses an existing noisy table that the job may not use, by public numbers alone (HolderError)."""
     spent = drawn.nominal_epsilon(1, plan.delta)
     least, why = f"{spent:.6g}", ""
     if drawn.clip != plan.mechanism.clip:
@@ -308,20 +317,20 @@ def check_table(name: str, drawn: Mechanism, plan: Plan) -> None:
 
 
 def unpaid(name: str, plan: Plan) -> HolderError:
-    """What others read where a budget does not pay for a noisy table."""
+    """Returns the error for others where a budget does not pay for a noisy table."""
     text = f"{name}: its budget does not pay for a noisy table at epsilon = {plan.epsilon:g}"
     ask = "take one that it has (privacy.table), or a smaller epsilon, or ask the holder"
     return HolderError(f"{text}; {ask}. ({FIND})", text, f"{text}: what its policy allows over all jobs is nearly spent")
 
 
 def unusable(name: str, fault: JobError, where: Path | None) -> HolderError:
-    """What is wrong with an account is told to others without its paths and lines; `where` the holder reads it, if not here."""
+    """Returns the error of an account for others, without its paths and lines; `where`: the holder reads these there."""
     public = f"{name}: the account of its data cannot be used"
     return HolderError(f"{public}: {fault}" if where is None else f"{public}; why: {where}", public, str(fault))
 
 
 def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[str]:
-    """Where the data's fingerprint and a policy's disagree. It is computed only where a policy has one."""
+    """Returns where the data's fingerprint and a policy's disagree. It is computed only where a policy has one."""
     out: list[str] = []
     marked = [policy for _, file in binding.files for policy in file.policies if policy.fingerprint]
     changed = "the data are not those for which [data.{}] of the policy was written"
@@ -338,7 +347,7 @@ def warnings(binding: Binding, fingerprint: Callable[[], str | None]) -> list[st
 
 
 def lost(binding: Binding) -> Iterator[str]:
-    """Paths of this holder's policies at which there is nothing: such a policy may bind no data without anybody's knowing."""
+    """Yields paths of this holder's policies at which no file exists: such a policy may bind no data, unnoticed."""
     for where, file in binding.files:
         for policy in file.policies if where != "other" else ():
             for path in policy.lost:
@@ -352,8 +361,11 @@ ANY_FACTORY = (
 
 
 class Standing(NamedTuple):
-    """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first;
-    `goes_on` if it has lines of this run from an earlier start; `table`: what budgets call the noisy table that the job uses."""
+    """Describes the state of a holder's account.
+
+    `total`: of all jobs, None where this one needs no account; `new`: whether it is the first; `goes_on`: whether it has lines of
+    this run from an earlier start; `table`: the budgets' name of the noisy table that the job uses.
+    """
 
     books: Books
     total: Total | None = None
@@ -363,7 +375,7 @@ class Standing(NamedTuple):
 
 
 def statement(account: Standing, warnings: list[str]) -> Record:
-    """What is said of an account in the client's own folder."""
+    """Returns the statement of an account for the client's own folder."""
     books = account.books
     return {
         "data": books.account.data,
@@ -378,7 +390,7 @@ def statement(account: Standing, warnings: list[str]) -> Record:
 
 
 def described(policy: Policy) -> str:
-    """A policy in one line."""
+    """Returns a policy in one line."""
     cap = "no cap" if policy.delta is None else f"epsilon {policy.epsilon:g} at delta {policy.delta:g}"
     noise = f", noise multiplier at least {policy.least_noise:g}" if policy.least_noise else ""
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
@@ -392,7 +404,7 @@ def described(policy: Policy) -> str:
 
 
 def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSet]:
-    """Which client a file is, and what policies may call it."""
+    """Returns which client a file is, and the names that policies may give it."""
     data = replace(data_set(path), mark=partial(mark_of_rows, path, dialect))
     for k in range(parties.n_clients):
         if any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
@@ -401,7 +413,7 @@ def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSe
 
 
 class Verdict(NamedTuple):
-    """What a holder is told of a job and its own file: lines, and whether the job would take the file."""
+    """Tells a holder about a job and its own file: lines, and whether the job would take the file."""
 
     lines: list[str]
     allowed: bool
@@ -417,15 +429,16 @@ def local(
     few: Callable[[str, Iterable[Policy]], str | None],
     faults: str | None = None,
 ) -> Verdict:
-    """For the holder of a file: the policies that bind it, whether the job would take it, where its budget lies, what is spent.
+    """Tells the holder of a file which policies bind it, whether the job takes it, where its budget lies, and how much is spent.
 
     Parameters
     ----------
-    rows : of the file
-    plan : client -> what the job may spend of its budget; None where it takes nothing of it
+    rows : the rows of the file
+    plan : client -> the plan by which the job may spend its budget; None where it takes nothing of it
     few : client, its policies -> why its rows are too few, if they are
-    faults : what else would end the job
+    faults : other reasons that would end the job
     """
+    # A policy that cannot be read refuses everything, so nothing else is looked at.
     client, data = of_file(parties, path, dialect)
     try:
         binding = bind(client, data)
@@ -439,6 +452,7 @@ def local(
         lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
     own = parties.site(parties.names.index(client)) if client in parties.names else Site()
     refusal = binding.refusal(use_of(config), source_of(config)) or _asks_more(config, binding, own)
+    # An account that cannot be used would end the run: it is a refusal here too.
     books, budget, broken = None, "", ""
     try:
         where = standing(binding, client)
@@ -448,6 +462,7 @@ def local(
             budget = f"{books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
     except (JobError, ValueError) as fault:
         budget, broken = str(fault), "the account of these data cannot be used"
+    # The policy's reason comes first: it holds whatever the rows are.
     no = (refusal.detail if refusal else None) or few(client, binding.policies) or broken
     try:
         if not no and books is not None and use_of(config) == "open":
@@ -462,6 +477,7 @@ def local(
         answer = f"refused: {fault.detail}"
     except (JobError, ValueError) as fault:
         answer = f"refused: {fault}"
+    # Faults of cells would end an allowed job too.
     if faults and not answer.startswith("refused"):
         answer = f"refused: {faults}"
     lines.append(f"  this job, as client {client!r}, is {answer}")
@@ -470,7 +486,7 @@ def local(
 
 
 def _answer(binding: Binding, books: Books | None, plan: Plan | None) -> str:
-    """What policies that allow a kind of job say to this one, and what of it their budget still pays for."""
+    """Returns the answer of policies that allow this kind of job, and how many updates their budget still pays for."""
     if plan is None:
         return "allowed"
     for policy in binding.policies:

@@ -1,4 +1,4 @@
-"""The surroundings of a run: what is kept (`Keeper`), and here the data holders' budgets and what the server sees."""
+"""Connects a run to the data holders' budgets and to the server's view of it; `Keeper` keeps its files."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ NEW = (
 
 
 class RunHooks(Keeper):
-    """What one place of a run does beside computing; used as a context manager.
+    """Does the work of one place of a run beside computing; used as a context manager.
 
     Attributes
     ----------
     watch : called at the server with its state after every event, while it is set
-    seconds : that the rounds took, of this start of the run
+    seconds : the time that the rounds took, since this start of the run
     doubts : at the server, why no result of these files can stand: a column in another unit, or with a wrong cell
     """
 
@@ -81,6 +81,7 @@ class RunHooks(Keeper):
         try:
             if isinstance(error, Exception):
                 self.tell(error)
+            # Only a run that has ended well is sealed: an interrupted one goes on.
             if error is None and self._identity is not None:
                 for log in self._logs.values():
                     log.sync()  # before it is sealed: what the seal says is on the disk then
@@ -96,7 +97,7 @@ class RunHooks(Keeper):
                 self._elsewhere.cleanup()
 
     def begin(self, place: Place, parties: Parties, *, resume: bool) -> Parties:
-        """Binds the folders of this place's parties to this run; the parties, whose rows are bound when they are read."""
+        """Binds the folders of this place's parties to this run; returns the parties, whose rows are bound when they are read."""
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
         self._identity = Identity(self.config, self.folder, here, self._home)
@@ -107,22 +108,23 @@ class RunHooks(Keeper):
         return self._identity.bound(parties)
 
     def bind(self, party: int, **parts: tuple[str, str]) -> None:
-        """What a resumed run must be parts again beside rows: `Identity.bind`."""
+        """Binds other parts beside rows, which a resumed run must be given again: `Identity.bind`."""
         if self._identity is not None:
             self._identity.bind(party, **parts)
 
     def budget(self, party: int) -> Mark:
+        """Returns the mark of the party's account, where it has one."""
         return self.holders[party].ledger.mark if party in self.holders else Mark()
 
     def permit(self, place: Place, parties: Parties, *, quiet: bool) -> None:
-        """Asks the policies of all who live here whether this job may be, before anything of theirs is read.
+        """Asks the policies of all who live here whether they allow this job, before any of their data is read.
 
         A job that a policy allows without an account (an open one, or one that protects clients) is noted there.
 
         Raises
         ------
         HolderError
-            A policy does not allow the job, or cannot be read, or there has to be one.
+            A policy does not allow the job, or cannot be read, or one is required and none binds.
         """
         self.alone, self.quiet = place.size == 1, quiet
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
@@ -135,20 +137,22 @@ class RunHooks(Keeper):
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
     def tell_left_out(self, kept: few.Kept) -> None:
-        """Tells the holders of clients that have too few rows why the job goes on without them: in their own folders, as of any
-        fault of their rows, and at their terminal."""
+        """Tells the holders of clients that have too few rows why the job goes on without them.
+
+        They read it in their own folders, as any fault of their rows, and at their terminal.
+        """
         for client, text in kept.own.items():
             self.keep_fault(client, f"left out: {text}")
             self._say(client, f"left out: {text}")
 
     def leave_out(self, kept: few.Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
-        """Goes on without clients that have too few rows; nothing but policies has been asked yet.
+        """Goes on without clients that have too few rows; so far only policies have been asked.
 
         Parameters
         ----------
         kept : who goes on
         mine : of these, who lives here
-        folder : of the run, for those that go on
+        folder : the run's folder, for those that go on
         """
         self.notes += kept.notes
         now = {before: number for number, before in enumerate(kept.numbers)}
@@ -158,7 +162,7 @@ class RunHooks(Keeper):
         self.clients = tuple(mine)
 
     def say_lost(self) -> None:
-        """At every run: what holders' policies name and is not there, at their terminal and in their folders."""
+        """Tells holders at every run which paths in their policies do not exist, at their terminal and in their folders."""
         said = set[str]()
         for party in self.clients:
             texts = [*holders.lost(self.bindings[party])]
@@ -190,14 +194,15 @@ class RunHooks(Keeper):
                 books = Books(self._account(party))
                 if use == "open":
                     books.look(own=True)
+                    # The line itself is written when the first message leaves: a job that ends before has told nothing.
                     self._near(party, books.near(self._job_name(party), self._others(party)))
                     self._unnoted[party] = books
                 else:
                     books.note(self._job_name(party), use)
             self._state(party, Standing(books))
 
-    def counting(self, found: Parties) -> Parties:
-        """The same parties: of the rows of an open job that its holder remembers is kept which count, when they are read.
+    def counting(self, parties: Parties) -> Parties:
+        """Returns the same parties; where the holder's account lists an open job, its rows are sketched when they are read.
 
         Raises
         ------
@@ -206,19 +211,20 @@ class RunHooks(Keeper):
         """
 
         def rows(party: int) -> Table:
-            table = found.rows(party)
+            table = parties.rows(party)
             if party in self._unnoted and party not in self._rows:
                 with self.between_holder_and_job(party):
                     books = self._unnoted[party]
                     key = secret(books.account.folder, ground=books.account.ground)
-                    self._rows[party] = sketch = counting.sketch(table, found.spec_of(table.names), key)
+                    self._rows[party] = sketch = counting.sketch(table, parties.spec_of(table.names), key)
                     self._near(party, books.near(self._job_name(party), self._others(party), sketch))
                 self._state(party, Standing(books))
             return table
 
-        return replace(found, rows=rows) if self._unnoted else found
+        return replace(parties, rows=rows) if self._unnoted else parties
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        """Notes an open job in the holder's account before its first message leaves, and writes the ledger."""
         if client in self._unnoted and type(message) not in (Received, Kept):
             with self.between_holder_and_job(client):
                 job, others, allow = self._job_name(client), self._others(client), partial(self._near, client)
@@ -230,17 +236,20 @@ class RunHooks(Keeper):
         return [name for k, name in enumerate(self.names) if k != party]
 
     def _near(self, party: int, near: list[Near]) -> None:
-        """Warns the holder of earlier jobs of which this one differs by little, or refuses it."""
+        """Warns the holder of earlier jobs from which this one differs by little, or refuses it."""
         warnings = self._warnings.setdefault(party, [])
         said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
         warnings.extend(text for text in said if text not in warnings)
 
     def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:
-        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job, or for a
-        noisy `table`, which is one job whoever uses it; `drawn`: its charge must stand there."""
+        """Opens the account of a data holder for this job (for unit "client", of the federation at the server).
+
+        With a noisy `table` it is opened for the table, which is one job whoever uses it; `drawn`: its charge must stand there.
+        """
         assert self.config.privacy is not None
         with self.between_holder_and_job(party):
             where = self._account(party)
+            # A mechanism that a policy forbids is refused before its account is opened.
             holders.check_mechanism(holders.who(self.names, party), where.policies, plan.mechanism)
             self.holders[party] = holder = Holder(
                 "the federation" if party == SERVER else self.names[party],
@@ -260,16 +269,17 @@ class RunHooks(Keeper):
             self._warnings.setdefault(party, []).append(adopted)
         if holder.ledger.unmarked:
             unmarked = f"no mark of {holder.ledger.path} can be kept elsewhere ({holder.ledger.unmarked})"
-            found = "that an older copy was put back is found only by runs that saw more"
-            self._warnings.setdefault(party, []).append(f"{unmarked}: {found}")
+            limit = "that an older copy was put back is found only by runs that saw more"
+            self._warnings.setdefault(party, []).append(f"{unmarked}: {limit}")
         self._tables |= {party: table} if table else {}
         self._state(party, Standing(holder.books, total, holder.new, holder.goes_on, table))
 
     def noisy_table(
         self, party: int, plan: Plan, key: tables.Key, counts: tables.Counts, unread: Iterable[int] = ()
     ) -> tables.NoisyTable:
-        """A client's counts with noise: as they were drawn once, or drawn now and charged; which places have no count but the
-        0 in its stead.
+        """Returns a client's counts with noise: as they were drawn once, or drawn now and charged.
+
+        `unread`: the places that have no count, but a 0 in its stead.
 
         Raises
         ------
@@ -280,16 +290,16 @@ class RunHooks(Keeper):
         where, name = self._account(party), holders.who(self.names, party)
         with self.between_holder_and_job(party), tables.alone(where):
             mark = tables.mark_of(counts, secret(where.folder, ground=where.ground))
-            found = tables.find(where, key)
-            if found is not None:
-                holders.check_table(name, found.mechanism, plan)
-                if found.mark != mark:
+            earlier = tables.find(where, key)
+            if earlier is not None:
+                holders.check_table(name, earlier.mechanism, plan)
+                if earlier.mark != mark:
                     self._warnings.setdefault(party, []).append(
-                        f"the counts are not those to which noise was added ({found.drawn}): the job is about the counts of "
-                        f"then; another privacy.table has noise drawn, and charged, for those of now; {found.path}"
+                        f"the counts are not those to which noise was added ({earlier.drawn}): the job is about the counts of "
+                        f"then; another privacy.table has noise drawn, and charged, for those of now; {earlier.path}"
                     )
-                self.open_budget(party, replace(plan, mechanism=found.mechanism), found.job, drawn=True)
-                return found
+                self.open_budget(party, replace(plan, mechanism=earlier.mechanism), earlier.job, drawn=True)
+                return earlier
             table = f"table-{uuid4().hex}"
             self.open_budget(party, plan, table)
             if isinstance(self.charge(party, Charge(1, 0)), ChargeFailed):
@@ -299,19 +309,19 @@ class RunHooks(Keeper):
             return replace(drawn, path=tables.keep(where, key, drawn))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
-        """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
+        """Checks that the policies of these clients allow the noise of a mechanism that the server runs."""
         for k in clients:
             with self.between_holder_and_job(k):
                 holders.check_mechanism(holders.who(self.names, k), self.bindings[k].policies, plan.mechanism)
 
     def certificate(self, party: int) -> Record:
-        """What a holder has spent in this job."""
+        """Returns the certificate of a holder in this job."""
         assert self.config.privacy is not None
         content = self.holders[party].certificate(rows_per_person=self.config.privacy.rows_per_person)
         return content | self.config.of_posterior(int(content["steps"]))
 
     def settled(self, client: int) -> Record:
-        """The certificate of a client that spends no more, which learns what all jobs have spent on its data."""
+        """Returns the certificate of a client that spends no more; the client learns how much all jobs have spent on its data."""
         certificate = self.certificate(client)
         self.write_own(client, "certificate.json", certificate)
         self._settle(client)
@@ -319,11 +329,12 @@ class RunHooks(Keeper):
         return certificate
 
     def write_own(self, client: int, name: str, content: Record, *, sync: bool = True) -> None:
-        """A file that only the client may see, in its own folder. `sync`: it stays whatever happens to the machine."""
+        """Writes a file that only the client may see, in its own folder. `sync`: it stays whatever happens to the machine."""
         if self.folder is not None:
             self.folder.write_json(name, content, client=client, sync=sync)
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
+        """Asks the holder to pay for steps; a release that was paid for before a crash is not paid again."""
         if client == SERVER and self._releases and charge.round in self._releases:
             return Charged(charge.steps)  # paid before a crash; what it paid for is sent again
         with self.between_holder_and_job(client):
@@ -331,29 +342,31 @@ class RunHooks(Keeper):
         return Charged(answer.granted) if answer.granted else ChargeFailed(charge.steps, answer.spent, answer.allowed)
 
     def release(self, asked: Release) -> Released:
-        """As in `Keeper`. The charge of a later round says that this one left before: it may only be sent again."""
+        """Releases as `Keeper` does. A charge of a later round shows that this release left before: it may only be sent again."""
         ledger = self.holders[SERVER].ledger
         if self._releases and asked.round not in self._releases and ledger.rounds.get(self.holders[SERVER].job, -1) > asked.round:
             raise self._releases.lost(asked.round, "later rounds are charged")
         return super().release(asked)
 
     def observe(self, state: object, event: object) -> None:
+        """Shows the server's state to `watch`."""
         if self.watch is not None:
             self.watch(state)
 
     def waiting(self, clients: Sequence[int]) -> None:
+        """Shows for whom the server waits."""
         if self.watch is not None:
             self.watch.progress.waiting([repr(self.names[k]) for k in clients])
 
     def _restart(self, *arguments: Any) -> Any:
-        """As in `Keeper`; what was measured before is not measured again."""
+        """Restarts as `Keeper` does; rounds that were measured before are not measured again."""
         start = super()._restart(*arguments)
         if self.watch is not None:
             self.watch.round = start[0].round
         return start
 
     def _settle(self, client: int) -> None:
-        """The holder learns what all jobs have spent on its data: in its own folder, and at its terminal if a policy binds."""
+        """Tells the holder how much all jobs have spent on its data: in its own folder, and at its terminal if a policy binds."""
         holder = self.holders[client]
         with self.between_holder_and_job(client):
             total = holder.total()
@@ -362,7 +375,7 @@ class RunHooks(Keeper):
             self._say(client, total.text())
 
     def _state(self, party: int, account: Standing, *, again: bool = False) -> None:
-        """account.json, and once at the holder's terminal what the holder should look into."""
+        """Writes account.json, and prints once, at the holder's terminal, the facts that the holder should look into."""
         if party == SERVER:
             return
         warnings = self._warnings.get(party, [])
@@ -377,13 +390,16 @@ class RunHooks(Keeper):
                 self._say(party, warning)
 
     def _say(self, client: int, text: str) -> None:
-        """To the holder, at its terminal. What ranks print comes together where the job was started, so they say nothing."""
+        """Prints to the holder, at its terminal.
+
+        The output of ranks comes together where the job was started, so they print nothing.
+        """
         if self.alone:
             print(f"fedkern: client {self.names[client]!r}: {text}", file=sys.stderr, flush=True)
 
     @contextmanager
     def between_holder_and_job(self, party: int) -> Iterator[None]:
-        """What a policy or an account refuses: its details are written where the holder looks, and nowhere else."""
+        """Writes the details of a policy's or an account's refusal where the holder looks, and nowhere else."""
         path = None if self.folder is None else self.folder.home(party) / "holder.txt"
         try:
             yield
@@ -396,11 +412,14 @@ class RunHooks(Keeper):
             raise error from None
 
     def _account(self, party: int) -> Account:
-        """Where the holder's budget lies: with a policy that binds, else in its own folder where it has one, else in the run's,
-        else nowhere that lasts."""
+        """Returns the place of the holder's budget.
+
+        It lies with a policy that binds, else in the holder's own folder where it has one, else in the run's, else nowhere that
+        lasts.
+        """
         binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
-        if (found := holders.standing(binding, name)) is not None:
-            return found
+        if (lasting := holders.standing(binding, name)) is not None:
+            return lasting
         if self.folder is not None:
             folder = self.folder.home(party)
             ground = self.folder.ground(folder)
@@ -410,11 +429,11 @@ class RunHooks(Keeper):
         return Account(folder, (*binding.data.names, name)[0], ground=ground)
 
     def _home(self, party: int) -> tuple[Path, Ground | None]:
-        """The folder of a party's secret, and the ground below which it lies."""
+        """Returns the folder of a party's secret, and the ground below which it lies."""
         where = self._account(party)
         return where.folder, where.ground
 
     def _job_name(self, party: int) -> str:
-        """A name that no other run has, nor another party of this one, and that a resumed run keeps."""
+        """Returns a name that no other run has, nor another party of this one, and that a resumed run keeps."""
         run = uuid4().hex if self.folder is None else self.folder.run.hex()
         return f"{run}-{'server' if party == SERVER else party}"

@@ -1,8 +1,8 @@
-"""One run, one job, one set of rows: what binds the folders of a run's parties together, from its first moment to its last.
+"""Binds the folders of a run's parties together, from its first moment to its last: one run, one job, one set of rows.
 
 Every party keeps `job.json` in its own folder, which may be on another disk than the server's: the job as it was begun, the
-clients, the run's id, and keyed digests of what the party was given. `--resume` compares all of it before anything else. The
-server writes its own last: where it is, all others are.
+clients, the run's id, and keyed digests of the data that the party was given. `--resume` compares all of it before anything else.
+The server writes its own last: where it exists, all others do.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MOST_NAMED = 6  # keys that differ, with their values
 
 
 def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
-    """What a checkpoint is bound to: the job without what may change, and its clients."""
+    """Returns the bytes that bind a checkpoint: the job without the keys that may change, and its clients."""
     free = config.resumable
     kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
     return json.dumps([kept, list(names)], sort_keys=True, allow_nan=False).encode()
 
 
 def flat(tables: Record, before: str = "") -> dict[str, Any]:
-    """Dotted key -> value. What is None is as good as absent."""
+    """Returns dotted key -> value. A value of None is as good as absent."""
     out: dict[str, object] = {}
     for name, value in tables.items():
         if isinstance(value, Mapping):
@@ -54,13 +54,13 @@ def flat(tables: Record, before: str = "") -> dict[str, Any]:
 
 
 class Identity:
-    """What this place's parties are bound to.
+    """Binds this place's parties to their run.
 
     Parameters
     ----------
-    config : of the job
-    folder : of the run; it learns its run's id and the parties' digests
-    parties : that live here
+    config : the configuration of the job
+    folder : the run's folder; it learns its run's id and the parties' digests
+    parties : those that live here
     home : party -> the folder of its secret, and the ground below which that lies
 
     Attributes
@@ -89,7 +89,7 @@ class Identity:
         Raises
         ------
         JobError
-            Another job is running in a folder, has been, or nothing is there to resume; or ranks differ in `resume`.
+            Another job is running in a folder, or has run there; no run can be resumed; or ranks differ in `resume`.
         """
         folder, before = self.folder, dict[int, dict[str, Any]]()
         own, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]
@@ -100,11 +100,13 @@ class Identity:
         new = before[SERVER]["run"]["id"] if before else uuid4().hex
         # The server locks first: of two jobs that start at once one goes on.
         run = place.settle(b"with" if resume else b"without", lambda told: _settled(told, new)).decode()
+        # Every folder must be of the run that the server has.
         before |= self._claimed(clients, resume=resume)
         for party, record in before.items():
             if record["run"]["id"] != run:
                 raise JobError(f"{self._path(party)}: {self._who(party)} took part in another run of this job than the server")
         folder.run = bytes.fromhex(run)
+        # Files that are left are checked before any of them is overwritten.
         for party in before:
             try:
                 self._look_at_what_is_left(party, before[party]["run"])
@@ -117,12 +119,13 @@ class Identity:
             self._about[party] = {**kept, "id": run, "party": self._called(party)}
         for party in clients:
             self._write(party, sync=False)  # it is when rows are bound
+        # The server's record is written when all others are: where it exists, all others do.
         place.settle(b"", lambda told: b"")
         for party in own:
             self._write(party)
 
     def _claimed(self, parties: Sequence[int], *, resume: bool) -> dict[int, dict[str, object]]:
-        """Locks these parties' folders, and finds in them what they were bound to."""
+        """Locks these parties' folders, and returns the records by which they were bound before."""
         for party in parties:
             if resume and not self._path(party).exists():
                 raise JobError(
@@ -138,7 +141,10 @@ class Identity:
         return before
 
     def bind(self, party: int, **given: tuple[str, str]) -> None:
-        """What the party must be given again at every resume: a digest, and what to say in a JobError if it is another."""
+        """Binds parts that the party must be given again at every resume.
+
+        Each is a digest, and the text of a JobError if the digest is another.
+        """
         bound = self._about[party]
         for what, (digest, fault) in given.items():
             if bound.setdefault(what, digest) != digest:
@@ -147,12 +153,12 @@ class Identity:
         self.folder.rows[party] = given_digest(bound)
 
     def end(self, client: int, **logs: Mark) -> None:
-        """A client's part of the run is over: how its logs ended, for whoever reads them later."""
+        """Notes how a client's logs ended when its part of the run is over, for whoever reads them later."""
         self._about[client]["end"] = {name: [mark.length, mark.head.hex()] for name, mark in logs.items()}
         self._write(client, sync=False)
 
     def rows(self, party: int, table: Table) -> Table:
-        """The same table, bound."""
+        """Binds a table, and returns it."""
         home, ground = self.home(party)
         alone = home != self.folder.home(party)  # else `bind` writes beside it, and syncs the folder
         key = secret(home, sync=alone, ground=ground)
@@ -162,18 +168,18 @@ class Identity:
         self.bind(party, secret=(mark_of(key), other), rows=(rows, others))
         return table
 
-    def bound(self, found: Parties) -> Parties:
-        """The same parties, whose rows are bound as they are read."""
+    def bound(self, parties: Parties) -> Parties:
+        """Returns the same parties, whose rows are bound as they are read."""
 
         def server(read: Callable[[], Table | None]) -> Table | None:
             table = read()
             return None if table is None else self.rows(SERVER, table)
 
         return replace(
-            found,
-            rows=lambda k: self.rows(k, found.rows(k)),
-            test=lambda: server(found.test),
-            server=lambda: server(found.server),
+            parties,
+            rows=lambda k: self.rows(k, parties.rows(k)),
+            test=lambda: server(parties.test),
+            server=lambda: server(parties.server),
         )
 
     def close(self) -> None:
@@ -194,7 +200,7 @@ class Identity:
         self._shared.write(path, self._about[party], self.folder.ground(path), client=party != SERVER, sync=sync)
 
     def _before(self, party: int) -> dict[str, Any]:
-        """What a party's folder was bound to."""
+        """Reads the record by which a party's folder was bound before."""
         path = self._path(party)
         try:
             record = self._reader.read(path)
@@ -227,7 +233,7 @@ class Identity:
             )
 
     def _otherwise(self, record: Record) -> list[str]:
-        """What a record has otherwise than this job."""
+        """Returns how a record differs from this job."""
         before = flat({key: value for key, value in record.items() if key != "run"})
         now = flat(self._shared.job)
         keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in self._free]
@@ -239,12 +245,12 @@ class Identity:
         return faults
 
     def _ledger_size(self, party: int) -> int:
-        """In which an earlier start may have left lines."""
+        """Returns the bytes of a ledger, in which an earlier start may have left lines."""
         path = None if party == SERVER else self.folder.ledger(party)
         return 0 if path is None else ledger.size(path)
 
     def _look_at_what_is_left(self, party: int, about: Record) -> None:
-        """Checkpoints, stored answers and logs of a run that goes on."""
+        """Checks the checkpoints, stored answers and logs of a run that goes on."""
         folder = self.folder
         left = [*folder.stamps(party), *outbox.stamps(folder.home(party) / "outbox")]
         for path, stamp in left:
@@ -259,13 +265,13 @@ class Identity:
 
 
 def given_digest(about: Record) -> bytes:
-    """Of all that a party was given, from the table `run` of its record: for its stamps."""
+    """Returns, for stamps, the digest of all that a party was given, from the table `run` of its record."""
     digests = json.dumps({key: digest for key, digest in about.items() if key not in ABOUT}, sort_keys=True)
     return hashlib.blake2b(digests.encode(), digest_size=32).digest()
 
 
 def _settled(told: Sequence[bytes], run: str) -> bytes:
-    """Rank 0's answer to all: the run's id. JobError if not all want the same."""
+    """Returns rank 0's answer to all: the run's id. JobError if not all ranks were started alike."""
     for rank, asked in enumerate(told):
         if asked != told[0]:
             raise JobError(f"rank {rank} was started {asked.decode()} --resume, rank 0 {told[0].decode()}; start all alike")

@@ -1,4 +1,4 @@
-"""`model.missing` of the methods that leave out rows which lack a cell, or fill and mark them: the same for all of them.
+"""Applies `model.missing` of the methods that leave out rows which lack a cell, or fill and mark them: the same for all of them.
 
 In a private job nothing is left out, for the number of rows that a client works on must not depend on a cell: a row that lacks
 one weighs nothing, as every bad row does, and only the client's own folder says so. Cells are filled in both kinds of jobs.
@@ -28,18 +28,18 @@ DONE = {"drop": "left out", "indicator": "filled and marked"}
 
 
 class ModelSection(Section):
-    """Of a method that has `model.missing`."""
+    """Declares the key of a method that has `model.missing`."""
 
     missing: Missing = key("error", help=HELP)
 
 
 def of(config: JobConfig) -> Missing:
-    """What becomes of rows that lack a cell."""
+    """Returns how a job treats rows that lack a cell."""
     return config.model.missing if isinstance(config.model, ModelSection) else "error"
 
 
 def centers(config: JobConfig) -> dict[str, float]:
-    """The columns that are filled and marked, and what fills each: those that the job file declares as numeric."""
+    """Returns the columns that are filled and marked, each with its filling: those that the job file declares as numeric."""
     if of(config) != "indicator":
         return {}
     said = {name: c.encoded for name, c in _columns(config)}
@@ -48,12 +48,12 @@ def centers(config: JobConfig) -> dict[str, float]:
 
 
 def marks(config: JobConfig) -> dict[str, Column]:
-    """The 0/1 columns, which every party knows from the job file; they are not standardised."""
+    """Returns the 0/1 columns, which every party knows from the job file; they are not standardised."""
     return {incomplete.marked(name): Column(incomplete.marked(name), "numeric", None, 0.0, 1.0) for name in centers(config)}
 
 
 def conflicts(config: JobConfig, roles: set[str | None]) -> Iterator[str]:
-    """What is wrong with `model.missing`; `roles`: names of columns that are no covariates."""
+    """Yields the faults of `model.missing`; `roles`: names of columns that are no covariates."""
     if of(config) != "indicator":
         return
     declared = [(name, c) for name, c in _columns(config) if name not in roles and c.levels is None and c.kind != "categorical"]
@@ -74,57 +74,61 @@ def _columns(config: JobConfig) -> list[tuple[str, ColumnSection]]:
     return [*getattr(config.data, "columns", {}).items()]
 
 
-def laid(config: JobConfig, found: Parties) -> Parties:
-    """The parties, with tables as `model.missing` has them."""
+def laid(config: JobConfig, parties: Parties) -> Parties:
+    """Returns the parties, with tables as `model.missing` has them."""
     if of(config) == "error":
-        return found
+        return parties
 
     def rows(k: int) -> Table:
         with owned(k):
-            return prepared(config, found, found.rows(k), found.names[k])
+            return prepared(config, parties, parties.rows(k), parties.names[k])
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
-        source, names = found.header(k)
+        source, names = parties.header(k)
         with owned(k):
             return source, incomplete.with_marks(names, centers(config))
 
     def test() -> Table | None:
-        table = found.test()
-        return None if table is None else prepared(config, found, table, open_file=True)
+        table = parties.test()
+        return None if table is None else prepared(config, parties, table, open_file=True)
 
     def server() -> Table | None:
-        table = found.server()
+        table = parties.server()
         if table is None or of(config) != "drop":
             return table
-        return incomplete.without(table, replace(found.spec_of(table.names), response=None, positive=None))  # which may be empty
+        return incomplete.without(
+            table, replace(parties.spec_of(table.names), response=None, positive=None)
+        )  # which may be empty
 
-    return replace(found, rows=rows, header=header, test=test, server=server)
+    return replace(parties, rows=rows, header=header, test=test, server=server)
 
 
-def prepared(config: JobConfig, found: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
-    """One party's table; `open_file`: the server's, whose rows no noise protects in any job."""
+def prepared(config: JobConfig, parties: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
+    """Returns one party's table; `open_file`: the server's, whose rows no noise protects in any job."""
     if of(config) == "indicator":
         return incomplete.fill_cells(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
-        return incomplete.without(table, found.spec_of(table.names), client, _roles(config))
+        return incomplete.without(table, parties.spec_of(table.names), client, _roles(config))
     return table
 
 
 def _roles(config: JobConfig) -> set[str]:
-    """Columns without which a client's row of a vertical job is not complete, beside its covariates: the group, and the response
-    where the server has no file and a client tells it."""
+    """Returns the columns without which a client's row of a vertical job is not complete, beside its covariates.
+
+    These are the group, and the response where the server has no file and a client tells it.
+    """
     data = config.data
     response = None if getattr(data, "server", None) else getattr(data, "response", None)
     return {name for name in (getattr(data, "group", None), response) if name is not None}
 
 
 def stages(config: JobConfig) -> list[Stage]:
-    """What is exchanged for it: in a private job nothing."""
+    """Returns the stages that it takes: none in a private job."""
     return [] if of(config) == "error" or config.privacy is not None else [Stage.of(exchange)]
 
 
-def lines(config: JobConfig) -> list[str]:
-    """What `fedkern check` says of it."""
+def describe_missing(config: JobConfig) -> list[str]:
+    """Returns the lines that `fedkern check` prints about it."""
     if of(config) == "error":
         return []
     if of(config) == "indicator":
@@ -133,9 +137,12 @@ def lines(config: JobConfig) -> list[str]:
     return [f"missing  rows that lack a cell are left out{weighs}"]
 
 
-def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
-    """client -> its rows and those that lack a cell, at the server's place; nothing elsewhere, or where nothing is exchanged.
-    `complete`: rows of each file that lack none, where the tables have fewer."""
+def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
+    """Returns the rows of each client and those that lack a cell, at the server's place.
+
+    It is empty elsewhere, or where nothing is exchanged. `complete`: rows of each file that lack no cell, where the tables have
+    fewer.
+    """
     if not stages(at.config):
         return {}
     clients = {}
@@ -151,13 +158,13 @@ def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, i
 
 
 def notes(config: JobConfig, counted: Record) -> list[str]:
-    """For the reader of the result: how many rows of each client lack a cell, and what became of them."""
+    """Returns, for the reader of the result, how many rows of each client lack a cell, and how they were treated."""
     lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
     return [f"rows that lack a cell, {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
 
 
 def own_notes(config: JobConfig, table: Table) -> list[str]:
-    """For the client's own eyes alone."""
+    """Returns the same for the client's own eyes alone."""
     if table.incomplete is None or not table.incomplete:
         return []
     return [f"{table.incomplete} row{'s lack' if table.incomplete > 1 else ' lacks'} a cell: {DONE[of(config)]}"]

@@ -1,4 +1,4 @@
-"""What a run keeps on disks while it goes: ledgers, metrics, checkpoints; and how an interrupted run goes on.
+"""Keeps a run's files on disks while it goes (ledgers, metrics, checkpoints), and lets an interrupted run go on.
 
 The server and every client keep their own checkpoints, under one number that the driver hands out when no question is open. A
 run goes on from the newest number of which every party that is still needed can read its own. Number 0 is the start and needs no
@@ -49,7 +49,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Exchange(NamedTuple):
-    """What a transport runs. `start`: the server's first state and what it sends first; None where it does not live."""
+    """Holds an exchange for a transport. `start`: the server's first state and first effects; None where it does not live."""
 
     protocol: Protocol[Any, Any]
     start: Any
@@ -58,7 +58,7 @@ class Exchange(NamedTuple):
 
 
 class Keeper(Hooks):
-    """The part of a run's surroundings that writes files. Without a folder it only counts the wire.
+    """Writes the files of a run while it goes. Without a folder it only counts the wire.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Keeper(Hooks):
     folder
         Where the run's files go.
     private
-        Others learn of a fault only that there was one, and what the server releases is stored before.
+        Others learn of a fault only that one happened, and the server's releases are stored before they leave.
     every
         Seconds between checkpoints.
     remembers
@@ -101,10 +101,11 @@ class Keeper(Hooks):
         self._boot = boot()
         self._layouts: dict[int, bytes] = {}  # party -> of its state in this protocol
 
-    def run(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
-        """`run_protocol` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
+    def run_exchange(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
+        """Runs `run_protocol` with this object as its hooks; with `resume` from the newest checkpoint that all parties have.
 
-        `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
+        All places must agree on `resume`. It is None for an exchange that has nothing to resume, before or after the rounds. Once
+        the rounds have begun, signals are held.
         """
         protocol, start, clients, codec = exchange
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
@@ -113,6 +114,7 @@ class Keeper(Hooks):
         if self.folder:
             states = {**clients, SERVER: start[0]} if place.is_server else clients
             self._layouts = {party: state_layout(state, protocol.save(state)) for party, state in states.items()}
+            # All parties go back to one number; later checkpoints are removed, for they belong to a past that is done again.
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
                 self.checkpoint_number = number = self._chosen(place, parties)
@@ -123,6 +125,7 @@ class Keeper(Hooks):
                         start = self._restart(protocol, start, saved, codec)
                     elif saved:
                         clients[party] = protocol.load(clients[party], self._as_kept(party, number, saved))
+            # Outboxes begin after the states are restored: a stored answer fits only the state before it.
             if self.remembers:
                 for outbox in self._outboxes.values():
                     outbox.close()
@@ -144,11 +147,11 @@ class Keeper(Hooks):
         return self.who(number) if number < len(self.wire.clients) else match[0]
 
     def budget(self, party: int) -> Mark:
-        """Of the party's account, where it has one."""
+        """Returns the mark of the party's account, where it has one."""
         return Mark()
 
     def stamp(self, party: int, *, sync: bool) -> Stamp:
-        """Of what a party writes now; with `sync` all of its ledger is on the disk then."""
+        """Returns the stamp of everything that a party writes now; with `sync` all of its ledger is on the disk then."""
         assert self.folder
         of_state = self._layouts.get(party, bytes(16))
         stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot, layout=of_state)
@@ -158,13 +161,13 @@ class Keeper(Hooks):
         return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
 
     def forget(self, client: int, protocol: Protocol[Any, Any]) -> None:
-        """Answers in this protocol are given anew, and not as they were before a crash."""
+        """Removes a client's stored answers in this protocol: they are given anew, and not as they were before a crash."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
                 self.folder.remove(path)
 
     def metric(self, record: Record) -> None:
-        """A line of metrics.jsonl."""
+        """Writes a line of metrics.jsonl."""
         if self.folder:
             self._log(self.folder.path / "metrics.jsonl", at=self._metrics_size).append(record)
 
@@ -179,13 +182,14 @@ class Keeper(Hooks):
         self._outboxes.clear()
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        """Writes a message into its client's ledger, before it leaves."""
         if self.folder:
             line = self._lines.get((self.protocol, type(message))) or self._line(message)
             log = self._ledgers.get(client) or self._ledger(client)
             log.write(line % (getattr(message, "round", -1), n_bytes, charged))
 
     def _line(self, message: Message) -> str:
-        """A line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
+        """Returns a line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
         kind = type(message)
         fields = {name: " ".join(f.shape) or f.type.__name__ for name, f in schema(kind).items()}
         shapes = {name: value.shape for name, value in vars(message).items() if hasattr(value, "shape")}
@@ -198,32 +202,40 @@ class Keeper(Hooks):
         return line
 
     def control(self, rank: int, what: str, n_bytes: int) -> None:
+        """Writes a message between ranks into the rank's ledger."""
         if self.folder:
             log = self._log(self.folder.path / "ledger" / f"rank-{rank}.jsonl")
             log.append({"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0})
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
+        """Counts the bytes of a message that has arrived."""
         self.wire.add(direction, client, n_bytes)
 
     def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
+        """Returns a stored answer to this question; None where none is stored."""
         return self._outboxes[client].recall(question) if self.remembers else None
 
     def remember(self, client: int, question: Frame, answers: list[Frame], saved: Saved) -> None:
+        """Stores an answer, with the client's state after it."""
         self._outboxes[client].remember(question, answers, saved)
 
     def release(self, asked: Release) -> Released:
+        """Stores a noisy sum before it leaves, or returns the one that was stored."""
         return self._releases.settle(asked) if self._releases else super().release(asked)
 
     def checkpoint_due(self) -> bool:
+        """Tells whether it is time for the next checkpoint."""
         return self.keeps and time.monotonic() - self._since >= self.every
 
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
+        """Writes a client's checkpoint."""
         if self.folder:
             self._keep(client, number, saved, {})
             if self.remembers:
                 self._outboxes[client].next(number)
 
     def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
+        """Writes the server's checkpoint, with its open messages and all that a resumed run needs beside them."""
         if self.folder:
             metrics = self._logs.get(self.folder.path / "metrics.jsonl")
             about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": self.wire.listed(), "lost": sorted(lost)}
@@ -236,7 +248,7 @@ class Keeper(Hooks):
             self._since = time.monotonic()
 
     def _keep(self, party: int, number: int, saved: Saved, more: Record) -> None:
-        """A party's checkpoint, with its draws beside it."""
+        """Writes a party's checkpoint, with its draws beside it."""
         assert self.folder
         if party not in self._draws:
             self._draws[party] = self._draws_of(party)
@@ -248,7 +260,7 @@ class Keeper(Hooks):
         draws.clean(self.folder.numbers(party, self.protocol))
 
     def _as_kept(self, party: int, number: int, saved: Record) -> Saved:
-        """The state of a party's checkpoint, from which it goes on."""
+        """Returns the state of a party's checkpoint, from which it goes on."""
         assert self.folder
         self._draws[party] = draws = self._draws_of(party)
         kept = draws.restored(number, Reference.read(saved["draws"])) if "draws" in saved else {}
@@ -260,20 +272,23 @@ class Keeper(Hooks):
         return Draws(folder, self.protocol, self.folder.ground(folder))
 
     def who(self, client: int) -> str:
+        """Returns a client's name, as errors have it."""
         return f"client {self.wire.clients[client]!r}"
 
     def lost(self, client: int, why: str) -> None:
+        """Notes that a client is lost, and why."""
         LOG.warning("client %r is lost: %s", self.wire.clients[client], printable(why))
         self.gone[self.wire.clients[client]] = why
 
     def public(self, error: BaseException) -> str:
+        """Returns the text of a fault that others may read."""
         where = "; fault.txt in its own folder has all of it" if self.tell(error) and not isinstance(error, OwnFault) else ""
         if not self.private or (isinstance(error, OPEN) and not isinstance(error, TELLING)):
             return super().public(error) + where
         return f"a fault, which is not described here because it may tell something of the rows{where}"
 
     def tell(self, error: BaseException) -> bool:
-        """Puts what others may not read of a fault into the folder of the party that it is about; whether it is there."""
+        """Puts the hidden part of a fault into the folder of the party that it is about; returns whether it is there."""
         hidden = TELLING if self.private else ()
         foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
         if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
@@ -293,7 +308,7 @@ class Keeper(Hooks):
         return True
 
     def keep_fault(self, party: int, text: str) -> None:
-        """fault.txt, in the party's own folder."""
+        """Writes fault.txt, in the party's own folder."""
         if self.folder is not None:
             path = self.folder.home(party) / "fault.txt"
             content = text.encode("utf-8", "backslashreplace") + b"\n"
@@ -327,7 +342,7 @@ class Keeper(Hooks):
         return self._logs[path]
 
     def _chosen(self, place: Any, parties: list[int]) -> int:
-        """The number from which the run goes on."""
+        """Returns the number from which the run goes on."""
         assert self.folder
         offers = {party: self._offered(party) for party in parties}
         lost = {n: self._lost(n) for n in offers.get(SERVER, [])}
@@ -345,7 +360,7 @@ class Keeper(Hooks):
         return number
 
     def _offered(self, party: int) -> list[int]:
-        """Numbers of which a party can read its checkpoint."""
+        """Returns the numbers of the checkpoints that a party can read."""
         assert self.folder
         numbers, readable = self.folder.numbers(party, self.protocol), []
         for number in numbers:
@@ -367,7 +382,7 @@ class Keeper(Hooks):
         return set(json.loads(saved["about"])["lost"]) if saved else set()
 
     def _read(self, party: int, number: int) -> dict[str, Any] | None:
-        """A party's checkpoint; None for the start, and for a client that was lost before."""
+        """Reads a party's checkpoint; None for the start, and for a client that was lost before."""
         assert self.folder
         try:
             return self.folder.kept(party, self.protocol, number) if number else None

@@ -1,4 +1,4 @@
-"""What every table of a job file is made of, and the tables and keys that methods share."""
+"""Declares the parts that every table of a job file is made of, and the tables and keys that methods share."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class JobSection(Section):
 
 
 class CountedJobSection(JobSection):
-    """Of a method without rounds = "budget"."""
+    """Declares [job] of a method without rounds = "budget"."""
 
     rounds: Rounds = key(
         100,
@@ -79,13 +79,13 @@ MOST_ROUNDS = 50_000
 
 
 class FitUntilSection(Section):
-    """When a variational fit may stop before its last round: when all unknowns have settled."""
+    """Says when a variational fit may stop before its last round: when all unknowns have settled."""
 
     max_rounds: Count = key(MOST_ROUNDS, help='rounds after which it stops anyway, where job.rounds is "until" or left out')
 
 
 class ColumnSection(Section):
-    """What is publicly known of one column."""
+    """Declares the public facts of one column."""
 
     kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; default: what clients find; private: none")
     levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
@@ -97,7 +97,7 @@ class ColumnSection(Section):
 
     @property
     def encoded(self) -> dict[str, object]:
-        """What `Column.declared` reads: neither the reference, which is for tables, nor what only one method has."""
+        """The keys that `Column.declared` reads: without the reference, which is for tables, and without keys of one method."""
         return self.model_dump(exclude_none=True, include=ColumnSection.model_fields.keys() - {"reference"})
 
 
@@ -115,7 +115,7 @@ def _encoding(value: Any) -> Any:
 
 
 class DialectSection(Section):
-    """How text files are written; a holder's own site.toml goes before it."""
+    """Says how text files are written; a holder's own site.toml goes before it."""
 
     delimiter: Annotated[str | None, BeforeValidator(_delimiter)] = key(
         None, help="between the cells of a line; by default a comma, in .tsv files a tab"
@@ -132,11 +132,12 @@ class DialectSection(Section):
 
     @property
     def dialect(self) -> Dialect:
+        """The dialect that these keys describe."""
         return Dialect(self.delimiter, self.decimal, self.encoding, tuple(self.missing))
 
 
 class SplitSection(Section):
-    """How built-in data are dealt to clients (docs/spec/pvi.md, section 13)."""
+    """Says how built-in data are dealt to clients (docs/spec/pvi.md, section 13)."""
 
     clients: Count = key(10, help="how many clients the rows are dealt to")
     rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
@@ -148,7 +149,7 @@ class SplitSection(Section):
 
 
 class FewSection(Section):
-    """Of [data], where clients have rows of people: how many an open job wants of each."""
+    """Declares the keys of [data], where clients have rows of people, by which an open job asks each client for enough rows."""
 
     least_rows: Count | None = key(
         None, help=f"open jobs: rows that a client must have, after model.missing; default {LEAST_ROWS}; private: none is counted"
@@ -163,7 +164,7 @@ FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
 
 
 class DataSection(FewSection):
-    """Every client has rows of its own, with the same columns."""
+    """Declares [data] where every client has rows of its own, with the same columns."""
 
     clients: Paths = key([], path=True, help="csv, parquet, npz or npy files; wildcards allowed")
     names: list[str] = key([], path=True, help="of the clients, in the order of their files; by default the files' stems")
@@ -185,20 +186,20 @@ class DataSection(FewSection):
 
 
 class CommonOutputSection(Section):
-    """What every method's [output] has."""
+    """Declares the keys that every method's [output] has."""
 
     client_folder: str | None = key(
         None, path=True, help="where a client's own folder lies, on its machine; by default in the run's", min_length=1
     )
 
     def own_folders(self, folder: Path) -> Path | None:
-        """Where the clients' own folders lie, if not in the run's; relative to `folder`."""
+        """Returns the folder of the clients' own folders, if that is not the run's; relative to `folder`."""
         return None if self.client_folder is None else folder / os.path.expanduser(self.client_folder)
 
 
 @runtime_checkable
 class Data(Protocol):
-    """Keys of [data] that the engine reads; every method's section has them, among its own."""
+    """Names the keys of [data] that the engine reads; every method's section has them, among its own."""
 
     @property
     def clients(self) -> list[str]: ...
@@ -212,7 +213,7 @@ class Data(Protocol):
 
 @runtime_checkable
 class Output(Protocol):
-    """Keys of [output] that the engine reads."""
+    """Names the keys of [output] that the engine reads."""
 
     @property
     def metrics_every(self) -> int: ...
@@ -221,7 +222,7 @@ class Output(Protocol):
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """Keys of [algorithm] that the engine reads."""
+    """Names the keys of [algorithm] that the engine reads."""
 
     @property
     def checkpoint_every(self) -> float: ...
@@ -229,7 +230,7 @@ class Algorithm(Protocol):
 
 @runtime_checkable
 class Privacy(Protocol):
-    """Keys of [privacy] that the engine reads, of a method that has this section."""
+    """Names the keys of [privacy] that the engine reads, of a method that has this section."""
 
     @property
     def noise_source(self) -> Literal["secure", "keyed"]: ...
@@ -238,14 +239,14 @@ class Privacy(Protocol):
     @property
     def rows_per_person(self) -> int: ...
     def cap(self, client: str) -> tuple[float, float]:
-        """Epsilon and delta of one client."""
+        """Returns epsilon and delta of one client."""
 
     def promised(self, client: str) -> dict[str, Any]:
-        """What a certificate of this job says of its noise, as far as the job file does."""
+        """Returns the statements of this job's certificate on its noise, as far as the job file determines them."""
 
 
 class JobConfig(Section):
-    """What a job of any method has, with all defaults filled in; each method's `Config` is one."""
+    """Holds the configuration of a job of any method, with all defaults filled in; each method's `Config` is one."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)  # a method's sections stand for the protocols
 
@@ -258,17 +259,17 @@ class JobConfig(Section):
 
     @property
     def private(self) -> bool:
-        """Whether what leaves a client has noise in it."""
+        """Whether the messages that leave a client have noise in them."""
         return self.privacy is not None
 
     @property
     def unit(self) -> Unit:
-        """What a private job protects."""
+        """The unit that a private job protects."""
         return "example"
 
     @property
     def least_updates(self) -> int:
-        """Updates that the job must reach for its result to count; without any, that of a private job would be the prior."""
+        """The updates that the job must reach for its result to count; without any, a private job would return the prior."""
         return 1 if self.private else 0
 
     @property
@@ -278,8 +279,10 @@ class JobConfig(Section):
 
     @property
     def answers_once(self) -> bool:
-        """Whether a client's answers are kept before they leave, and sent again in a resumed run, for they may be others when
-        they are computed anew."""
+        """Whether a client's answers are kept before they leave, and sent again in a resumed run.
+
+        Computed anew, they could be other answers.
+        """
         return self.private
 
     @property
@@ -289,61 +292,61 @@ class JobConfig(Section):
 
     @property
     def open_ended(self) -> bool:
-        """Whether the number of rounds decides nothing but the end, so that a resumed run may have another."""
+        """Whether the number of rounds decides only the end, so that a resumed run may have another."""
         return False
 
     @property
     def resumable(self) -> frozenset[str]:
-        """Keys that a resumed run may have otherwise."""
+        """The keys that a resumed run may change."""
         marks = marked_keys(type(self), "resumable")
         return frozenset(name for name, said in marks.items() if said is True or getattr(self, str(said)))
 
     @property
     def batch(self) -> float:
-        """The share of its rows of which a client's message is made, on average."""
+        """The share of its rows from which a client's message is made, on average."""
         return 1.0
 
     @property
     def readers(self) -> str:
-        """Who can compute what a client's messages tell, where the stages do not send them to every client."""
+        """The parties who can compute the content of a client's messages, where the stages do not send them to every client."""
         return "a server"
 
     @property
     def groups_asked(self) -> int | None:
-        """How many groups the job asks each client for; None where it has no effects of groups."""
+        """The number of groups that the job asks each client for; None where it has no effects of groups."""
         return None
 
     @property
     def tells_combinations(self) -> bool:
-        """Whether what every client sends tells how often each combination of covariates occurs, where few can."""
+        """Whether every client's messages tell how often each combination of covariates occurs, where few can."""
         return False
 
     @property
     def tells_products(self) -> bool:
-        """Whether what every client sends tells sums of products of two columns, and no more of covariates."""
+        """Whether every client's messages tell sums of products of two columns, and no more of covariates."""
         return False
 
     @property
     def tells_rows(self) -> str | None:
-        """What is said first of a job whose choices have every client send what tells its rows, however many they are."""
+        """The first warning about a job whose choices have every client's messages tell its rows, however many they are."""
         return None
 
     @property
     def singles_out(self) -> bool:
-        """Whether the result says what each client's rows say, which its holder's policy must allow."""
+        """Whether the result tells of each client's rows alone, which its holder's policy must allow."""
         return False
 
     def told_of(self, coefficients: int) -> bool:
-        """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
+        """Tells whether every client's messages tell X'WX of so many coefficients: clients with few rows then take no part."""
         return False
 
     def weighing(self, coefficients: int) -> int:
-        """The effective number of rows, as a nonlinear model weighs them, that a client must have beside what `alike` asks."""
+        """Returns the effective number of rows, as a nonlinear model weighs them, that a client needs beside those of `alike`."""
         return 0
 
     @property
     def counted_too(self) -> str:
-        """The numbers that a likelihood depends on beside coefficients of columns, in words that follow these; "" where none."""
+        """The numbers on which a likelihood depends beside coefficients of columns, in words that follow these; "" where none."""
         return ""
 
     @property
@@ -352,32 +355,34 @@ class JobConfig(Section):
         return "random slopes"
 
     def told_up_to(self, coefficients: int) -> int:
-        """The rows of a client up to which what it sends may tell them all, or up to a rotation, of so many coefficients: such a
-        client is none of this job; 0 where that is not asked."""
+        """Returns the number of rows up to which a client takes no part, by so many coefficients; 0 where that is not asked.
+
+        With so few rows, the client's messages may tell all of them, exactly or up to a rotation.
+        """
         return OF_A_LINEAR * coefficients if self.told_of(coefficients) else 0
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
-        """What a certificate says of the posterior in this job's own words, after so many accounted steps."""
+        """Returns the statements of a certificate on the posterior, in this job's own words, after so many accounted steps."""
         return {}
 
     @property
     def read_alike(self) -> dict[str, Any]:
-        """What all parties must have made alike of the job file, beside its keys."""
+        """The parts that all parties must have made alike of the job file, beside its keys."""
         return {}
 
     @property
     def canonical(self) -> str:
-        """One JSON text for one meaning: sorted keys, infinite numbers as "inf"."""
+        """The one JSON text for one meaning: sorted keys, infinite numbers as "inf"."""
         return json.dumps(plain({**self.model_dump(), **self.read_alike}), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @property
     def digest(self) -> str:
-        """What the ranks of a job compare: BLAKE2b-256 of the canonical text."""
+        """The digest that the ranks of a job compare: BLAKE2b-256 of the canonical text."""
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
 
     @property
     def keys_alone(self) -> str:
-        """The digest without what is `read_alike`, in which ranks may differ for another reason than their job files."""
+        """The digest without `read_alike`, in which ranks may differ for another reason than their job files."""
         text = json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return blake2b(text.encode(), digest_size=32).hexdigest()
 
@@ -387,23 +392,26 @@ C = TypeVar("C", bound=JobConfig)
 
 
 class Keys(Protocol[C]):
-    """`keys` of a method: which keys a job file has, what they may be, and which contradict each other."""
+    """Describes `keys` of a method: which keys a job file has, what they may be, and which contradict each other."""
 
     @property
     def Config(self) -> type[C]: ...
 
     def refused(self, raw: Raw) -> Iterator[str]:
-        """What other methods have and this one has not: a sentence with its remedy for each, before the tables are checked."""
+        """Yields a sentence with its remedy for each key of other methods that this one lacks, before the tables are checked."""
 
     def fill_defaults(self, raw: Raw) -> dict[str, Any]:
-        """The tables as they came, with everything that they leave out."""
+        """Returns the tables as they came, with everything that they leave out."""
 
     def conflicts(self, config: C) -> Iterator[str]:
-        """Every fault between keys that are valid alone, a sentence with its remedy."""
+        """Yields every fault between keys that are valid alone, a sentence with its remedy."""
 
 
 def lay_until(raw: Raw, out: Raw, most: int) -> None:
-    """`rounds = "until"` is `algorithm.until` with its own `max_rounds`, by default so many, and so is a job without `rounds`."""
+    """Sets the rounds of a job with `algorithm.until`: its `max_rounds`, or `most` by default.
+
+    `rounds = "until"` means `algorithm.until`, and so does a job that has this table and no `rounds`.
+    """
     job, algorithm, given = out["job"], out["algorithm"], raw.get("job", {})
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
         return
@@ -415,19 +423,19 @@ def lay_until(raw: Raw, out: Raw, most: int) -> None:
 
 
 def counts_nobody(data: FewSection) -> Iterator[str]:
-    """What is said of a private job that would count the rows of its clients."""
+    """Yields the faults of a private job that would count the rows of its clients."""
     for name in FewSection.model_fields:
         if getattr(data, name) is not None:
             yield f"data.{name} counts rows, and whether a client of a private job has one more or less must not show; remove it"
 
 
 def unbounded(where: str, epsilon: float) -> str:
-    """What to say of a finite epsilon that is no protection; its account would be large tables of nothing."""
+    """Returns the fault of a finite epsilon that is no protection; its account would be large tables of nothing."""
     return f"{where} = {epsilon:g}: wanted at most {LARGEST_EPSILON:g}, for beyond it nothing is protected; inf is no cap"
 
 
 def no_cool_down(given: float) -> str:
-    """What is said of a fit that is to go on until all has settled, and whose rate never falls, or always."""
+    """Returns the fault of a fit that is to go on until all has settled, and whose rate never falls, or always."""
     return (
         f'rounds = "until" (algorithm.until) with algorithm.cool_down = {given:g}: unknowns settle while the learning rate is '
         "full, and when they have it falls; take one above 0 and below 1, such as 0.5"
@@ -435,7 +443,7 @@ def no_cool_down(given: float) -> str:
 
 
 def settings_of(kind: Callable[..., S], *sections: Section, **computed: object) -> S:
-    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by the class."""
+    """Makes a machine's settings: the computed ones, and keys of the sections that have the same name; the rest by the class."""
     names = set(signature(kind).parameters) - computed.keys()
     keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}
     return kind(**keys, **computed)

@@ -1,12 +1,12 @@
-"""`ledger/<client>.jsonl`: everything that left a client.
+"""Writes and checks `ledger/<client>.jsonl`: everything that left a client.
 
-A ledger that has grown to `MOST` bytes goes on in a new file; what is full is called `<client>.jsonl.000001`, and so on. All of
+A ledger that has grown to `MOST` bytes goes on in a new file; the full one is called `<client>.jsonl.000001`, and so on. All of
 them in this order, and the one without a number last, are one log, which every reader reads as such (`parts`).
 
-A running hash of it stands in the stamp of every checkpoint and answer: a resumed run finds a line that was altered, a tail that
-was cut, and a file that was deleted or put back from a copy. The hash is kept in memory, which takes half a microsecond a line.
+A running hash of it stands in the stamp of every checkpoint and answer: a resumed run sees that a line was altered, that a tail
+was cut, or that a file was deleted or put back from a copy. The hash is kept in memory, which takes half a microsecond a line.
 To sync each line would take milliseconds; so the last lines may be lost when the whole machine goes down (never when a process
-dies), and a stamp also says what was surely on the disk.
+dies), and a stamp also says how much was surely on the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHARE = 0.01  # of the time, at most, goes into syncs beside those of checkpoint
 
 
 class Ledger(Lines):
-    """The log of one client's messages.
+    """Writes the log of one client's messages.
 
     Examples
     --------
@@ -58,16 +58,19 @@ class Ledger(Lines):
 
     @property
     def size(self) -> int:
-        """Bytes so far, in all files."""
+        """The number of bytes so far, in all files."""
         return self._length
 
     @property
     def mark(self) -> Mark:
-        """Bytes so far, and their hash."""
+        """The number of bytes so far, and their hash."""
         return Mark(self._length, self._hash.digest()) if self._length else Mark()
 
     def synced(self, *, surely: bool) -> Mark:
-        """What is on the disk whatever happens to the machine: all so far if `surely`, else what a share of the time allows."""
+        """Returns the mark of the lines that stay on the disk whatever happens to the machine.
+
+        These are all so far if `surely`; otherwise it syncs only as often as a share of the time allows.
+        """
         began = time.monotonic()
         if surely or began >= self._next:
             self.sync()
@@ -85,7 +88,7 @@ class Ledger(Lines):
         self._here += size
 
     def _begin_file(self) -> None:
-        """What is full is on the disk under its own name before anything is written to the next file."""
+        """Begins the next file, once the full one is on the disk under its own name."""
         os.fsync(self._handle.file)
         self.ground.rename(self.path, _part(self.path, len(_full(self.path)) + 1))
         self._handle.close()
@@ -94,33 +97,35 @@ class Ledger(Lines):
 
 
 def parts(path: Path) -> list[Path]:
-    """The files of a ledger, oldest first; none where there is none."""
+    """Returns the files of a ledger, oldest first; none where it has no file."""
     return [*_full(path), *([path] if path.exists() else [])]
 
 
 def size(path: Path) -> int:
-    """Bytes of a ledger."""
+    """Returns the number of bytes of a ledger."""
     return sum(part.stat().st_size for part in parts(path))
 
 
-def lines(path: Path) -> Iterator[bytes]:
-    """All lines of a ledger, with their ends."""
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yields all lines of a ledger, with their ends."""
     for part in parts(path):
         with open(part, "rb") as file:
             yield from file
 
 
 def torn(line: bytes) -> bool:
-    """Whether a line is what the end of a process or of a machine has left of one: its beginning, or zeros where the disk had got
-    the file's length and not yet what was written there."""
+    """Tells whether a line was cut when a process or a machine went down.
+
+    Its beginning is left then, or zeros where the disk had the file's length and not yet its content.
+    """
     return b"\0" in line or (line.lstrip().startswith(b"{") and line.count(b"{") > line.count(b"}"))
 
 
 def _full(path: Path) -> list[Path]:
-    found: list[Path] = []
-    while (part := _part(path, len(found) + 1)).exists():
-        found.append(part)
-    return found
+    files: list[Path] = []
+    while (part := _part(path, len(files) + 1)).exists():
+        files.append(part)
+    return files
 
 
 def _part(path: Path, number: int) -> Path:
@@ -128,7 +133,7 @@ def _part(path: Path, number: int) -> Path:
 
 
 def _content(path: Path, most: float = math.inf) -> Iterator[bytes]:
-    """The first bytes of a ledger, in pieces."""
+    """Yields the first bytes of a ledger, in pieces."""
     for part in parts(path):
         with open(part, "rb") as file:
             while most > 0 and (data := file.read(int(min(CHUNK, most)))):
@@ -137,7 +142,7 @@ def _content(path: Path, most: float = math.inf) -> Iterator[bytes]:
 
 
 def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
-    """Whether a ledger still begins with what it held at each of these stamps; a note where the machine's end has cut it.
+    """Checks whether a ledger still begins as it was at each of these stamps; returns a note where the machine's end has cut it.
 
     Raises
     ------
@@ -152,6 +157,7 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
         mark = stamp.ledger
         if heads.get(mark.length) == mark.head:
             continue
+        # Since then the machine has started anew, and the part that was surely on the disk is whole: the machine lost the tail.
         if stamp.boot != here and heads.get(stamp.synced.length) == stamp.synced.head:
             note = f"{path}: its last lines were lost when a machine went down"
             continue
@@ -167,23 +173,23 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
 
 
 def mark_of(path: Path) -> Mark:
-    """Of a log as it stands."""
+    """Returns the mark of a whole log."""
     length = size(path)
     return Mark(length, _heads(path, [length])[length])
 
 
 def charged(path: Path, begin: int = 0) -> int:
-    """Local steps that were paid for what a ledger says after its first `begin` bytes: a budget must know of them all."""
+    """Returns the local steps paid for messages after a ledger's first `begin` bytes: a budget must know of them all."""
     steps = at = 0
-    for line in lines(path):
-        steps += int(found[1]) if at >= begin and (found := CHARGE.search(line)) else 0
+    for line in read_lines(path):
+        steps += int(match[1]) if at >= begin and (match := CHARGE.search(line)) else 0
         at += len(line)
     return steps
 
 
 def _heads(path: Path, lengths: Iterable[int]) -> dict[int, bytes]:
-    """Length -> the hash of so many bytes, for those lengths that the file has."""
-    found, state, at = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
+    """Returns, for those lengths that the file has, the hash of so many bytes."""
+    heads, state, at = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
     wanted = sorted(length for length in set(lengths) if length)
     for data in _content(path, max(wanted, default=0)):
         rest = memoryview(data)
@@ -191,7 +197,7 @@ def _heads(path: Path, lengths: Iterable[int]) -> dict[int, bytes]:
             piece, rest = rest[: wanted[0] - at], rest[wanted[0] - at :]
             state.update(piece)
             at = wanted.pop(0)
-            found[at] = state.digest()
+            heads[at] = state.digest()
         state.update(rest)
         at += len(rest)
-    return found
+    return heads

@@ -1,5 +1,7 @@
-"""What a machine refuses, and what to do about it: full and read-only disks, too many open files, output that nobody takes,
-instructions that its processor lacks."""
+"""Turns refusals of the machine into errors with a remedy.
+
+These are: full and read-only disks, too many open files, output that nobody takes, instructions that its processor lacks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def refusal(error: BaseException, writing: object = "standard output") -> BaseException:
-    """An error that is the machine's, as one that names the remedy; any other as it is. `writing`: where that names no file."""
+    """Returns an error of the machine as one that names the remedy; any other error unchanged.
+
+    `writing` says where it was written, where the error names no file.
+    """
     if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
         return error
     what, said = str(error.filename or writing), error.strerror or str(error)
@@ -32,13 +37,13 @@ def refusal(error: BaseException, writing: object = "standard output") -> BaseEx
 
 
 def too_many(what: object, error: OSError) -> str:
-    """What to say if a process has all the open files that it may have."""
+    """Returns the words for a process that has all the open files that it may have."""
     return f"{what}: {error.strerror}; raise the limit of this process (ulimit -n), or give each rank fewer clients by more ranks"
 
 
 @contextmanager
 def refusals(writing: object = "standard output") -> Iterator[None]:
-    """Turns what the machine refuses inside into JobErrors; see `refusal`."""
+    """Turns the machine's refusals inside into JobErrors; see `refusal`."""
     try:
         yield
     except OSError as error:
@@ -47,7 +52,7 @@ def refusals(writing: object = "standard output") -> Iterator[None]:
 
 
 def instructions() -> None:
-    """JobError where FEDKERN_ISA asks for instructions that this processor does not have."""
+    """Refuses a FEDKERN_ISA that asks for instructions which this processor does not have (JobError)."""
     if os.environ.get("FEDKERN_ISA"):
         from .._core import isa
 
@@ -58,14 +63,14 @@ def instructions() -> None:
 
 
 def open_more_files() -> None:
-    """As many as the system lets this process have: a rank has several for each of its clients."""
+    """Lets this process open as many files as the system allows: a rank has several for each of its clients."""
     with suppress(OSError, ValueError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def flush_output() -> None:
-    """What was printed goes out now, while an error can still be said; nothing more is written there if it can't."""
+    """Flushes the printed text now, while an error can still be reported; if that fails, nothing more is written there."""
     if sys.stdout is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""From a TOML file, or tables, to a checked configuration: read, merged, overridden, laid over the defaults, validated."""
+"""Makes a checked configuration from a TOML file, or tables: read, merged, overridden, laid over the defaults, validated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands 
 
 
 def tables_of(path: Path, what: str) -> dict[str, Any]:
-    """The tables of a TOML file, as it writes them; JobError where it is none, `what` it should have been."""
+    """Reads the tables of a TOML file; JobError where it is none, with `what` it should have been."""
     if not is_there(path):
         raise JobError(f"{path}: cannot be read (No such file or directory); give the path of a {what} file")
     try:
@@ -34,14 +34,15 @@ def tables_of(path: Path, what: str) -> dict[str, Any]:
 
 
 def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
-    """The tables with each letter of their texts written in the one way that cells have (NFC).
+    """Writes each letter of the tables' texts in the one way that cells have (NFC).
 
     Keys with `path` stay as they are: a disk tells apart what readers don't.
 
     Parameters
     ----------
-    tables, name : as they came; the error text begins with `name`
-    kind : of the file, which knows its keys; None where all of them are the user's
+    tables : those of the file
+    kind : the model of the file, which knows its keys; None where all of them are the user's
+    name : begins the error's text
 
     Raises
     ------
@@ -69,19 +70,19 @@ def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
 
 
 def merged(raw: Raw, over: Raw) -> dict[str, Any]:
-    """Tables with those of `over` laid over them, key by key."""
+    """Returns tables with those of `over` laid over them, key by key."""
     both = {k: merged(raw[k], v) for k, v in over.items() if isinstance(v, Mapping) and isinstance(raw.get(k), Mapping)}
     return {**raw, **over, **both}
 
 
 def table(raw: Raw, section: str) -> Raw:
-    """A section of the file as it came; what is no table is left to validation."""
+    """Returns a section of the file as it came; a value that is no table is left to validation."""
     value = raw.get(section, {})
     return value if isinstance(value, Mapping) else {}
 
 
 def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
-    """The file over layers of defaults, the later ones stronger, section by section."""
+    """Lays the file over layers of defaults, the later ones stronger, section by section."""
     out: dict[str, object] = {**raw}
     for section in JobConfig.model_fields:
         if section == "privacy" and "privacy" not in raw:
@@ -93,14 +94,14 @@ def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
 
 
 def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
-    """The tables of a job as its method's configuration; JobError, which begins with `name`, with all faults."""
+    """Checks the tables of a job and returns its method's configuration; JobError, which begins with `name`, with all faults."""
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
     return validate_file(keys.Config, keys.fill_defaults(raw), keys.conflicts, name)
 
 
 def overridden(raw: Raw, sets: Sequence[str], kind: Model | None = None) -> Raw:
-    """The tables of such a file with each "section.key=value" applied."""
+    """Returns the tables of such a file with each "section.key=value" applied."""
     for text in sets:
         raw = _override(raw, text, kind)
     return raw

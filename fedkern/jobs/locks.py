@@ -1,10 +1,10 @@
-"""One job a folder: the server's and every client's own are locked for as long as the run lasts.
+"""Allows one job a folder: the server's and every client's own are locked for as long as the run lasts.
 
 The lock is the operating system's: it ends with the process, however that ends. The file `.lock` stays; it says who holds it.
 
-A lock needs an open file. Of a process with more than `MOST` folders the later ones are held by its first: their `.lock` says so,
+A lock needs an open file. If a process has more than `MOST` folders, the later ones are held by its first: their `.lock` says so,
 with a text that only that process has written into the first one's. Whoever wants such a folder looks whether that one is locked
-and has this text. Each is looked at and written while it is locked itself, so that of two one comes first.
+and has this text. Each is looked at and written while it is locked itself, so that one of two processes comes first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST = 8192  # of what a `.lock` says: two paths and a few words
 
 
 class Locks:
-    """The folders that this process has locked."""
+    """Holds the folders that this process has locked."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -64,7 +64,7 @@ class Locks:
             os.close(self._held.pop())
 
     def _taken(self, file: int, path: Path) -> bool:
-        """Whether a folder is this process's now; it stays unlocked where another job holds it by its first."""
+        """Tells whether a folder is this process's now; it stays unlocked where another job holds it by its first."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -81,14 +81,14 @@ class Locks:
         return False
 
     def release(self) -> None:
-        """Ends all of them."""
+        """Ends all locks of this object."""
         for file in reversed(self._held):  # the first one last: others may be held by it
             os.close(file)
         self._held.clear()
 
 
 def running(folder: Path) -> bool:
-    """Whether a job has a folder locked now; nothing is changed."""
+    """Tells whether a job has a folder locked now; nothing is changed."""
     if _locked(folder / NAME):
         return True
     try:
@@ -103,7 +103,7 @@ def running(folder: Path) -> bool:
 
 
 def _locked(path: Path, token: str = "") -> bool:
-    """Whether somebody has locked a file, whose second line is `token` if one is given."""
+    """Tells whether somebody has locked a file, whose second line is `token` if one is given."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -118,14 +118,14 @@ def _locked(path: Path, token: str = "") -> bool:
 
 
 def _by_first(file: int, folder: Path) -> tuple[str, Path | None]:
-    """By which other folder of its process this one is held, if it is, and the text that stands in both."""
+    """Returns the text that stands in both locks, and the other folder of its process by which this one is held, if it is."""
     _, token, first = _said(file)
     return token, folder.resolve() / first if token and first else None
 
 
 @contextmanager
 def one_job(folder: Path, whose: str, ground: Ground | None = None) -> Iterator[None]:
-    """With a folder locked. `ground`: below which it lies."""
+    """Keeps a folder locked inside. `ground`: below which it lies."""
     locks = Locks()
     try:
         locks.take(folder, whose, ground)
@@ -135,7 +135,7 @@ def one_job(folder: Path, whose: str, ground: Ground | None = None) -> Iterator[
 
 
 def _said(file: int) -> tuple[str, str, str]:
-    """The process, its text, and the folder by which it holds this one, as far as they are there."""
+    """Returns the process, its text, and the folder by which it holds this one, as far as the file has them."""
     lines = os.fsdecode(os.pread(file, LONGEST, 0)).split("\n", 2)
     process, token, first = (*lines, "", "", "")[:3]
     return process, token, first.rstrip("\n")

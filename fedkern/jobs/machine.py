@@ -1,4 +1,4 @@
-"""What a run says of the machine and the versions that it had, and how many cores it may use."""
+"""Describes a run's machine and versions, and how many cores it may use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SHORT = ("fedkern", "python", "numpy", "scipy", "isa")
 
 
 def versions() -> dict[str, str | None]:
-    """Package -> version, None where it is not installed."""
+    """Returns the version of each package; None where it is not installed."""
     from .. import __version__
 
-    found: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
-    return found | {package: _installed(package) for package in PACKAGES}
+    known: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
+    return known | {package: _installed(package) for package in PACKAGES}
 
 
 @cache  # a file is read and parsed for each, and a job asks for all
@@ -31,7 +31,7 @@ def _installed(package: str) -> str | None:
 
 
 def of_a_run() -> dict[str, str]:
-    """What summary.json records: promised bits hold at equal versions and an equal instruction-set level."""
+    """Returns the versions that summary.json records: promised bits hold at equal versions and an equal instruction-set level."""
     from .. import _core
 
     known = {name: text for name, text in versions().items() if text is not None} | {"isa": _core.isa()}
@@ -39,5 +39,5 @@ def of_a_run() -> dict[str, str]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,7 +1,7 @@
-"""What a job takes that has a number for every pair of its columns: said by `check`, before it is taken.
+"""Tells the memory of a job that has a number for every pair of its columns: `check` says it before the job takes it.
 
-Squares of p columns are what makes a job too large for a machine. The factors were measured on small jobs
-(tests/jobs/test_memory.py) and hold to about a half; what grows with rows alone is in no job more than some copies of the file.
+Squares of p columns make a job too large for a machine. The factors were measured on small jobs (tests/jobs/test_memory.py) and
+hold to about a half; memory that grows with rows alone is in no job more than some copies of the file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ EIGEN = 4  # arrays that the decomposition of a map needs at once
 
 
 def eigenvectors(areas: int) -> float:
-    """Bytes of a map's eigenvectors, while they are found."""
+    """Returns the bytes of a map's eigenvectors, while they are computed."""
     return float(NUMBER * EIGEN * areas * areas)
 
 
-def lines(server: float, client: float, what: str = "a number for every two columns") -> Iterator[str]:
-    """What `check` prints; nothing where it is little."""
+def describe_memory(server: float, client: float, what: str = "a number for every two columns") -> Iterator[str]:
+    """Yields the lines that `check` prints; none where the memory is little."""
     if max(server, client) >= SILENT:
         yield f"memory   about {size(server)} at the server and {size(client)} at each client: {what}"
     if server + client > available():
@@ -28,7 +28,7 @@ def lines(server: float, client: float, what: str = "a number for every two colu
 
 
 def available() -> float:
-    """Bytes of memory of this machine."""
+    """Returns the bytes of memory of this machine."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (ValueError, OSError, AttributeError):
@@ -36,7 +36,7 @@ def available() -> float:
 
 
 def size(n: float) -> str:
-    """Bytes as people read them."""
+    """Returns bytes as people read them."""
     for unit in ("B", "kB", "MB", "GB"):
         if n < 1000:
             return f"{n:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What the engine asks of a method: its files, which have the same names in each."""
+"""Describes what every method gives the engine: its files, which have the same names in each."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ Given = TypeVar("Given", bound=JobConfig, contravariant=True)
 
 
 class Rows(Protocol[Given]):
-    """`rows`: who takes part, and what a client's rows are."""
+    """Describes `rows`: who takes part, and which rows each client has."""
 
     def parties(self, config: Given, folder: Path) -> Parties: ...
 
 
 class Running(Protocol[C]):
-    """`run`: the part of one place in a job; what comes of it at the server's place, None elsewhere."""
+    """Describes `run`: the part of one place in a job; its result at the server's place, None elsewhere."""
 
     def fit(self, run: Run[C]) -> Fit | None: ...
 
 
 class Stages(Protocol[C]):
-    """`stages`: what leaves a party: before anything but the job file is known, and then by the model; what `check` says; and
-    what a job may spend of one client's budget, by its own file (None where it takes nothing of it)."""
+    """Describes `stages`: the exchanges of a job, the lines of `check`, and the plan of a client's budget.
+
+    The exchanges are told before anything but the job file is known, and then by the model. The plan says how much a job may
+    spend of one client's budget, by its own file (None where it takes nothing of it).
+    """
 
     @property
     def MAY_SEND(self) -> Sequence[type[Message]]: ...  # all that a client of such a job may send, beside `wire.ALSO`
@@ -53,19 +56,19 @@ class Stages(Protocol[C]):
 
 
 class Show(Protocol):
-    """`show`: what a finished run prints."""
+    """Describes `show`: the lines that a finished run prints."""
 
     def describe_run(self, content: Record, why: str) -> Iterator[str]: ...
 
 
 class Predict(Protocol):
-    """`predict`: what the released posterior says of new rows; JobError with the reason where it cannot."""
+    """Describes `predict`: the released posterior's prediction of new rows; JobError with the reason where it has none."""
 
     def predicted(self, result: Result, rows: Any) -> Prediction: ...
 
 
 class Method(NamedTuple, Generic[C]):
-    """One method's doors."""
+    """Holds one method's modules, as the engine calls them."""
 
     keys: Keys[C]
     rows: Rows[C]

@@ -1,4 +1,4 @@
-"""What the model of every method knows of its job: the plain values that the rest of a method asks it for."""
+"""Holds the facts of a job that the model of every method knows: the plain values that the rest of a method asks it for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Model(Protocol):
 
 
 class Sections(Protocol[O_co]):
-    """The tables of a method's job file, with the keys that are read here."""
+    """Names the tables of a method's job file, with the keys that are read here."""
 
     @property
     def job(self) -> JobSection: ...
@@ -38,7 +38,7 @@ class Sections(Protocol[O_co]):
 
 @dataclass(frozen=True)
 class JobModel(Generic[O_co]):
-    """A job with its clients.
+    """Holds a job with its clients.
 
     Attributes
     ----------
@@ -50,30 +50,30 @@ class JobModel(Generic[O_co]):
 
     @property
     def seed(self) -> int:
-        """Of all keyed streams."""
+        """The seed of all keyed streams."""
         return self.config.job.seed
 
     @property
     def ignored(self) -> Sequence[str]:
-        """Columns that the job leaves out."""
+        """The columns that the job leaves out."""
         return self.config.data.ignore
 
     @property
     def declared(self) -> Mapping[str, ColumnSection]:
-        """What is publicly known of the columns."""
+        """The public facts of the columns."""
         return self.config.data.columns
 
     @property
     def references(self) -> dict[str, str | None]:
-        """Of categorical columns: the level that others are compared with."""
+        """The level of each categorical column that others are compared with."""
         return {name: column.reference for name, column in self.declared.items()}
 
     @property
     def intercept(self) -> bool:
-        """Whether there is one; in a sparse job each client has its own."""
+        """Whether the model has an intercept; in a sparse job each client has its own."""
         return self.config.model.intercept
 
     @property
     def output(self) -> O_co:
-        """What is asked of the result."""
+        """The keys of [output]: the result that is asked for."""
         return self.config.output

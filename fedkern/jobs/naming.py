@@ -1,4 +1,4 @@
-"""What a client may be called: its name is a folder's, a file's and a table's, on whatever disk a party has."""
+"""Checks the names of clients: a name is a folder's, a file's and a table's, on whatever disk a party has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REMEDY = "use letters, digits, - and _"
 
 
 def faults(names: Sequence[str], where: str) -> Iterator[str]:
-    """Each name that cannot be a client's, and each that a disk could take for another; `where` the names come from."""
+    """Yields each name that cannot be a client's, and each that a disk could take for another; `where` the names come from."""
     if len(set(names)) < len(names):
         yield f"{where}: wanted different names"
     seen: dict[str, str] = {}
@@ -40,5 +40,5 @@ def _fault(name: str) -> str | None:
 
 
 def _on_a_disk(name: str) -> str:
-    """What two names have in common that one folder could hold only once: case, ways to write a letter, what is replaced."""
+    """Returns a name without the differences that some disk ignores: case, ways to write a letter, letters that are replaced."""
     return re.sub(r"[^\w.-]", "_", unicodedata.normalize("NFKC", name).casefold())

@@ -1,4 +1,4 @@
-"""Rows that a released posterior is asked of, read as the job's files were: for the methods whose server can predict."""
+"""Reads new rows as the job's files were read, for the methods whose server can predict by a released posterior."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from .keys import DialectSection
 
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:
-    """Whether each row has a response: where it is empty, as in an export of patients to be predicted, it is unknown."""
+    """Tells for each row whether it has a response: an empty one, as of patients to be predicted, is unknown."""
     labels = {*encoding.labels, encoding.positive}
     cells = (cell.strip() for cell in table.cells(str(encoding.response)))
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
 def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> Table:
-    """The rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
+    """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):
-        found = memory.table(rows, "rows", text=texts, response=response)
+        loaded = memory.table(rows, "rows", text=texts, response=response)
     else:
         dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
-        found = table.load(rows, text=texts, response=response, dialect=dialect)
+        loaded = table.load(rows, text=texts, response=response, dialect=dialect)
     centers = _centers(job, encoding)
-    return incomplete.fill_cells(found, centers) if centers else found
+    return incomplete.fill_cells(loaded, centers) if centers else loaded
 
 
 def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
-    """The columns whose empty cells were filled and marked (`model.missing = "indicator"`), and with what."""
-    found, names = {}, {column.name for column in encoding.columns}
+    """Returns the columns whose empty cells were filled and marked (`model.missing = "indicator"`), each with its filling."""
+    centers, names = {}, {column.name for column in encoding.columns}
     for name, keys in (job["data"].get("columns") or {}).items():
         if incomplete.marked(name) in names:
             said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
-            found[name] = Column.declared(name, said).center or 0.0
-    return found
+            centers[name] = Column.declared(name, said).center or 0.0
+    return centers

@@ -1,4 +1,4 @@
-"""A run's folder after the run, or while it goes: what its files say, to whoever may read them. Nothing is changed."""
+"""Opens a run's folder after the run, or while it goes, for whoever may read its files. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .record import NAME, Reader
 
 @dataclass(frozen=True)
 class Opened:
-    """A run's folder.
+    """Holds the files of a run's folder.
 
     Attributes
     ----------
-    config : of the job
-    files : the folder; it knows the run's id, and what its readable parties were given
-    records : party -> what its own folder was bound to (job.json), of those that can be read here
-    summary : of a run that has ended; None before, and where the server's folder is not
+    config : the configuration of the job
+    files : the folder; it knows the run's id, and the digests of its readable parties' data
+    records : party -> the record in its own folder (job.json), of those that can be read here
+    summary : the summary of a run that has ended; None before, and where the server's folder is not readable
     """
 
     config: JobConfig
@@ -43,21 +43,22 @@ class Opened:
 
     @property
     def path(self) -> Path:
+        """The run's folder."""
         return self.files.path
 
     @property
     def method(self) -> str:
-        """Of the job."""
+        """The name of the job's method."""
         return self.config.job.method
 
     @property
     def rounds(self) -> int | str:
-        """As the job file has them: a number, or "budget"."""
+        """The rounds as the job file has them: a number, or "budget"."""
         return self.config.job.rounds
 
     @property
     def privacy(self) -> Privacy | None:
-        """What a private job promises."""
+        """The keys of [privacy], by which a private job makes its promise; None of an open job."""
         return self.config.privacy
 
     @property
@@ -66,26 +67,26 @@ class Opened:
         return self.config.unit == "client"
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
-        """What a certificate says of the posterior, after so many accounted steps."""
+        """Returns the statements of a certificate on the posterior, after so many accounted steps."""
         return self.config.of_posterior(steps)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all clients, by number."""
+        """The names of all clients, by number."""
         return self.files.names
 
     def who(self, party: int) -> str:
-        """As summary.json has it."""
+        """Returns a party's name, as summary.json has it."""
         return "the federation" if party == SERVER else self.names[party]
 
     def job(self, party: int) -> str:
-        """What budgets call this run of a party, or the noisy table that it has used."""
+        """Returns the name that budgets have for this run of a party, or for the noisy table that it has used."""
         if table := self.account(party).get("table"):
             return str(table)
         return f"{self.files.run.hex()}-{'server' if party == SERVER else party}"
 
     def budget(self, party: int) -> Ledger | None:
-        """The budget that a party's charges of this run stand in; None where it is not here.
+        """Returns the budget that holds a party's charges of this run; None where it is not here.
 
         Raises
         ------
@@ -106,20 +107,20 @@ class Opened:
         return None
 
     def account(self, party: int) -> Record:
-        """What a party's own folder says of its account and policies; empty where it does not."""
+        """Returns the account and policies that a party's own folder records; empty where it has no record."""
         return read(self.files.home(party) / "account.json") or {}
 
     def ended(self, party: int, log: str) -> bool:
-        """Whether a party's part of the run is over, and left such a log."""
+        """Tells whether a party's part of the run is over, and left such a log."""
         return party in self.records and log in self.records[party]["run"].get("end", {})
 
     def _elsewhere(self, party: int) -> Iterator[Path]:
-        """Where that may be, if not in the party's own folder."""
+        """Yields the files that may be the budget, if it is not in the party's own folder."""
         home = self.files.home(party)
         if party == SERVER:
-            found, clients = account(bind("server", DataSet((ACCOUNT,)), must="never")), client_home()
-            if found is not None:
-                yield found.folder / "budget.jsonl"
+            place, clients = account(bind("server", DataSet((ACCOUNT,)), must="never")), client_home()
+            if place is not None:
+                yield place.folder / "budget.jsonl"
             if clients is not None:
                 yield clients / ACCOUNT / "budget.jsonl"
         elif said := read(home / "account.json"):
@@ -127,7 +128,7 @@ class Opened:
 
 
 def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
-    """The folder of a run, or one client's own.
+    """Opens the folder of a run, or one client's own.
 
     Parameters
     ----------
@@ -144,6 +145,7 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
     if not isinstance(about, dict) or not about.keys() >= {"id", "clients", "party"}:
         raise JobError(f"{folder}: holds no run of fedkern (no {NAME} that says which); give the --out of one")
     config = config_of({key: value for key, value in record.items() if key != "run"})
+    # A client's own folder lies in the run's, unless output.client_folder has another.
     path = folder if about["party"] is None else folder.resolve().parent
     own = config.output.own_folders(Path.cwd()) if about["party"] is None else None
     files = RunFolder(path, about["clients"], job_bytes(config, about["clients"]), own)
@@ -151,14 +153,14 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
         files.run = bytes.fromhex(about["id"])
     except (ValueError, TypeError):
         raise JobError(f"{folder / NAME}: run.id is none; put the file back as the run left it") from None
-    found = {party: read(files.home(party) / NAME, reader) for party in (SERVER, *range(len(files.names)))}
-    records = {party: one for party, one in found.items() if one and "id" in one.get("run", {})}
+    contents = {party: read(files.home(party) / NAME, reader) for party in (SERVER, *range(len(files.names)))}
+    records = {party: one for party, one in contents.items() if one and "id" in one.get("run", {})}
     files.rows |= {party: given_digest(one["run"]) for party, one in records.items() if one["run"]["id"] == about["id"]}
     return Opened(config, files, records, read(path / "summary.json"))
 
 
 def read(path: Path, reader: Reader | None = None) -> Any:
-    """A file of JSON (a record by a reader of such); None where there is none, or none that may be read."""
+    """Reads a file of JSON (a record by a reader of such); None where it does not exist, or may not be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8")) if reader is None else reader.read(path)
     except (FileNotFoundError, PermissionError, NotADirectoryError):
@@ -168,15 +170,15 @@ def read(path: Path, reader: Reader | None = None) -> Any:
 
 
 class Sent(NamedTuple):
-    """One line of a ledger: what left a client, or a rank.
+    """Holds one line of a ledger: a message that left a client, or a rank.
 
     Attributes
     ----------
-    round : as the message has it; None of one without
-    to : whom it was sent to
+    round : the message's round; None where it has none
+    to : the receiver
     charge : steps that were paid for it
-    fields : what it holds; of arrays how many numbers
-    digest : of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
+    fields : their names; of arrays also how many numbers
+    digest : that of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
     """
 
     protocol: str | None
@@ -190,7 +192,7 @@ class Sent(NamedTuple):
 
 
 def sent(path: Path) -> Iterator[Sent]:
-    """All lines of a ledger, but for what a crash has cut (`torn`).
+    """Yields all lines of a ledger, except those that a crash has cut (`torn`).
 
     Raises
     ------
@@ -214,7 +216,7 @@ def sent(path: Path) -> Iterator[Sent]:
 
 
 def torn(path: Path) -> str | None:
-    """A sentence on the lines of a ledger that a crash has cut; None where there are none.
+    """Returns a sentence on the lines of a ledger that a crash has cut; None where it has none.
 
     When a process dies its message had not left, and is logged again when it does. When a machine goes down it may have: lines
     are not synced one by one (see `ledger`).
@@ -231,20 +233,20 @@ def torn(path: Path) -> str | None:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        yield from ledger.lines(path)
+        yield from ledger.read_lines(path)
     except OSError as error:
         raise JobError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
 
 
 def _fields(said: Record) -> str:
-    """The names of a message's fields."""
+    """Returns the names of a message's fields."""
     shapes = said.get("shapes", {})
     sizes = {name: " x ".join(map(str, shape)) for name, shape in shapes.items()}
     return ", ".join(f"{name} ({sizes[name]})" if name in sizes else name for name in said.get("fields", ()))
 
 
 def ledgers(run: Opened) -> dict[str, Path]:
-    """Whose -> its ledger, of all that are here: clients by their names, then ranks."""
+    """Returns the ledgers that are here, each by its owner: clients by their names, then ranks."""
     paths = {run.names[k]: run.files.ledger(k) for k in range(len(run.names))}
     known = set(paths.values())
     ranks = {path.stem: path for path in sorted((run.path / "ledger").glob("rank-*.jsonl")) if path not in known}
@@ -252,14 +254,14 @@ def ledgers(run: Opened) -> dict[str, Path]:
 
 
 class Kind(NamedTuple):
-    """All messages of one kind that left a client, or a rank.
+    """Holds the totals of all messages of one kind that left a client, or a rank.
 
     Attributes
     ----------
-    who : it was
-    to : whom they went to
+    who : the sender
+    to : the receiver
     what : the kind, as the code names it
-    fields : what such a message holds; of arrays how many numbers
+    fields : the fields of such a message; of arrays how many numbers
     rounds : the first and the last; None without any
     charge : steps that were paid for them
     """
@@ -275,7 +277,7 @@ class Kind(NamedTuple):
 
 
 def kinds(run: Opened) -> Iterator[Kind]:
-    """What has left each party whose ledger is here, in the order in which it first did.
+    """Yields the kinds of messages that have left each party whose ledger is here, in the order in which each first did.
 
     Raises
     ------
@@ -283,10 +285,10 @@ def kinds(run: Opened) -> Iterator[Kind]:
         A ledger cannot be read.
     """
     for who, path in ledgers(run).items():
-        found: dict[tuple[str, str], list[Sent]] = {}
+        by_kind: dict[tuple[str, str], list[Sent]] = {}
         for line in sent(path):
-            found.setdefault((line.to, line.kind), []).append(line)
-        for (to, kind), lines in found.items():
+            by_kind.setdefault((line.to, line.kind), []).append(line)
+        for (to, kind), lines in by_kind.items():
             rounds = [line.round for line in lines if line.round is not None]
             yield Kind(
                 who=who,

@@ -1,4 +1,4 @@
-"""What a client has said since its last checkpoint, in a private job or one that runs the holders' own packages.
+"""Stores a client's answers since its last checkpoint, in a private job or one that runs the holders' own packages.
 
 A private client may not draw noise twice for one release, and a holder's own code may answer otherwise when it is asked again. So
 each answer is stored, with the client's state after it, before it leaves. After a crash the server asks again from its checkpoint
@@ -34,7 +34,7 @@ RECORD = struct.Struct(f"<Q{DIGEST}s")  # bytes that follow, their digest
 
 
 class Answer(NamedTuple):
-    """What a question got, and the client's state after it."""
+    """Holds the answer to a question, and the client's state after it."""
 
     question: bytes  # digest
     frames: list[Frame]
@@ -44,10 +44,10 @@ class Answer(NamedTuple):
 
 
 class Outbox:
-    """The answers of one client in one protocol: a file for each checkpoint that it keeps, of what was said after it.
+    """Stores the answers of one client in one protocol: a file for each checkpoint that it keeps, of the answers after it.
 
-    Every record has the client's `stamp`, and is refused by `check` if that is another. `waiting` are answers from before a crash
-    that the server has not asked for again. Of draws, which only grow, a record has those since the one before: all of them in
+    Every record has the client's `stamp`, and is refused by `check` if that is another. `waiting` are answers from before a
+    crash that the server has not asked for again. Draws only grow, so a record has those since the one before: all of them in
     each would be n^2 bytes. `saved` is the state with which the client begins.
     """
 
@@ -68,7 +68,7 @@ class Outbox:
         self._handle = self._begin()
 
     def recall(self, question: Frame) -> tuple[list[Frame], Saved] | None:
-        """The answer that this question got before the crash. The first question that did not come then ends the past."""
+        """Returns the stored answer to this question, from before the crash; the first other question ends the past."""
         if self.waiting and self.waiting[0].question == _digest(question):
             answer = self.waiting.popleft()
             before = {name: self._draws[name][: answer.begin] for name in answer.grown if answer.begin}
@@ -79,7 +79,7 @@ class Outbox:
         return None
 
     def remember(self, question: Frame, frames: list[Frame], saved: Saved) -> None:
-        """Stores an answer: on the disk when this returns, unless it says nothing."""
+        """Stores an answer: it is on the disk when this returns, unless it is a mere receipt."""
         rest, draws = _split(saved)
         epoch, rows = next(((value.epoch, len(value)) for value in saved.values() if isinstance(value, Grown)), (-1, 0))
         begin = self._rows if epoch == self._epoch and rows >= self._rows else 0
@@ -95,12 +95,13 @@ class Outbox:
                 os.fsync(self._handle.file)
 
     def next(self, number: int) -> None:
-        """A checkpoint was written: a new file begins, with what still waits."""
+        """Begins a new file after a checkpoint, with the answers that still wait."""
         before, self.number = self._handle, number
         self._handle = self._begin()
         before.close()
 
     def close(self) -> None:
+        """Closes the file."""
         self._handle.close()
 
     def _begin(self) -> Handle:
@@ -116,7 +117,7 @@ class Outbox:
             return Handle(path, os.O_WRONLY | os.O_APPEND, self.ground)
 
     def _bodies(self, number: int) -> Iterable[bytes]:
-        """The whole records of a file. A crash may have cut the last one: then it had not been sent.
+        """Yields the whole records of a file. A crash may have cut the last one: then it had not been sent.
 
         Raises
         ------
@@ -130,6 +131,7 @@ class Outbox:
             length, digest = RECORD.unpack_from(data, at)
             body = data[at + RECORD.size : at + RECORD.size + length]
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
+                # Only the last record can be torn: a fault before it is an alteration.
                 if at + RECORD.size + length < len(data):
                     raise JobError(
                         f"{self._path(number)} was altered, and noise would be drawn again, or an answer computed, for what has "
@@ -153,7 +155,7 @@ class Outbox:
 
 
 def stamps(folder: Path) -> Iterator[tuple[Path, Stamp]]:
-    """Those of all whole records in a client's outbox."""
+    """Yields the stamps of all whole records in a client's outbox."""
     for path in sorted(folder.glob("*.log")):
         with path.open("rb") as file:
             at, size = 0, path.stat().st_size
@@ -167,12 +169,12 @@ def stamps(folder: Path) -> Iterator[tuple[Path, Stamp]]:
 
 
 def pack_frames(frames: Iterable[Frame]) -> bytes:
-    """Frames one after the other; each says its own length."""
+    """Packs frames one after the other; each says its own length."""
     return b"".join(frames)
 
 
 def unpack_frames(data: bytes) -> list[Frame]:
-    """What `pack_frames` was given."""
+    """Unpacks the frames that `pack_frames` was given."""
     frames: list[Frame] = []
     while data:
         length = HEADER.size + HEADER.unpack_from(data)[5]
@@ -186,7 +188,7 @@ def _digest(question: Frame) -> bytes:
 
 
 def _split(saved: Saved) -> tuple[Saved, dict[str, np.ndarray]]:
-    """A state without its draws, and these."""
+    """Returns a state without its draws, and the draws."""
     draws = {name: np.asarray(value) for name, value in saved.items() if isinstance(value, Grown)}
     return {name: value for name, value in saved.items() if name not in draws}, draws
 

@@ -1,4 +1,7 @@
-"""The file of a client's own folder from which `fedkern predict` foresees rows there: its posterior, with a digest, 0600."""
+"""Writes and reads the file of a client's own folder from which `fedkern predict` foresees rows there.
+
+It holds the client's posterior, with a digest, and only its owner may read it (0600).
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ DIGEST = 32
 
 
 def write(folder: RunFolder, client: int, name: str, magic: bytes, about: Record, arrays: dict[str, Any]) -> None:
-    """Into the client's own folder: `about`, which JSON holds, and arrays. `magic` begins the file: its kind and layout."""
+    """Writes `about`, which JSON holds, and arrays into the client's own folder. `magic` begins the file: its kind and layout."""
     body = pack({"about": json.dumps(plain(about), allow_nan=False).encode(), **arrays})
     folder.write(folder.home(client) / name, magic + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
 
 
 def read(folder: Path, name: str, magic: bytes, run: str, client: str, wanted: str) -> tuple[Record, dict[str, Any]]:
-    """What was written there by this run and client; `wanted`: what to give where it is not there.
+    """Reads the posterior of this run and client; `wanted`: what to give where it is not there.
 
     Raises
     ------
     JobError
-        The run left none there, or none that can be read.
+        The run left no such file there, or it cannot be read.
     """
     path = folder / name
     try:

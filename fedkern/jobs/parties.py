@@ -1,4 +1,4 @@
-"""Who takes part in a job, and where the rows of each are: read only where the party lives."""
+"""Finds who takes part in a job, and where the rows of each are: read only where the party lives."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from .site import Site, Sites
 
 @dataclass(frozen=True)
 class Parties:
-    """The clients of a job, in the order that gives each its number.
+    """Holds the clients of a job, in the order that gives each its number.
 
     Attributes
     ----------
-    names : of the clients
-    spec : what the job file says of the columns
+    names : the names of the clients
+    spec : the job file's facts of the columns
     rows : client number -> its table
     header : client number -> (its source, its column names), without reading a row
     test : the server's test rows, or None
     server : vertical: the server's own table, or None
-    holding : client number -> what policies may call its data (the file's stem, or the built-in set's name), and their files
+    holding : client number -> the names that policies may give its data (the file's stem, or the built-in set's), and their files
     own : the same of the server's own files
-    specs : names of a file's columns -> what is known of them, where that is another for each client
+    specs : names of a file's columns -> the facts of them, where these differ by client
     texts : columns that are read as text
-    site : client number -> what its site file says
-    fingerprint : client number -> of its file, see `fingerprint`; None for built-in data
+    site : client number -> the content of its site file
+    fingerprint : client number -> that of its file, see `fingerprint`; None for built-in data
     """
 
     names: tuple[str, ...]
@@ -64,15 +64,16 @@ class Parties:
 
     @property
     def n_clients(self) -> int:
+        """The number of clients."""
         return len(self.names)
 
     def spec_of(self, columns: tuple[str, ...]) -> Spec:
-        """What is known of the columns of a file that has these."""
+        """Returns the known facts of the columns of a file that has these columns."""
         return self.spec if self.specs is None else self.specs(columns)
 
 
 def there(parties: Parties, **named: Iterable[str]) -> Parties:
-    """The parties, once every client that a section of the job file names is one of them; JobError.
+    """Returns the parties, once every client that a section of the job file names is one of them; JobError otherwise.
 
     `named`: key of the section, with two underscores for a dot, -> names.
     """
@@ -85,7 +86,7 @@ def there(parties: Parties, **named: Iterable[str]) -> Parties:
 
 
 def declared(columns: Mapping[str, ColumnSection]) -> dict[str, Column]:
-    """What the job file says of columns."""
+    """Returns the job file's declarations of columns."""
     tables = columns.items()
     said = {name: section.encoded for name, section in tables}
     for name, section in tables:
@@ -95,7 +96,7 @@ def declared(columns: Mapping[str, ColumnSection]) -> dict[str, Column]:
 
 
 class Known(NamedTuple):
-    """What a model, and built-in data beside the job file, say of the columns; see `Spec`."""
+    """Holds the facts of the columns that a model, and built-in data beside the job file, give; see `Spec`."""
 
     family: str
     response: str | None
@@ -107,7 +108,7 @@ class Known(NamedTuple):
 
 
 def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
-    """What is known of the columns where every client has rows of its own."""
+    """Returns the known facts of the columns where every client has rows of its own."""
     formula = getattr(config, "formula", None)
     if formula is not None:
         known = known._replace(columns=read_as(formula, known.columns))
@@ -126,7 +127,7 @@ def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
 
 
 def dealt(data: DataSection) -> Federation:
-    """Built-in rows, dealt to the clients that the job file asks for."""
+    """Returns built-in rows, dealt to the clients that the job file asks for."""
     from ..data.sets import builtin
 
     split = data.split
@@ -143,8 +144,8 @@ def dealt(data: DataSection) -> Federation:
 
 
 def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
-    """Of a job on built-in rows."""
-    names = named(config, dealt.clients)
+    """Returns the parties of a job on built-in rows."""
+    names = name_clients(config, dealt.clients)
     return Parties(
         names,
         spec,
@@ -156,15 +157,15 @@ def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
 
 
 def fits(family: str, data: Federation) -> None:
-    """Whether a model of this family can explain what the built-in data have; JobError."""
+    """Refuses a model whose family cannot explain the response of the built-in data (JobError)."""
     record, binary = FAMILIES[family], data.positive is not None
     if data.response and not (record.binary if binary else record.measured):
         what = "a binary" if binary else "a real"
         raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 
 
-def named(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]:
-    """The clients' names: those of the job file, or those of their files."""
+def name_clients(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the clients' names: those of the job file, or those of their files."""
     names = tuple(config.data.names) or names_of_files
     if len(names) != len(names_of_files):
         raise JobError(f"data.names: {len(names)} names for {len(names_of_files)} clients")
@@ -176,7 +177,7 @@ def named(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[str, ...]
 
 
 def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
-    """Of a job whose clients have files: `texts` are the columns that are read as text.
+    """Returns the parties of a job whose clients have files; `texts` are the columns that are read as text.
 
     Raises
     ------
@@ -189,7 +190,7 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         # A plain path is not looked for: it may lie on another machine, and only the client's own rank opens it.
         wild = any(mark in pattern for mark in "*?[")
         files += table.find([pattern], folder).items() if wild else [(stem(Path(pattern)), folder / pattern)]
-    names, paths = named(config, tuple(name for name, _ in files)), [path for _, path in files]
+    names, paths = name_clients(config, tuple(name for name, _ in files)), [path for _, path in files]
 
     sites = Sites(folder, names)
 
@@ -220,7 +221,7 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         return replace(data_set(source(k)[0]), policy=site(k).policy, mark=partial(marked, k))
 
     def own(name: str) -> Table | None:
-        """A file of the server's: `test` or `server`."""
+        """Reads a file of the server's: `test` or `server`."""
         path = getattr(data, name, None)
         with owned(SERVER):
             if path and not is_there(folder / path):
@@ -234,14 +235,14 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
 
 
 def data_set(path: Path) -> DataSet:
-    """What a policy may call a file: its stem, and that of the file it is a link to."""
+    """Returns the names that a policy may give a file: its stem, and that of the file it is a link to."""
     if "\0" in str(path):
         raise JobError(f"data: {str(path)!r} is no path")
     return DataSet(tuple(dict.fromkeys((stem(path), stem(Path(os.path.realpath(path)))))), table.files_of(path))
 
 
 def fingerprint(path: Path) -> str | None:
-    """BLAKE2b-128 of a file's bytes, as policies have had it; None where there is no file."""
+    """Returns BLAKE2b-128 of a file's bytes, as policies have had it; None where it does not exist."""
     if not os.path.isfile(path):
         return None
     try:
@@ -252,7 +253,10 @@ def fingerprint(path: Path) -> str | None:
 
 
 def mark_of_rows(path: Path, dialect: Dialect) -> str | None:
-    """The fingerprint of a file's rows, for `fingerprint` in a policy; None where they cannot be read (reading them says so)."""
+    """Returns the fingerprint of a file's rows, for `fingerprint` in a policy; None where they cannot be read.
+
+    Reading the rows reports that fault.
+    """
     try:
         return mark.of_rows(table.load(path, response=mark.RESPONSE, dialect=dialect))
     except (FedkernError, OSError):
@@ -261,7 +265,7 @@ def mark_of_rows(path: Path, dialect: Dialect) -> str | None:
 
 @contextmanager
 def own_of_client(name: str, spec: Spec) -> Iterator[None]:
-    """Puts the client's name before what is wrong with its file; of a private job's file nobody else reads more than that."""
+    """Puts the client's name before a fault of its file; of a private job's file nobody else reads more than that."""
     try:
         yield
     except OwnFault as error:

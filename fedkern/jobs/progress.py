@@ -1,4 +1,7 @@
-"""How far a run is, and who is waited for: a bar with a terminal, at most one line in ten seconds without, nothing if quiet."""
+"""Shows how far a run is, and who is waited for.
+
+With a terminal it is a bar, without one at most one line in ten seconds, and nothing if quiet.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ PATIENCE = 2.0  # seconds after which a bar says who is waited for
 
 
 class Progress:
-    """Used as a context manager on the server's rank; the other ranks are quiet."""
+    """Shows the progress of a run, as a context manager on the server's rank; the other ranks are quiet."""
 
     def __init__(self, total: int | None, *, quiet: bool = False, stream: TextIO | None = None, unit: str = "round") -> None:
         self.total, self.quiet, self.unit = total, quiet, unit
@@ -52,7 +55,7 @@ class Progress:
             self._bar.stop()
 
     def waiting(self, names: Sequence[str]) -> None:
-        """Nothing has come for a while from these clients, or one of them begins to answer; called often."""
+        """Notes that these clients have been silent for a while, or that one of them begins to answer; called often."""
         now = time.monotonic()
         if self._waiting and now - max(self._since, self._said) >= SECONDS:
             self._say(now)
@@ -60,14 +63,14 @@ class Progress:
             self._waiting, self._since = tuple(names), now
 
     def heard(self) -> None:
-        """An answer has come."""
+        """Notes that an answer has come."""
         now = time.monotonic()
         if self._waiting and now - max(self._since, self._said) >= SECONDS:  # of one process, which could say nothing meanwhile
             self._say(now)
         self._waiting, self._since = (), now
 
     def _slow(self, seconds: float) -> str:
-        """Who is waited for, if for so long."""
+        """Returns who is waited for, if for so long."""
         waited, names = time.monotonic() - self._since, self._waiting
         return f"waits for {', '.join(names)} ({waited:.0f} s)" if names and waited >= seconds else ""
 
@@ -77,8 +80,10 @@ class Progress:
             print(f"fedkern: {self._slow(0)}", file=self.stream, flush=True)
 
     def show(self, rounds: int, what: str, since: int = 0) -> None:
-        """So many rounds are done; `what` is a few words, such as the last metrics. `since`: the round after which they were
-        counted anew, all of them."""
+        """Shows that so many rounds are done; `what` is a few words, such as the last metrics.
+
+        `since`: the round after which they were counted anew, all of them.
+        """
         total = self.total and since + self.total
         if self._bar is not None:
             self._bar.update(self._task, completed=rounds, total=total, description=what)

@@ -1,4 +1,4 @@
-"""What a method gives back, and the files that the server publishes of it: the same for all methods."""
+"""Holds the result of a method, and writes the files that the server publishes of it: the same for all methods."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .run import Run
 
 @dataclass(frozen=True)
 class Kept:
-    """What became of a posterior's draws.
+    """Says where a posterior's draws were written, and how they were made.
 
     Attributes
     ----------
-    path : of `posterior.nc`; None where none was written
+    path : the path of `posterior.nc`; None where none was written
     made : when, and how long it took, as ArviZ has it
     notes : for the reader
     """
@@ -44,25 +44,25 @@ class Kept:
 
 @dataclass(frozen=True)
 class Fit:
-    """What the server has at the end.
+    """Holds the server's result at the end of the rounds.
 
     Attributes
     ----------
-    posterior : what is released
-    arrays : what the digest is of
+    posterior : the released one
+    arrays : those that the digest covers
     stop, rounds : why the rounds ended, and how many were finished
     verdict : whether it has converged
     clients : name -> {"updates", "status"}
-    chains, draws : of `posterior.nc`
-    encoding : what a reader must know of the columns, or of the rows
-    metrics : of the posterior on the test rows
+    chains, draws : their numbers in `posterior.nc`
+    encoding : the facts of the columns, or of the rows, that a reader needs
+    metrics : those of the posterior on the test rows
     privacy : client -> its certificate
     notes : for the reader
-    more : what only this method has in summary.json
+    more : keys of summary.json that only this method has
     tables : files beside it, such as predictions.csv: name -> columns
-    drawn : whether there is a `posterior.nc`
-    inference : what draws came of, where that is neither Markov chains nor a variational fit
-    kept : where draws are on the disk already
+    drawn : whether `posterior.nc` is written
+    inference : the source of draws, where that is neither Markov chains nor a variational fit
+    kept : the draws, if they are on the disk already
     """
 
     posterior: Released
@@ -85,7 +85,7 @@ class Fit:
 
 
 def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, drawn: bool = True, inference: str = "") -> Kept:
-    """Writes `posterior.nc`, before anything is said of the draws: what can go wrong with that loses no round."""
+    """Writes `posterior.nc`, before the draws are judged: a fault of that loses no round."""
     files = run.hooks.folder
     made: dict[str, object] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
     made |= {"inference": inference} if inference else {}
@@ -104,7 +104,7 @@ def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, dra
 
 @contextmanager
 def judging(run: Run[C], kept: Kept) -> Iterator[None]:
-    """What goes wrong while draws are judged that are on the disk: it is said with where they are, and what to do."""
+    """Adds to a fault while draws are judged where the draws are on the disk, and what to do."""
     try:
         yield
     except Exception as error:
@@ -119,9 +119,10 @@ def judging(run: Run[C], kept: Kept) -> Iterator[None]:
 
 
 def publish(run: Run[C], fit: Fit) -> Result:
-    """Everything that the server publishes, in the run's folder if there is one."""
+    """Writes everything that the server publishes, in the run's folder if it has one."""
     hooks, job = run.hooks, run.config.job
     files = hooks.folder
+    # Draws are written before they are judged, and summary.json last: where it is, the run has finished.
     kept = fit.kept or keep_draws(run, fit.posterior, fit.chains, fit.draws, drawn=fit.drawn, inference=fit.inference)
     if files is not None:
         for name, table in fit.tables.items():
@@ -150,7 +151,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
 
 
 def _said(error: Exception) -> str:
-    """What the reader of a result is told of an error."""
+    """Returns the words for an error that the reader of a result sees."""
     if isinstance(error, MemoryError):
         return "there is not enough memory for the draws; ask for fewer"
     return str(error) if isinstance(error, FedkernError) else f"{type(error).__name__}: {error}"

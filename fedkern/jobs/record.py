@@ -1,7 +1,7 @@
-"""`job.json`: what each party's own folder was bound to.
+"""Writes and reads `job.json`, which binds each party's own folder to a run.
 
-It holds the whole job and the names of all clients. Of more than `MOST` clients that would be n^2 bytes, written and read n
-times: there the job and the names stand once in each place, `job-DIGEST.json` beside the clients' own folders, and a client's
+It holds the whole job and the names of all clients. For more than `MOST` clients that would be n^2 bytes, written and read n
+times: then the job and the names stand once in each place, `job-DIGEST.json` beside the clients' own folders, and a client's
 record names that file, which has to have that digest. The server's record is always whole.
 """
 
@@ -23,7 +23,7 @@ SHARED = "job"  # in the table `run` of a record: the name of that file
 
 
 class Shared:
-    """The job and the clients that all records of a run hold.
+    """Holds the job and the clients that all records of a run share.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Shared:
         self._there: set[Path] = set()
 
     def write(self, path: Path, about: Record, ground: Ground, *, client: bool, sync: bool) -> None:
-        """A party's record, unless it stands there already; `about` is its table `run`, `ground` below which its folder lies."""
+        """Writes a party's record, unless it stands there already; `about` is its table `run`, `ground` that of its folder."""
         if client and self._data:
             record: Record = {"run": {**about, SHARED: self._beside(path.parent.parent, ground)}}
         else:
@@ -47,7 +47,7 @@ class Shared:
             write_atomically(path, content, secret=client, sync=sync, ground=ground)
 
     def _beside(self, folder: Path, ground: Ground) -> str:
-        """The file's name, once it is in this folder."""
+        """Returns the shared file's name, once it is in this folder."""
         path = folder / _name(self._data)
         if path not in self._there:
             if path.is_symlink() or not path.exists():
@@ -57,13 +57,13 @@ class Shared:
 
 
 class Reader:
-    """Reads records; what is shared is read once, and is the same objects in all of them."""
+    """Reads records; the shared file is read once, and gives the same objects in all of them."""
 
     def __init__(self) -> None:
         self._shared: dict[Path, dict[str, Any]] = {}
 
     def read(self, path: Path) -> Any:
-        """A record with all that it names.
+        """Returns a record with all that it names.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Every key of a file with its type, default and meaning, as a commented TOML file, from the sections that check it."""
+"""Writes every key of a file with its type, default and meaning, as a commented TOML file, from the sections that check it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false
 
 
 def text(head: str, config: type[Section], default: Default, kinds: Mapping[str, str] | None = None) -> str:
-    """The whole file.
+    """Returns the whole file.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def text(head: str, config: type[Section], default: Default, kinds: Mapping[str,
 
 
 def tables(section: type[Section], before: str = "") -> Iterator[tuple[str, type[Section]]]:
-    """The tables in a table, each before those that are in it: path, section. A name that the user chooses is NAME."""
+    """Yields the tables in a table, each before those in it, with its path. A name that the user chooses is NAME."""
     for name, field in section.model_fields.items():
         if (inner := table_in(field.annotation)) is not None:
             path = f"{before}{name}" + (".NAME" if get_origin(field.annotation) is dict else "")
@@ -48,19 +48,19 @@ def tables(section: type[Section], before: str = "") -> Iterator[tuple[str, type
 
 
 def table_in(annotation: object) -> type[Section] | None:
-    """The section that a key's type is, or names in the user's table have; None if the key is no table."""
+    """Returns the section of a key's type, or of the names in the user's table; None if the key is no table."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next((found for one in get_args(annotation) if (found := table_in(one)) is not None), None)
+    return next((section for one in get_args(annotation) if (section := table_in(one)) is not None), None)
 
 
 def toml(value: object) -> str:
-    """A default as TOML; dots where there is none."""
+    """Returns a default as TOML; dots where the key has none."""
     return "..." if value in (PydanticUndefined, None) else json.dumps(value)
 
 
 def kind_of(annotation: Any) -> str:
-    """The type of a key in words."""
+    """Returns the type of a key in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return kind_of(arguments[0])

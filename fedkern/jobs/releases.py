@@ -1,8 +1,8 @@
-"""What a server that adds the noise itself has released since its older checkpoint: a noisy sum for each round.
+"""Stores the releases since the older checkpoint of a server that adds the noise itself: a noisy sum for each round.
 
 Noise may not be drawn twice for one sum: the mean of two releases has less of it than was paid for. So each is on the disk before
-anything of it leaves. A resumed run, which asks the clients again from its checkpoint on, gets the stored sums until they end,
-and pays for none of them again. With them stands whose changes entered, which only the server may know.
+any part of it leaves. A resumed run, which asks the clients again from its checkpoint on, gets the stored sums until they end,
+and pays for none of them again. Beside each sum stands whose changes entered it, which only the server may know.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .stamp import Stamp
 
 
 class Releases:
-    """The noisy sums of a protocol: a file for each round, each with a stamp of its own time."""
+    """Stores the noisy sums of a protocol: a file for each round, each with a stamp of its own time."""
 
     def __init__(self, folder: RunFolder, protocol: str, stamp: Callable[[], Stamp]) -> None:
         self.folder, self.name, self._stamp = folder, f"{protocol}-release", stamp
@@ -27,7 +27,7 @@ class Releases:
         return round in self._stored
 
     def settle(self, asked: Release) -> Released:
-        """The one release of a round: what is stored, or what is asked for, which then is."""
+        """Returns the one release of a round: the stored one, or the one that is asked for, which is stored first."""
         if asked.round in self._stored:
             try:
                 return Released(asked.round, self.folder.kept(SERVER, self.name, asked.round))
@@ -40,11 +40,11 @@ class Releases:
         return Released(asked.round, asked.content)
 
     def passed(self, round: int) -> None:
-        """A checkpoint was written, after so many rounds: what came before the older one is no longer needed."""
+        """Notes a checkpoint after so many rounds: releases before the older checkpoint are no longer needed."""
         self._older, self._newest = self._newest, round
 
     def lost(self, round: int, why: str) -> JobError:
-        """What to say where a round has left and cannot be sent again."""
+        """Returns the error of a round whose release has left and cannot be sent again."""
         return JobError(
             f"{self.folder.path}: the noisy sum of round {round} was released before, and what was stored of it is gone ({why}). "
             "Released again it would have other noise, which is not paid for; start the job anew in another folder (--out)"

@@ -1,4 +1,4 @@
-"""One place of a job: what every method is given, and what all of them do the same."""
+"""Holds one place of a job: the things that every method is given, and the work that all of them do the same."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ Answered = Ended[once.Server[A], once.Client[Q, A]]
 
 @dataclass(frozen=True)
 class Output:
-    """Where a run writes, and how much it says.
+    """Says where a run writes, and how much it prints.
 
     Attributes
     ----------
-    folder : of the run's files; None writes nothing
+    folder : the folder of the run's files; None writes nothing
     resume : go on from the last checkpoint in it
     quiet : no progress
     """
@@ -62,7 +62,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Part(Generic[C]):
-    """The part of one place in a job.
+    """Holds the part of one place in a job.
 
     Attributes
     ----------
@@ -80,11 +80,11 @@ class Part(Generic[C]):
 
 @dataclass(frozen=True)
 class At(Generic[C]):
-    """What a run has at one place, and a check too.
+    """Holds the state of one place, in a run and in a check.
 
     Attributes
     ----------
-    part, parties : what is to be done, and by whom
+    part, parties : the work, and who does it
     stages : all that may be exchanged: as far as the job file tells them, and those of the model once it is known
     """
 
@@ -94,15 +94,17 @@ class At(Generic[C]):
 
     @property
     def place(self) -> Place:
+        """The process, or the MPI rank."""
         return self.part.place
 
     @property
     def config(self) -> C:
+        """The job file with all its defaults."""
         return self.part.config
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clients', in the order of their numbers."""
+        """The clients' names, in the order of their numbers."""
         return self.parties.names
 
     @property
@@ -111,11 +113,11 @@ class At(Generic[C]):
         return self.place.mine(len(self.names))
 
     def exchange(self, stage: Stage, start: Callable[[], tuple[S, ServerEffects]], clients: Mapping[int, K]) -> Ended[S, K]:
-        """Runs one stage: the server's last state, None where it does not live, and those of the clients that live here.
+        """Runs one stage; returns the last states of the server (None where it does not live) and of the clients that live here.
 
         Parameters
         ----------
-        start : asked for the server's first state where there is one
+        start : makes the server's first state, where the server lives
 
         Raises
         ------
@@ -129,7 +131,7 @@ class At(Generic[C]):
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
     def ask(self, stage: Stage, question: once.Question[Q, A], asked: Q | None, clients: Answering[Q, A]) -> Answered[A, Q]:
-        """A stage of one question to all clients, or to nobody."""
+        """Runs a stage of one question to all clients, or to nobody."""
         return self.exchange(stage, lambda: question.start(len(self.names), asked), clients)
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
@@ -138,15 +140,15 @@ class At(Generic[C]):
 
 @dataclass(frozen=True)
 class Run(At[C]):
-    """One place in a job that runs.
+    """Holds one place in a job that runs.
 
     Attributes
     ----------
-    hooks : what it does beside computing
+    hooks : its work beside computing
     output : where it writes
     stages_of : model -> the stages that a job of this method has once its model is known
-    used : where the clients that live here compute, and have their arrays
-    lines : what is said of the server's rounds; None says nothing
+    used : the device on which the clients that live here compute
+    lines : makes the lines of the server's rounds; None prints none
     """
 
     hooks: RunHooks
@@ -156,11 +158,11 @@ class Run(At[C]):
     lines: Lines[Any] | None = None
 
     def knowing(self, model: object) -> Run[C]:
-        """The run once its model is known: the stages of the model may be exchanged."""
+        """Returns the run once its model is known: the stages of the model may be exchanged."""
         return replace(self, stages=(*self.stages, *self.stages_of(model)))
 
     def saying(self, lines: Lines[S]) -> Run[C]:
-        """The run that writes lines of metrics, and shows its progress."""
+        """Returns the run that writes lines of metrics, and shows its progress."""
         return replace(self, lines=lines)
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
@@ -168,32 +170,32 @@ class Run(At[C]):
         place = self.place.gathering if stage.allgather else self.place
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if self.lines is None:
-            return self.hooks.run(place, exchange, resume=resume)
+            return self.hooks.run_exchange(place, exchange, resume=resume)
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             began = time.monotonic()
-            ended = hooks.run(place, exchange, resume=resume)
+            ended = hooks.run_exchange(place, exchange, resume=resume)
             hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended
 
     @property
     def threads(self) -> int:
-        """How many a client's kernels may use."""
+        """The number of threads that a client's kernels may use."""
         return self.place.n_threads or machine.cores()
 
     def tables(self) -> dict[int, Table]:
-        """The rows of the clients that live here."""
+        """Reads the rows of the clients that live here."""
         return {k: self.parties.rows(k) for k in self.mine}
 
     def agreed(self, tables: Mapping[int, Table], spec: Spec | None = None, alias: str = "") -> Encoding:
-        """The encoding of the columns, the same at every place; `spec`, `alias`: of other columns, in a second exchange."""
+        """Agrees on the columns' encoding, the same at every place; `spec`, `alias`: of other columns, in a second exchange."""
         spec, clients = spec or self.parties.spec, {}
         for k, table in tables.items():
             with owned(k):
                 clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
-        server, clients = self.exchange(Stage.of(agreement).named(alias), lambda: agreement.start(spec, self.names), clients)
+        server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(spec, self.names), clients)
         self.hooks.notes += () if server is None else server.notes
         self.hooks.doubts += () if server is None else server.doubts
         encoding = anyone(server, clients).encoding
@@ -203,12 +205,12 @@ class Run(At[C]):
         return encoding
 
     def note_rows(self, client: int, notes: Sequence[str], faults: Faults) -> None:
-        """rows.json, for the client alone: what is remarkable in its rows, and what is wrong with them."""
+        """Writes rows.json, for the client alone: remarkable facts of its rows, and their faults."""
         content = {"notes": list(notes), "faults": asdict(faults)}
         self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew
 
     def certified(self) -> dict[str, Record]:
-        """Every client tells what it has spent: client -> certificate; at the server only."""
+        """Collects every client's certificate of its spent privacy; returns client -> certificate, at the server only."""
         clients = {k: once.ready_client(certificates.make_reply(self.hooks.settled(k))) for k in self.mine}
         server, _ = self.ask(Stage.of(certificates), certificates.QUESTION, certificates.AskCertificate(0), clients)
         if server is not None:
@@ -219,5 +221,5 @@ class Run(At[C]):
 
 
 def anyone(server: S | None, clients: Mapping[int, K]) -> S | K:
-    """The last state of a party that lives here, where all have learnt the same."""
+    """Returns the last state of a party that lives here, where all have learnt the same."""
     return server if server is not None else next(iter(clients.values()))

@@ -1,4 +1,4 @@
-"""A holder's secret, and keyed digests of rows: a plain hash of a small table could be guessed, row by row."""
+"""Keeps a holder's secret, and makes keyed digests of rows: a plain hash of a small table could be guessed, row by row."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BLOCK = 1 << 24  # bytes of rows that are hashed at a time
 
 
 def secret(home: Path, *, sync: bool = True, ground: Ground | None = None) -> bytes:
-    """A holder's 32 random bytes, made when they are first asked for, in a file of its own folder that only it can read.
+    """Returns a holder's 32 random bytes, made when they are first asked for, in a file of its folder that only it can read.
 
-    Its bytes are on the disk then; without `sync` its name is not yet, for the caller who syncs the folder for a file of its own.
+    The bytes are on the disk then. Without `sync` the file's name is not yet: the caller syncs the folder for another file.
     `ground`: below which the folder lies.
     """
     path = home / SECRET
@@ -43,12 +43,12 @@ def secret(home: Path, *, sync: bool = True, ground: Ground | None = None) -> by
 
 
 def mark_of(key: bytes) -> str:
-    """What tells one secret from another, and nothing else of it."""
+    """Returns a mark that tells one secret from another, and nothing else of it."""
     return hashlib.blake2b(key, digest_size=8, person=b"fedkern secret").hexdigest()
 
 
 def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
-    """A keyed digest of a table's cells: without the key it tells nothing, not even of a table of which few are possible."""
+    """Returns a keyed digest of a table's cells: without the key it tells nothing, even if few tables are possible."""
     state = hashlib.blake2b(key=key, digest_size=32, person=b"fedkern rows")
     ignored, in_matrix = frozenset(ignored), frozenset(table.matrix_names)
     names = [name for name in table.names if name not in ignored or name in in_matrix]
@@ -66,7 +66,7 @@ def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
 
 
 def _add(state: Any, array: np.ndarray) -> None:
-    """Type, shape and values, some rows at a time: the array may be larger than memory."""
+    """Adds type, shape and values, some rows at a time: the array may be larger than memory."""
     state.update(json.dumps([array.dtype.str, array.shape]).encode())
     for rows in _blocks(array):
         state.update(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)

@@ -1,12 +1,12 @@
-"""A holder's own file beside the job: where its data lie, how they are written, its policy, its threads.
+"""Reads a holder's own file beside the job: where its data lie, how they are written, its policy, its threads.
 
 It is no part of the job: other parties never see it, and the job's digest has nothing of it. For a client it is
 
-1. what `--site` (or FEDKERN_SITE) names: a file, or a folder with NAME.toml for the client NAME; else
+1. the file that `--site` (or FEDKERN_SITE) names: a file, or a folder with NAME.toml for the client NAME; else
 2. `sites/NAME.toml` beside the job; else
 3. `site.toml` beside the job.
 
-What is wrong with it is told to others without a path: they read its name and its key's.
+A fault of it is told to others without a path: they read its name and its key's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARED, EACH = "site.toml", "sites"
 
 
 class SiteFile(Section):
-    """The keys of a site file."""
+    """Declares the keys of a site file."""
 
     client: str | None = key(None, path=True, help="whose it is, where several clients would find it")
     path: str | None = key(
@@ -40,11 +40,11 @@ class SiteFile(Section):
 
 @dataclass(frozen=True)
 class Site:
-    """What a client's site file says; by default nothing.
+    """Holds the content of a client's site file; by default nothing.
 
     Attributes
     ----------
-    path, policy : absolute; they are there
+    path, policy : absolute paths that exist
     """
 
     path: Path | None = None
@@ -55,12 +55,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Sites:
-    """The site files that a place can see.
+    """Finds the site files that a place can see.
 
     Attributes
     ----------
-    folder : of the job
-    names : of all clients
+    folder : the folder of the job
+    names : the names of all clients
     """
 
     folder: Path
@@ -68,29 +68,29 @@ class Sites:
 
     @cached_property
     def given(self) -> Path | None:
-        """What the holder names, if it does."""
+        """The file or folder that the holder names, if it does."""
         text = os.environ.get(GIVEN)
         return Path(text).expanduser().absolute() if text else None
 
     def of(self, client: str) -> Site:
-        """A client's.
+        """Returns a client's site.
 
         Raises
         ------
         OwnFault
             It cannot be read, has a key that does not exist, or names a file that is not there.
         """
-        found = self._file(client)
-        if found is None:
+        path = self._file(client)
+        if path is None:
             return Site()
         try:
-            return self._read(found, client)
+            return self._read(path, client)
         except JobError as fault:
-            text = str(fault).replace(f"{found.parent.absolute()}{os.sep}", "").replace(f"{found.parent}{os.sep}", "")
-            raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {found}: {fault}") from None
+            text = str(fault).replace(f"{path.parent.absolute()}{os.sep}", "").replace(f"{path.parent}{os.sep}", "")
+            raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {path}: {fault}") from None
 
     def _file(self, client: str) -> Path | None:
-        """The site file that a client would find."""
+        """Returns the site file of a client; None where it has none."""
         places = list(self._places(client))
         if self.given is not None:
             if not os.path.exists(self.given):
@@ -122,7 +122,7 @@ class Sites:
 
 
 def _there(site: Path, name: str, text: str | None) -> Path | None:
-    """What a key of a site file names."""
+    """Returns the path that a key of a site file names."""
     if text is None:
         return None
     path = (site.parent / os.path.expanduser(text)).absolute()

@@ -1,7 +1,7 @@
-"""Stages: the exchanges of a job as values.
+"""Describes stages: the exchanges of a job as values.
 
 A method says which it has, in `stages.py`. `fedkern check` prints that list, and a run exchanges nothing that is not on it, so
-that what leaves a client can't drift from what is said.
+that the messages which leave a client can't drift from those that were announced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..algorithms.core.messages import Message, Protocol, Refused
 
 
 class Sized(Shape):
-    """A module of `algorithms.exchanges` whose messages have the same sizes in all jobs."""
+    """Describes a module of `algorithms.exchanges` whose messages have the same sizes in all jobs."""
 
     @property
     def PROTOCOL(self) -> Protocol[Any, Any]: ...
@@ -25,12 +25,12 @@ class Sized(Shape):
 
 @dataclass(frozen=True)
 class Stage:
-    """One exchange of a job, before it happens.
+    """Describes one exchange of a job, before it happens.
 
     Attributes
     ----------
     protocol, dims : all that a transport knows of its algorithm; the sizes of its messages
-    rounds : as far as they are known before, for the progress
+    rounds : their number, if it is known before, for the progress
     resumable : whether checkpoints are made of it, from which an interrupted run goes on
     allgather : whether there is no server: each client sends to all others, and makes the server's draws itself
     times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
@@ -51,17 +51,20 @@ class Stage:
 
     @classmethod
     def of(cls, module: Sized) -> Stage:
-        """The exchange of this module."""
+        """Returns the exchange of this module."""
         return cls(module.PROTOCOL, module.DIMS, times=getattr(module, "TIMES", {}))
 
     def often(self, kind: type[Message], rounds: int | None) -> int:
-        """How many messages of a kind there are at most between the server and a client; `rounds`: where only budgets end it."""
+        """Returns the largest number of messages of a kind between the server and a client.
+
+        `rounds`: at most, where only budgets end the job.
+        """
         if kind is Refused:
             return 1
         return self.runs * self.times.get(kind, self.rounds or (rounds + 1 if rounds and self.resumable else 1))
 
-    def named(self, alias: str) -> Stage:
-        """The same stage once more: what it sends is said already."""
+    def with_alias(self, alias: str) -> Stage:
+        """Returns the same stage once more, under another name: its messages are listed already."""
         return replace(self, alias=alias)
 
     @property
@@ -72,5 +75,5 @@ class Stage:
 
     @property
     def words(self) -> tuple[str, tuple[type[Message], ...], tuple[type[Message], ...], dict[str, int], bool]:
-        """What `fedkern check` says of it, whatever its alias."""
+        """The parts of the stage that `fedkern check` prints, whatever its alias."""
         return self.protocol.name, self.protocol.to_client, self.protocol.to_server, dict(self.dims), self.allgather

@@ -1,4 +1,4 @@
-"""Whose a checkpoint or a stored answer is: the job, the run, the party and its rows; and what the party's logs were just then.
+"""Stamps checkpoints and stored answers with the job, the run, the party, its rows, and the state of its logs just then.
 
 A stamp stands at the head of every one. A resumed run reads nothing whose stamp is not its own.
 """
@@ -18,7 +18,7 @@ LENGTH = FORM.size + CHECK
 
 
 def boot() -> bytes:
-    """What this machine was given when it started; zeros where it does not tell."""
+    """Returns the id that this machine was given when it started; zeros where it does not tell."""
     try:
         return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", ""))
     except (OSError, ValueError):
@@ -26,18 +26,18 @@ def boot() -> bytes:
 
 
 class Stamp(NamedTuple):
-    """All zeros where there is nothing to say, such as the rows of a party without any.
+    """Says whose a file is, and how far its party's logs were; a field is all zeros where it does not apply.
 
     Attributes
     ----------
-    job : digest of the job, without what a resumed run may change
+    job : digest of the job, without the keys that a resumed run may change
     run : id of the run
     party : digest of the party's name
-    rows : keyed digest of what the party was given: its rows, its file of a prior
+    rows : keyed digest of all that the party was given: its rows, its file of a prior
     place : digest of the name of the file
     budget : how far the party's budget.jsonl has been read or written
-    ledger, synced : what the ledger of the party's messages holds, and what of it is surely on the disk
-    boot : of the machine
+    ledger, synced : the mark of the ledger of the party's messages, and of its part that is surely on the disk
+    boot : the id of the machine's last start
     layout : digest of how the state is kept: its fields, their types and shapes when the rounds begin
     """
 
@@ -53,18 +53,18 @@ class Stamp(NamedTuple):
     layout: bytes = bytes(16)
 
     def pack(self) -> bytes:
-        """As bytes, `LENGTH` of them."""
+        """Returns the stamp as bytes, `LENGTH` of them."""
         whose = (self.job, self.run, self.party, self.rows, self.place)
         body = FORM.pack(*whose, *self.budget, *self.ledger, *self.synced, self.boot, self.layout)
         return body + _check(body)
 
     def at(self, path: Path) -> Stamp:
-        """The same, for this file."""
+        """Returns the same stamp, for this file."""
         return self._replace(place=hashlib.blake2b(path.stem.encode(), digest_size=16).digest())
 
     @classmethod
     def read(cls, data: bytes) -> Stamp:
-        """What `pack` made of a stamp, from the beginning of `data`. ValueError for other bytes."""
+        """Reads a stamp that `pack` made, from the beginning of `data`. ValueError for other bytes."""
         body = data[: FORM.size]
         if len(data) < LENGTH or data[FORM.size : LENGTH] != _check(body):
             raise ValueError("no stamp")
@@ -74,7 +74,7 @@ class Stamp(NamedTuple):
 
 
 def name_digest(name: str | None) -> bytes:
-    """For `Stamp.party`: of a client's name; None is the server."""
+    """Returns the digest of a client's name, for `Stamp.party`; None is the server."""
     return hashlib.blake2b(b"server" if name is None else b"client " + name.encode(), digest_size=16).digest()
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, from its folder alone: while it goes, after it was interrupted, and after its end."""
+"""Tells how far a run is, from its folder alone: while it goes, after it was interrupted, and after its end."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .opened import Opened, sent
 
 
 class Client(NamedTuple):
-    """A client, as far as its files can be read here.
+    """Holds the state of a client, as far as its files can be read here.
 
     Attributes
     ----------
-    did : what it does, or how it has ended
-    messages : that have left it
+    did : its present work, or how it has ended
+    messages : the number of messages that have left it
     last : the last of them, in words
     ago : seconds since then
-    steps, epsilon, cap : that its budget was charged for this run; None where that is not here, or nothing is claimed
+    steps, epsilon, cap : the charges of its budget for this run; None where that is not here, or nothing is claimed
     """
 
     name: str
@@ -41,7 +41,7 @@ class Client(NamedTuple):
 
 
 class Status(NamedTuple):
-    """A run.
+    """Holds the state of a run.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Status(NamedTuple):
     round, rounds : the last one that the server has finished, and of how many (or "budget")
     since : the round after which all of them began anew, without a client that was lost; else 0
     checkpoint : when the last one was made, in seconds before now, and its number; None without any
-    verdict : of a run that has ended
+    verdict : the verdict of a run that has ended
     """
 
     state: str
@@ -60,8 +60,8 @@ class Status(NamedTuple):
     clients: list[Client]
     since: int = 0
 
-    def lines(self) -> Iterator[str]:
-        """In words."""
+    def describe(self) -> Iterator[str]:
+        """Yields the state in words, line by line."""
         rounds = f"round {self.round}"
         if not isinstance(self.rounds, int):
             rounds += "; its budget ends it"
@@ -91,7 +91,7 @@ class Status(NamedTuple):
 
 
 def duration(seconds: float) -> str:
-    """Of some seconds, in words."""
+    """Returns seconds in words."""
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
             return f"{seconds / unit:.0f} {name}"
@@ -99,12 +99,12 @@ def duration(seconds: float) -> str:
 
 
 def number_of(value: float | None) -> str:
-    """Four digits, or nothing."""
+    """Returns a number with four digits, or "" for None."""
     return "" if value is None else f"{value:.4g}"
 
 
 def status(run: Opened) -> Status:
-    """The state of a run."""
+    """Reads the state of a run."""
     summary, parties = run.summary, (SERVER, *range(len(run.names)))
     going = any(locks.running(run.files.home(party)) for party in parties)
     state = "finished" if summary is not None else "running" if going else "interrupted"
@@ -117,7 +117,7 @@ def status(run: Opened) -> Status:
 
 
 def _measured(path: Path) -> tuple[int, int]:
-    """The last round of which metrics.jsonl tells, and the one after which they began anew."""
+    """Returns the last round in metrics.jsonl, and the round after which rounds began anew."""
     with suppress(OSError):
         for line in reversed(path.read_bytes().splitlines()):
             with suppress(ValueError, KeyError, TypeError):  # the last one may be half written
@@ -127,23 +127,24 @@ def _measured(path: Path) -> tuple[int, int]:
 
 
 def _checkpoint(run: Opened) -> tuple[int, float] | None:
-    """Number of the newest checkpoint, and seconds since it was made."""
-    found = []
+    """Returns the number of the newest checkpoint, and seconds since it was made."""
+    times = []
     for party in (SERVER, *run.records):
         with suppress(OSError):
             for path in (run.files.home(party) / "checkpoint").glob("*.ckpt"):
-                found.append((path.stat().st_mtime, int(path.stem.rpartition("-")[2])))
-    return None if not found else (max(found)[1], max(0.0, time.time() - max(found)[0]))
+                times.append((path.stat().st_mtime, int(path.stem.rpartition("-")[2])))
+    return None if not times else (max(times)[1], max(0.0, time.time() - max(times)[0]))
 
 
 def _clients(run: Opened, state: str) -> Iterator[Client]:
-    """All of them. Who has answered less of the newest exchange than others is waited for."""
+    """Yields all clients. Who has answered less of the newest exchange than others is waited for."""
     lines = {}
     for k, name in enumerate(run.names):
         path = run.files.ledger(k)
         with suppress(JobError):  # one that was altered is the audit's affair
             lines[name] = list(sent(path))
     files = {name: parts(run.files.ledger(k)) for k, name in enumerate(run.names)}
+    # The newest ledger tells which exchange is going on.
     newest = max((name for name in lines if lines[name]), key=lambda name: files[name][-1].stat().st_mtime, default=None)
     protocol = None if newest is None else lines[newest][-1].protocol
     answered = {name: sum(line.protocol == protocol for line in lines.get(name, [])) for name in run.names}
@@ -163,7 +164,7 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
 
 
 def _spent(run: Opened, k: int) -> tuple[int | None, float | None, float | None]:
-    """Steps, epsilon and cap of a client in this run."""
+    """Returns steps, epsilon and cap of a client in this run."""
     privacy, by_client = run.privacy, run.by_client
     if privacy is None:
         return None, None, None

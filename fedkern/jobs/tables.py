@@ -1,8 +1,8 @@
-"""Noisy tables: counts to which a data holder has added noise once. They lie where its budget lies, for all later jobs.
+"""Keeps noisy tables: counts to which a data holder has added noise once. They lie where its budget lies, for all later jobs.
 
-Whatever is computed of such a table spends nothing. So it is never drawn again: not by a resumed run, and not by a later job
-on the same data, also where the counts have changed since, for that a table is new would tell that they have. Which table a job
-means follows from public names alone (`Key`); another name is another table, and is paid for.
+Computing with such a table spends nothing. So it is never drawn again: not by a resumed run, and not by a later job on the same
+data. This holds also where the counts have changed since: a new table would tell that they have. Which table a job means follows
+from public names alone (`Key`); another name is another table, and is paid for.
 
 The charge is on the disk before the noise is drawn, and the table before anybody computes with it. A crash in between costs the
 charge. Source: docs/spec/sigma.md, section 14.
@@ -34,31 +34,31 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Key:
-    """Which table: `name` as the job file calls it, the column of the counts, and the places with one each, in their order."""
+    """Names a table: `name` as the job file calls it, the column of the counts, and the places with one each, in their order."""
 
     name: str
     column: str
     places: Sequence[str]
 
     def file(self, data: str) -> str:
-        """Of the table of a data set."""
+        """Returns the file's name, for the table of a data set."""
         text = json.dumps([data, self.name, self.column, list(self.places)])
         return f"noisy-{hashlib.blake2b(text.encode(), digest_size=8, person=b'fedkern table').hexdigest()}.json"
 
 
 @dataclass(frozen=True)
 class NoisyTable:
-    """Counts with noise.
+    """Holds counts with noise.
 
     Attributes
     ----------
-    job : what budgets call its draw
-    mechanism : of the noise
-    counts : of the places, with noise
+    job : the name of its draw in budgets
+    mechanism : the mechanism of the noise
+    counts : the counts of the places, with noise
     drawn : date and time
     mark : keyed digest of the counts without noise, which tells its holder whether they have changed since
-    unread : places whose count could not be read: what stands there is noise alone, for good
-    path : where it lies
+    unread : places whose count could not be read: their numbers are noise alone, for good
+    path : the table's file
     """
 
     job: str
@@ -71,24 +71,24 @@ class NoisyTable:
 
 
 def now() -> str:
-    """Date and time, as in budgets."""
+    """Returns date and time, as in budgets."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def mark_of(counts: Counts, key: bytes) -> str:
-    """A keyed digest of counts."""
+    """Returns a keyed digest of counts."""
     state = hashlib.blake2b(key=key, digest_size=16, person=b"fedkern counts")
     state.update(counts.astype("<i8").tobytes())
     return state.hexdigest()
 
 
 def find(account: Account, key: Key) -> NoisyTable | None:
-    """The table, wherever the account of these data lies or may have lain before; None where none was drawn.
+    """Finds the table, wherever the account of these data lies or may have lain before; None where none was drawn.
 
     Raises
     ------
     JobError
-        It is there and cannot be read.
+        It exists and cannot be read.
     """
     places = [(account.folder, account.data)]
     places += [(path.parent, data) for path, names in account.known.items() for data in sorted(names)]
@@ -100,7 +100,7 @@ def find(account: Account, key: Key) -> NoisyTable | None:
 
 
 def keep(account: Account, key: Key, table: NoisyTable) -> Path:
-    """Puts a table on the disk, for its owner alone; where it lies."""
+    """Puts a table on the disk, for its owner alone; returns its path."""
     path = account.folder / key.file(account.data)
     content = {
         "data": account.data, "name": key.name, "column": key.column, "places": list(key.places), "counts": list(table.counts),
@@ -114,7 +114,7 @@ def keep(account: Account, key: Key, table: NoisyTable) -> Path:
 
 @contextmanager
 def alone(account: Account) -> Iterator[None]:
-    """While one job looks for a table and draws it others wait: two would pay for two."""
+    """Lets one job look for a table and draw it while others wait: two jobs at once would pay twice."""
     path = account.folder / "noisy.lock"
     with writing(path), on(account.ground, account.folder) as ground:
         file = ground.open(path, os.O_RDWR | os.O_CREAT, OWN, make=OWN_FOLDER)

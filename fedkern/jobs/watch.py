@@ -1,4 +1,4 @@
-"""What the server sees while a job runs: lines of metrics, and progress."""
+"""Follows a job at the server while it runs: lines of metrics, and progress."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ State = TypeVar("State")
 
 
 class Line(NamedTuple):
-    """A line of metrics.jsonl.
+    """Holds a line of metrics.jsonl.
 
     Attributes
     ----------
     content : beside the round and the seconds
-    words : what the terminal shows of it
+    words : the part that the terminal shows
     """
 
     content: Record
@@ -40,7 +40,7 @@ class Watch(Generic[State]):
 
     Attributes
     ----------
-    line : what the method says of a state
+    line : makes the method's line for a state
     every : rounds between two measurements; the last round has one too
     write : takes each line of metrics.jsonl
     timed : whether lines tell the seconds. Not in a private job: how long clients compute is not covered by epsilon.
@@ -71,7 +71,10 @@ class Watch(Generic[State]):
 
 
 def measuring(measured: Callable[[State], Mapping[str, float]]) -> Lines[State]:
-    """Lines of what is `measured`, when it is due; before it the mean of the bounds since the last line, where they are known."""
+    """Returns lines of the `measured` numbers, when they are due.
+
+    Each has the mean of the bounds since the line before, where they are known.
+    """
     bounds: list[float] = []
 
     def line(state: State, due: bool) -> Line | None:

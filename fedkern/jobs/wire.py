@@ -1,4 +1,4 @@
-"""What `fedkern check` says of the wire: every message that a party may send, what it is, with its fields, its bytes, and when.
+"""Lists the wire for `fedkern check`: every message that a party may send, its meaning, its fields, its bytes, and when.
 
 All sizes are functions of the job file and of the columns' names; a test compares them with the ledgers of the runs.
 """
@@ -34,15 +34,17 @@ WHEN: dict[type[Message], str] = {
 ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
 
 
-def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False) -> Iterator[str]:
-    """Both directions, with what a client's messages tell of its rows; then what the ranks of an MPI job tell each other.
+def describe_messages(
+    config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False
+) -> Iterator[str]:
+    """Yields both directions, with the facts that a client's messages tell of its rows; then the messages between MPI ranks.
 
     Parameters
     ----------
     config : the job
-    n_clients : of the job
+    n_clients : the number of clients of the job
     stages : all that it has
-    spec : what the job file says of the columns
+    spec : the job file's facts of the columns
     device : whether clients compute on one
     """
     listed: list[type[Message]] = []
@@ -52,6 +54,7 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
         up = way == "to_server"
         rows = []
         kinds = [(kind, stage.dims) for stage in stages for kind in _sent(stage, way)]
+        # Texts have no fixed size: a kind is listed with the longest message that its sizes allow.
         for kind, dims in [*kinds, *((kind, {}) for kind in ALSO[way])]:
             longest = Codec(dims, n_clients).longest((kind,))
             about = [disclosure.what(kind, config, spec)] if up else []
@@ -59,7 +62,7 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
             listed.append(kind)
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
-            yield from disclosure.lines(config, stages, spec)
+            yield from disclosure.describe_disclosure(config, stages, spec)
     yield "each rank with clients, in an MPI job, besides"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     control = _control(allgather, device, leaves_out, bool(config.read_alike))
@@ -70,14 +73,14 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
 
 
 def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | None = None) -> Iterator[str]:
-    """What the whole job sends: messages and bytes.
+    """Yields the messages and bytes that the whole job sends.
 
     Parameters
     ----------
-    n_clients, stages, spec : as of `lines`
+    n_clients, stages, spec : as in `describe_messages`
     rounds : at most, where budgets end the job
     """
-    found, every, others = [], 0, n_clients - 1
+    rows, every, others = [], 0, n_clients - 1
     for title, way in (("sends", "to_server"), ("is sent", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
@@ -89,17 +92,17 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
                 size = often * codec.longest((kind,))
                 messages, n_bytes = messages + often, n_bytes + size
                 every += 0 if stage.allgather and not gathered else n_clients * size
-        found.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
+        rows.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
     most = "on average" if any(stage.by_chance for stage in stages) else "at most"
     yield f"each client in the whole job, {most} (answers without content, checkpoints and long texts apart)"
-    yield from laid_out(("", "messages", "bytes", ""), found)
+    yield from laid_out(("", "messages", "bytes", ""), rows)
     if any(stage.allgather for stage in stages):
         yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"
     yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
 
 
 def _short(n_bytes: int) -> str:
-    """In words that tell at a glance; empty where the number does."""
+    """Returns bytes in words that tell at a glance; empty where the number does."""
     for size, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
         if n_bytes >= size:
             return f"{n_bytes / size:.3g} {unit}"
@@ -107,14 +110,14 @@ def _short(n_bytes: int) -> str:
 
 
 def unknown(columns: Sequence[str]) -> Iterator[str]:
-    """Which columns may turn out to hold texts; the lines above take them for numbers."""
+    """Yields which columns may turn out to hold texts; the lines above take them for numbers."""
     if columns:
         names = ", ".join(columns[:6]) + (f" and {len(columns) - 6} more" if len(columns) > 6 else "")
         yield f"sizes are those of numeric columns ({names}); a column of texts counts by its levels"
 
 
 def laid_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table in columns."""
+    """Yields a table in columns."""
     rows = [head, *rows]
     widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
     for row in rows:
@@ -122,7 +125,7 @@ def laid_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def _sent(stage: Stage, way: str) -> tuple[type[Message], ...]:
-    """The messages that travel this way."""
+    """Returns the messages that travel this way."""
     if way == "to_server":
         return stage.protocol.to_server
     return () if stage.allgather else stage.protocol.to_client
@@ -136,7 +139,7 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
 
 
 def _control(allgather: bool, device: bool, leaves_out: bool, read_alike: bool) -> list[Sequence[str]]:
-    """What stands in the ledger of a rank."""
+    """Returns the kinds of messages in the ledger of a rank."""
     rows = [
         ("hello", "version, instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
         ("run", "whether with --resume; the run's id", "its text", "with --out"),
@@ -160,7 +163,7 @@ def _control(allgather: bool, device: bool, leaves_out: bool, read_alike: bool) 
 
 
 def _texts(spec: Spec) -> dict[type[Message], str]:
-    """What the texts hold that a client sends."""
+    """Returns the content of the texts that a client sends."""
     columns = "names and kinds of the columns"
     if not spec.private:
         columns += ", levels of those that hold texts, labels of the response"

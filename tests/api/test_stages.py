@@ -86,7 +86,7 @@ def test_a_listed_exchange_may_come_again_under_another_name(tmp_path: Path) -> 
         from fedkern.data.degenerate import Degenerate
 
         clients = {k: column_notes.Client(Degenerate()) for k in run.mine}
-        stage = Stage.of(column_notes).named("once more")
+        stage = Stage.of(column_notes).with_alias("once more")
         run.knowing(model).exchange(stage, lambda: column_notes.start(run.names), clients)
 
     performed(tmp_path, fit)

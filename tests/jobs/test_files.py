@@ -71,7 +71,7 @@ class Run(Keeper):
         self.folder.claim([SERVER, *range(N)], resume=resume)
         clients = {k: toy.client(k, noise=np.random.default_rng() if noisy else None) for k in range(N)}
         exchange = Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), clients, toy.codec(N))
-        server, _ = self.run(place or InProcess(), exchange, resume=resume)
+        server, _ = self.run_exchange(place or InProcess(), exchange, resume=resume)
         self.close()
         return server
 
@@ -111,7 +111,9 @@ def test_without_resume_nothing_is_read(tmp_path, whole):
     with pytest.raises(Crash):
         Run(tmp_path, fatal=whole[1] - 1).go()
     last = Run(tmp_path)
-    last.run(InProcess(), Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), {k: toy.client(k) for k in range(N)}, toy.codec(N)))
+    last.run_exchange(
+        InProcess(), Exchange(toy.PROTOCOL, toy.start(N, ROUNDS), {k: toy.client(k) for k in range(N)}, toy.codec(N))
+    )
     assert {round for _, round, _ in last.left} == set(range(ROUNDS))
 
 
@@ -481,7 +483,7 @@ def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
         protocol = replace(toy.PROTOCOL, client_receive=client_receive)
         clients = {0: toy.client(0), 1: toy.client(1), 2: toy.client(2)}
         with pytest.raises(ZeroDivisionError) as caught:
-            keeper.run(InProcess(), Exchange(protocol, toy.start(N, 1), clients, toy.codec(N)))
+            keeper.run_exchange(InProcess(), Exchange(protocol, toy.start(N, 1), clients, toy.codec(N)))
         text = keeper.public(caught.value)
         assert secret not in text
         assert ("internal error\nTraceback" in text) is not private

@@ -43,17 +43,17 @@ def test_files_are_one_log(tmp_path: Path) -> None:
     assert len(files) > 4
     assert files == [*(tmp_path / f"a.jsonl.{n:06d}" for n in range(1, len(files))), path]
     assert all(0 < file.stat().st_size <= FEW and file.read_bytes().endswith(b"\n") for file in files)
-    assert [json.loads(text)["round"] for text in ledger.lines(path)] == list(range(40))
+    assert [json.loads(text)["round"] for text in ledger.read_lines(path)] == list(range(40))
     assert log.size == log.mark.length == ledger.size(path) == sum(file.stat().st_size for file in files)
     assert ledger.mark_of(path) == log.mark == log.synced(surely=True)
     log.close()
     again = written(path, 40, 60)
-    assert [json.loads(text)["round"] for text in ledger.lines(path)] == list(range(60))
+    assert [json.loads(text)["round"] for text in ledger.read_lines(path)] == list(range(60))
     again.close()
     whole = tmp_path / "whole.jsonl"
-    whole.write_bytes(b"".join(ledger.lines(path)))
+    whole.write_bytes(b"".join(ledger.read_lines(path)))
     assert ledger.mark_of(whole) == again.mark
-    begin = sum(len(text) for text in list(ledger.lines(path))[:25])
+    begin = sum(len(text) for text in list(ledger.read_lines(path))[:25])
     assert ledger.charged(path, begin) == sum(i % 3 for i in range(25, 60))
     assert ledger.charged(path) == sum(i % 3 for i in range(60))
 
@@ -73,7 +73,7 @@ def test_a_crash_between_two_files_loses_nothing(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"protocol": "pvi", "rou')
     last = written(path, 41, 42)
-    assert [text for text in ledger.lines(path) if not text.endswith(b"}\n")] == [b'{"protocol": "pvi", "rou\n']
+    assert [text for text in ledger.read_lines(path) if not text.endswith(b"}\n")] == [b'{"protocol": "pvi", "rou\n']
     assert last.mark == ledger.mark_of(path)
     last.close()
 
@@ -137,7 +137,7 @@ def test_commands_read_all_of_it(
     page = (out / "report.html").read_text()
     for name in names:  # the same as one file each
         whole = out / "ledger" / f"{name}.jsonl"
-        content, files = b"".join(ledger.lines(whole)), ledger.parts(whole)
+        content, files = b"".join(ledger.read_lines(whole)), ledger.parts(whole)
         for file in files[:-1]:
             file.unlink()
         whole.write_bytes(content)

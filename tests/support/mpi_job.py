@@ -101,7 +101,7 @@ def protocols(place, ask, keeper):
         protocol = replace(toy.PROTOCOL, name=name, client_receive=client_receive, server_receive=server_receive)
         start = toy.start(N_CLIENTS, rounds) if place.is_server else None
         clients = {k: toy.client(k, nap=ask["nap"] * (k in ask["nappers"])) for k in place.mine(N_CLIENTS)}
-        server, _ = keeper.run(place, Exchange(protocol, start, clients, toy.codec(N_CLIENTS)), resume=ask["resume"])
+        server, _ = keeper.run_exchange(place, Exchange(protocol, start, clients, toy.codec(N_CLIENTS)), resume=ask["resume"])
         servers.append(server)
     return servers
 

@@ -1,1 +1,1 @@
-"""`model.formula` of the methods that have it: read from the job file, laid over its other keys, and agreed by all parties."""
+"""Handles `model.formula`: reads it from the job file, lays it over the other keys, and has all parties agree on it."""

@@ -1,9 +1,9 @@
-"""How all parties come to one encoding of a formula's columns: by the job file, and by two exchanges of columns.
+"""Brings all parties to one encoding of a formula's columns: by the job file, and by two exchanges of columns.
 
-The first is of the file's own columns: labels, and the centre and scale of what transformations need. Then everybody knows which
-columns the terms make, and the second is of these: their means and standard deviations, by which they are standardised. Neither
-is more than sums of columns and of their squares; what the first has told is not asked again, and columns of labels alone, which
-are not standardised, are not asked at all.
+The first exchange is of the file's columns: labels, and the centre and scale that transformations need. Then every party knows
+which columns the terms make, and the second exchange is of these: their means and standard deviations, by which they are
+standardised. Both send no more than sums of columns and of their squares. A number that the first exchange has told is not asked
+again, and columns of labels alone, which are not standardised, are not asked at all.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ CURVES = "give knots, lower_bound and upper_bound of the spline, with ten rows b
 
 
 def opening(formula: Formula | None) -> list[Stage]:
-    """What the parties exchange before the model is known."""
+    """Returns the stages in which the parties exchange numbers before the model is known."""
     return [Stage.of(agreement) if formula is None else replace(Stage.of(agreement), runs=2)]
 
 
 def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
-    """The encoding of a job's columns, the same at every place; by a formula, where it has one.
+    """Returns the encoding of a job's columns, the same at every place; by a formula, where the job has one.
 
     Raises
     ------
     JobError
         As the exchanges of columns; labels that do not fit the formula, or a constant that nobody gives.
     OwnFault
-        Of a client's rows a spline of the agreed knots singles some out.
+        A spline of the agreed knots singles out some of a client's rows.
     """
     spec = run.parties.spec
     formula = spec.formula
@@ -52,11 +52,13 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
     own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
     first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
+    # From here on every party knows which columns the terms make.
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
     labels = {name: formula.known[name].levels for name in formula.variables}
     if one := next((name for name, levels in labels.items() if levels is not None and len(levels) < 2), None):
         raise JobError(f"model.formula: column {one!r} has one label at all clients, which tells nothing; leave it out")
+    # In a private job a faulty row weighs nothing, and must not show.
     if not spec.private:
         for k, table in tables.items():
             with owned(k):
@@ -65,6 +67,7 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
         _look_again(run, tables, replace(spec, formula=formula))
     told = {column.name: column for column in first.columns} if asked else {}
     columns = {one.name: _constants(spec, formula, one, told) for one in formula.made}
+    # Only columns whose mean and spread nobody has told yet are exchanged a second time.
     lacking = [name for name, column in columns.items() if column is None]
     if lacking:
         second = run.agreed({k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first), AGAIN)
@@ -73,36 +76,36 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
 
 
 def _with_arguments(run: Run[Any], tables: Mapping[int, Table], spec: Spec, formula: Formula) -> dict[int, Table]:
-    found = {}
+    extended = {}
     for k, table in tables.items():
         with owned(k):
-            found[k] = rows.with_arguments(table, spec, formula, run.names[k])
-    return found
+            extended[k] = rows.with_arguments(table, spec, formula, run.names[k])
+    return extended
 
 
 def by_names(spec: Spec, first: Encoding) -> Encoding:
-    """As far as a check knows it: labels and constants that only rows could say are guessed."""
+    """Returns the encoding as far as a check knows it: labels and constants that only rows could tell are guessed."""
     formula = spec.formula
     if formula is None:
         return first
     labelled = {*formula.labelled, *formula.bases}
-    found = {column.name: spec.columns.get(column.name, column) for column in first.columns}
-    for name, column in found.items():
+    known = {column.name: spec.columns.get(column.name, column) for column in first.columns}
+    for name, column in known.items():
         if name in labelled or column.kind == "categorical":
             levels = column.levels or tuple(sorted({*formula.compared(name), *GUESSED}))
-            found[name] = Column(name, "categorical", levels)
+            known[name] = Column(name, "categorical", levels)
         elif column.center is None:
-            found[name] = Column(name, "numeric", None, 0.0, WIDE)
-    more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in found}
-    formula = rows.agreed(spec, formula, {**found, **more})
+            known[name] = Column(name, "numeric", None, 0.0, WIDE)
+    more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in known}
+    formula = rows.agreed(spec, formula, {**known, **more})
     columns = {one.name: Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made}
     return _encoding(spec, formula, columns, first.labels)
 
 
 def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], labels: tuple[str, ...]) -> Encoding:
     every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
-    found = replace(spec.encoding(every), labels=labels, formula=formula)
-    return found if formula.intercept else found.uncentred
+    encoding = replace(spec.encoding(every), labels=labels, formula=formula)
+    return encoding if formula.intercept else encoding.uncentred
 
 
 def _given(spec: Spec, text: str) -> bool:
@@ -110,14 +113,14 @@ def _given(spec: Spec, text: str) -> bool:
 
 
 def _read(spec: Spec) -> dict[str, Column]:
-    """What the job file says of columns of files, and not of what terms make of them."""
+    """Returns the job file's declarations of columns in files, without those of columns that the terms make."""
     assert spec.formula is not None
     there = {*spec.formula.variables, *spec.formula.arguments, spec.response}
     return {name: column for name, column in spec.columns.items() if name in there}
 
 
 def _check_names(spec: Spec, formula: Formula) -> None:
-    """JobError where the job file says something of a column that there is not."""
+    """Refuses a job file that declares a column that does not exist (JobError)."""
     there = {*formula.variables, *formula.arguments, *spec.roles, *(one.name for one in formula.made)}
     for name in spec.columns:
         if name not in there and not name.replace(".", "_").isidentifier():
@@ -126,7 +129,7 @@ def _check_names(spec: Spec, formula: Formula) -> None:
 
 
 def _constants(spec: Spec, formula: Formula, one: Made, told: Mapping[str, Column]) -> Column | None:
-    """A column with its centre and scale; None where these are to be exchanged."""
+    """Returns a column with its centre and scale; None where these are to be exchanged."""
     said = spec.columns.get(one.name)
     if said is not None and said.center is not None:
         return said
@@ -144,7 +147,7 @@ def _constants(spec: Spec, formula: Formula, one: Made, told: Mapping[str, Colum
 
 
 def _made(table: Table, spec: Spec, formula: Formula, names: list[str]) -> Table:
-    """Some of the columns that the terms make, with those that are no covariates."""
+    """Returns some of the columns that the terms make, with those that are no covariates."""
     matrix = formula.matrix(Reader(table, Marks(table)), table.n_rows)
     at = {one.name: j for j, one in enumerate(formula.made)}
     roles = [name for name in table.names if name in spec.roles]
@@ -153,7 +156,7 @@ def _made(table: Table, spec: Spec, formula: Formula, names: list[str]) -> Table
 
 
 def _of(spec: Spec, first: Encoding) -> Spec:
-    """What is known of these: nothing but the response's labels."""
+    """Returns a declaration of these columns in which nothing is known but the response's labels."""
     columns = {name: column for name, column in spec.columns.items() if name == spec.response}
     if spec.response and first.labels:
         columns[spec.response] = Column(spec.response, "categorical", first.labels)
@@ -161,10 +164,10 @@ def _of(spec: Spec, first: Encoding) -> Spec:
 
 
 def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:
-    """OwnFault where a spline of the agreed knots singles out rows: one of the client's own knots was looked at before."""
+    """Refuses rows that a spline of the agreed knots singles out (OwnFault); a client's own knots were checked before."""
     for k, table in tables.items():
         with owned(k):
             binding = run.hooks.bindings.get(k)
-            found = few.found(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
-            if found is not None:
-                raise OwnFault(f"{found.told}; {CURVES}", f"{found.own}; {CURVES}")
+            too_few = few.find_few(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
+            if too_few is not None:
+                raise OwnFault(f"{too_few.told}; {CURVES}", f"{too_few.own}; {CURVES}")

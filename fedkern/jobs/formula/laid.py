@@ -1,4 +1,4 @@
-"""What a formula says, laid over the other keys of a job; and which of these contradict it."""
+"""Lays a formula over the other keys of a job, and finds the keys that contradict it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELP = (
 
 
 def faults(raw: Raw, *, random: bool) -> Iterator[str]:
-    """Why a formula cannot be read, and keys that contradict it. `random`: whether the method has effects of groups."""
+    """Yields why a formula cannot be read, and keys that contradict it. `random`: whether the method has effects of groups."""
     model, data = table(raw, "model"), table(raw, "data")
     text = model.get("formula")
     if not isinstance(text, str):
@@ -56,7 +56,7 @@ def faults(raw: Raw, *, random: bool) -> Iterator[str]:
 
 
 def laid(raw: Raw) -> dict[str, Any]:
-    """The tables with what their formula says; as they are where they have none."""
+    """Returns the tables with the keys that their formula sets; unchanged where they have no formula."""
     out: dict[str, Any] = {**raw}
     model = table(raw, "model")
     text = model.get("formula")
@@ -73,7 +73,7 @@ def laid(raw: Raw) -> dict[str, Any]:
 
 
 def of(text: str | None, columns: Mapping[str, ColumnSection]) -> Formula | None:
-    """The terms of a job's formula, with what the job file says of its columns; None where it has none."""
+    """Returns the terms of a job's formula, with the job file's declarations of its columns; None where it has no formula."""
     if text is None:
         return None
     bases = {name: one.reference for name, one in columns.items() if one.reference is not None}
@@ -82,12 +82,12 @@ def of(text: str | None, columns: Mapping[str, ColumnSection]) -> Formula | None
 
 
 def expanded(formula: Formula | None) -> dict[str, Any]:
-    """What all parties must have read alike: the terms, and by which formulaic; nothing without a formula."""
+    """Returns the parts that all parties must have read alike: the terms, and by which formulaic; empty without a formula."""
     return {} if formula is None else {"formula": {"terms": formula.text, "formulaic": formula.version}}
 
 
-def lines(read_alike: Mapping[str, Any]) -> list[str]:
-    """What `fedkern check` says of it."""
+def describe_formula(read_alike: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of `fedkern check` about a formula."""
     if not read_alike:
         return []
     said = read_alike["formula"]
@@ -95,12 +95,12 @@ def lines(read_alike: Mapping[str, Any]) -> list[str]:
 
 
 def alike(told: list[bytes]) -> bytes:
-    """Whether all ranks have read a formula alike.
+    """Checks whether all ranks have read a formula alike.
 
     Raises
     ------
     JobError
-        One has not: which, and what it has read.
+        A rank has read it otherwise: which rank, and how.
     """
     first = json.loads(told[0])["formula"]
     for rank, text in enumerate(told):
@@ -113,7 +113,7 @@ def alike(told: list[bytes]) -> bytes:
 
 
 def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
-    """Faults of a job with a formula, beside those of its text."""
+    """Yields faults of a job with a formula, beside those of its text."""
     if formula is None:
         return
     data: Any = config.data
@@ -163,7 +163,7 @@ def _kinds(formula: Formula, name: str, said: ColumnSection | None) -> Iterator[
 
 
 def _constants(formula: Formula, columns: Mapping[str, ColumnSection], standardise: str) -> Iterator[str]:
-    """Where nothing is computed from rows: constants that transformations need."""
+    """Yields constants that transformations need and the job file lacks, where nothing is computed from rows."""
     for text, node in formula.arguments.items():
         there = {name for name, one in columns.items() if one.center is not None or one.lower is not None}
         needed = {one.text for one in node.walk() if one.what == "name"}

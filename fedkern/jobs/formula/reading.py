@@ -1,7 +1,8 @@
-"""A formula's text: which keys of a job it says, and its terms.
+"""Reads a formula's text: which keys of a job it sets, and its terms.
 
-What is on the left, effects of groups, `offset(..)` and `strata(..)` are read here; terms by formulaic's parser, which evaluates
-nothing, and their factors by `models.formula`. The text is short, of few letters, and of few terms before any of these see it.
+The left side, effects of groups, `offset(..)` and `strata(..)` are read here. Terms are read by formulaic's parser, which
+evaluates nothing, and their factors by `models.formula`. Before any of these see the text, its length, its letters and its number
+of terms are bounded.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Said:
-    """What a formula says.
+    """Holds the content of a formula.
 
     Attributes
     ----------
     formula : its terms
-    data, random : keys of [data] and [model.random], and what it says of them
+    data, random : keys of [data] and [model.random], with their values
     """
 
     formula: Formula
@@ -46,13 +47,14 @@ class Said:
 
 @lru_cache(maxsize=64)
 def read(text: str) -> Said:
-    """A formula.
+    """Reads a formula.
 
     Raises
     ------
     JobError
-        It is none, or formulaic is not installed.
+        The text is no formula, or formulaic is not installed.
     """
+    # Length, letters and brackets are bounded before any parser sees the text.
     _check(text)
     if re.search(r"`\s*[01]\s*`", text):
         raise _no(text, "a column whose name is 0 or 1 would be the intercept: give it another name in the files")
@@ -65,6 +67,7 @@ def read(text: str) -> Said:
     if (call_of_r := habits.pointed_call("".join(_outside(right)))) is not None:
         raise _no(right, f"there is no function {call_of_r[0]!r} here: {call_of_r[1]}")
     data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()
+    # Bars and calls such as offset(..) set keys of the job; all other parts are terms.
     for sign, part in _split(right, "+-"):
         call, bar = CALL.fullmatch(part), _bar(part)
         if bar is None and not (call and _balanced(call.group(2))):
@@ -98,12 +101,12 @@ def _no(text: str, why: str) -> JobError:
 
 
 def _check(text: str) -> None:
-    """What is refused before anything reads it."""
+    """Refuses texts that no parser should see."""
     if len(text) > LONGEST:
         raise _no(text, f"has {len(text):,} letters; a formula has at most {LONGEST:,}")
-    if found := NEVER.search(text):
+    if match := NEVER.search(text):
         way = "; write a:b in the place of a %in% b" if "%in%" in text else ""
-        raise _no(text, f"{found.group()!r} is no part of a formula{way}")
+        raise _no(text, f"{match.group()!r} is no part of a formula{way}")
     depth = deepest = 0
     for letter in _outside(text):
         depth += (letter in "([") - (letter in ")]")
@@ -117,7 +120,7 @@ def _check(text: str) -> None:
 
 
 def _outside(text: str) -> Iterator[str]:
-    """Its letters, and blanks in the place of what is quoted."""
+    """Yields the text's letters, with blanks in the place of all that is quoted."""
     quote = ""
     for letter in text:
         yield " " if quote or letter in "'\"`" else letter
@@ -127,12 +130,12 @@ def _outside(text: str) -> Iterator[str]:
 
 
 def _powers(text: str) -> str:
-    """With R's sign of powers as Python's, which binds as tightly."""
+    """Returns the text with R's sign of powers as Python's, which binds as tightly."""
     return "".join("**" if outside == "^" else own for own, outside in zip(text, _outside(text)))
 
 
 def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
-    """The parts between signs that stand in no bracket, each with the sign before it ("+" of the first)."""
+    """Yields the parts between signs outside brackets, each with the sign before it ("+" for the first)."""
     depth, begin, sign = 0, 0, "+"
     for at, letter in enumerate(_outside(text)):
         depth += (letter in "([") - (letter in ")]")
@@ -147,7 +150,7 @@ def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
 
 
 def _balanced(text: str) -> bool:
-    """Whether no bracket closes that was not opened here."""
+    """Tells whether every bracket that closes was opened here."""
     depth = 0
     for letter in _outside(text):
         depth += (letter == "(") - (letter == ")")
@@ -157,7 +160,7 @@ def _balanced(text: str) -> bool:
 
 
 def _bar(part: str) -> tuple[str, str] | None:
-    """What stands before and after the bar of an effect of groups; None of another term."""
+    """Returns the texts before and after the bar of an effect of groups; None for another term."""
     if "|" not in "".join(_outside(part)):
         return None
     inner = part.strip()
@@ -170,7 +173,7 @@ def _bar(part: str) -> tuple[str, str] | None:
 
 
 def _random(part: str, before: str, after: str) -> dict[str, Any]:
-    """[model.random] of one effect."""
+    """Returns the keys of [model.random] for one effect."""
     group = _column(after, "the group is one column: (1 | ward); of groups within groups make a column that joins their labels")
     if group == "client":
         raise _no(
@@ -189,10 +192,10 @@ def _random(part: str, before: str, after: str) -> dict[str, Any]:
 
 
 def _column(text: str, why: str) -> str:
-    found = COLUMN.fullmatch(text)
-    if found is None:
+    match = COLUMN.fullmatch(text)
+    if match is None:
         raise _no(text, why)
-    return found.group(1).strip("`")
+    return match.group(1).strip("`")
 
 
 _LEFT = (
@@ -203,7 +206,7 @@ _SURV = 'Surv is of columns: Surv(time, event); which label of the event is one 
 
 
 def _left(text: str) -> dict[str, str]:
-    """Keys of [data] by what stands on the left."""
+    """Returns the keys of [data] that the left side sets."""
     call = re.fullmatch(r"\s*(Surv|cbind)\s*\((.*)\)\s*", text, re.DOTALL)
     if call is None:
         return {"response": _column(text, _LEFT)}
@@ -214,14 +217,14 @@ def _left(text: str) -> dict[str, str]:
             raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
         keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
         return {key: _column(part, _SURV) for key, part in zip(keys, parts)}
-    found = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
-    if found is None or found.group(1) != found.group(3):
+    match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
+    if match is None or match.group(1) != match.group(3):
         raise _no(text, "wanted cbind(successes, trials - successes), of two columns")
-    return {"response": found.group(1).strip("`"), "trials": found.group(2).strip("`")}
+    return {"response": match.group(1).strip("`"), "trials": match.group(2).strip("`")}
 
 
 def _terms(text: str) -> Formula:
-    """Of what is left, by formulaic."""
+    """Parses the rest of a formula, its terms, by formulaic."""
     try:
         import formulaic
         from formulaic.parser import DefaultFormulaParser
@@ -238,11 +241,11 @@ def _terms(text: str) -> Formula:
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
     try:
-        found = list(parser.get_terms(text))
+        parsed = list(parser.get_terms(text))
     except Exception as fault:
         raise _no(text, f"cannot be read ({_first(fault)})") from None
     terms, intercept = list[tuple[str, ...]](), False
-    for term in found:
+    for term in parsed:
         own = list[str]()
         for factor in term.factors:
             if factor.eval_method is factor.EvalMethod.LITERAL:
@@ -260,13 +263,13 @@ def _terms(text: str) -> Formula:
 
 
 def _first(fault: Exception) -> str:
-    """The begin of what a library says."""
+    """Returns the beginning of a library's message."""
     said = re.split(r"[^ -~]", " ".join(str(fault).split()))[0].strip()  # what follows marks a place, in colours
     return factors.shortened(said or type(fault).__name__, 120)
 
 
 def _count(tree: Any) -> int:  # a node of a library without types
-    """How many terms a tree of formulaic makes at most; enough to know that they are too many."""
+    """Returns how many terms a tree of formulaic makes at most; counts no further than needed to refuse too many."""
     args, most = getattr(tree, "args", None), MOST_TERMS + 1
     if args is None:
         return 1

@@ -1,1 +1,4 @@
-"""What a data holder allows, and what has been spent of it: policies, and budgets that outlive every job, in its own files."""
+"""Holds a data holder's permissions and its account of spent privacy, in the holder's files.
+
+Policies and budgets outlive every job.
+"""

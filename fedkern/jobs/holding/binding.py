@@ -1,4 +1,4 @@
-"""Which policies bind a job's data, and where the budget of these data lies. Nothing that a job file says leads round them.
+"""Finds the policies that bind a job's data, and the place of these data's budget. No key of a job file leads round them.
 
 Policies are looked for
 
@@ -7,14 +7,15 @@ Policies are looked for
 * in `/etc/fedkern/policy.toml`, `~/.fedkern/policy.toml` and `$FEDKERN_CLIENT_HOME/policy.toml`;
 * in `$FEDKERN_CLIENT_HOME/<client>/policy.toml`, for every client: the client's name is the job file's choice.
 
-Every policy that names the data binds, by one of their paths, by their id or by a fingerprint of their rows, and all that bind
-must allow the job. Data that none
-names are refused if one of the files (or FEDKERN_REQUIRE_POLICY=1) says `require`, if a file lies beside them, or if clients'
-folders hold policies. Data that the folder of a client of another name claims are refused too.
+A policy binds if it names the data by one of their paths, by their id or by a fingerprint of their rows. All policies that bind
+must allow the job. Data without a binding policy are refused in three cases: one of the files (or FEDKERN_REQUIRE_POLICY=1) says
+`require`, a policy file lies beside the data, or clients' folders hold policies. Data that a policy in the folder of a client of
+another name claims are refused too.
 
-The budget lies with the policy and is kept by the data set's id there, so that neither the client's name, the unit, the run's
-folder nor the environment begins another. Of several places the first is taken that can be written, beginning with those that do
-not depend on the environment; what lies in the others is counted. A mark of it lies in another folder (`marks`, `remembered`).
+The budget lies with the policy and is kept by the data set's id there. So a new name of the client, another unit, run folder or
+environment begins no new budget. If several places are possible, the first one that can be written is taken, beginning with those
+that do not depend on the environment; budgets in the other places are counted too. A mark of the budget lies in another folder
+(`marks`, `remembered`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Where = Literal["beside", "site", "system", "home", "root", "own", "other"]
 
 
 class Bound(NamedTuple):
-    """A policy that names the data, its file, and where that lies."""
+    """Holds a policy that names the data, its file, and where that file lies."""
 
     where: Where
     file: PolicyFile
@@ -51,16 +52,16 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Account:
-    """Where the budget of a data set lies.
+    """Holds where the budget of a data set lies, and which policies bind it.
 
     Attributes
     ----------
-    folder : of `budget.jsonl`
-    data : what the data set is called there
+    folder : the folder of `budget.jsonl`
+    data : the data set's name there
     policies : all that bind
-    known : every budget file that may tell of these data -> what they may be called in it
-    ground : below which the folder lies, where that is not itself one
-    marks : folders for what the holder remembers of its budgets (`remembered`), the first the best; empty where no policy binds
+    known : every budget file that may tell of these data -> the names that they may have in it
+    ground : the ground below which the folder lies; None where the folder is one itself
+    marks : folders for the holder's marks of its budgets (`remembered`), the best first; empty where no policy binds
     """
 
     folder: Path
@@ -73,15 +74,15 @@ class Account:
 
 @dataclass(frozen=True)
 class Binding:
-    """What was found for one holder's data in one job.
+    """Holds the policies that were found for one holder's data in one job.
 
     Attributes
     ----------
-    client, data : whose, and which
+    client, data : the holder's name in the job, and its data
     files : all policy files that were looked at, and where each lies
     bound : the policies that name the data
     claimed : policies that name the data in the folder of a client of another name
-    required : what says that a policy must name the data; None if nothing does
+    required : the reason why a policy must name the data; None if none holds
     """
 
     client: str
@@ -93,10 +94,11 @@ class Binding:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
+        """The policies that bind the data."""
         return tuple(one.policy for one in self.bound)
 
     def refusal(self, use: Use, noise_source: str = "secure") -> Refusal | None:
-        """Why a kind of job is refused; None if all policies allow it, or none binds and none has to."""
+        """Returns why a kind of job is refused; None if every binding policy allows it, or none binds and none is required."""
         if self.claimed:
             policy = self.claimed[0]
             return Refusal(
@@ -154,7 +156,7 @@ def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"]
 
 
 def _required(files: list[tuple[Where, PolicyFile]], must: str) -> str | None:
-    """What says that a policy must name the data."""
+    """Returns the reason why a policy must name the data; None where no reason holds."""
     if must == "never":
         return None
     if os.environ.get(REQUIRE, "0") not in ("", "0"):
@@ -169,31 +171,31 @@ def _required(files: list[tuple[Where, PolicyFile]], must: str) -> str | None:
     return None
 
 
-def account(found: Binding) -> Account | None:
-    """Where the budget lies, if a policy binds.
+def account(binding: Binding) -> Account | None:
+    """Returns where the budget lies; None where no policy binds.
 
     Raises
     ------
     JobError
         No place for it can be written.
     """
-    if not found.bound:
+    if not binding.bound:
         return None
-    places = _places_of_budgets(found)
-    fixed = [one.file.accounts for one in found.bound if one.file.accounts is not None]
+    places = _places_of_budgets(binding)
+    fixed = [one.file.accounts for one in binding.bound if one.file.accounts is not None]
     writable = [(folder, name) for folder, name in places.items() if _writable(folder) and (not fixed or folder == fixed[0])]
     if not writable:
         listed = ", ".join(str(folder) for folder in fixed[:1] or places)
         raise JobError(f"{listed}: can't be written, and the budget must be kept; give the policy a folder (accounts = PATH)")
-    return Account(*writable[0], found.policies, _known(found, places), marks=marks())
+    return Account(*writable[0], binding.policies, _known(binding, places), marks=marks())
 
 
-def _places_of_budgets(found: Binding) -> dict[Path, str]:
-    """Folder -> what the data set is called there; the best first."""
-    own = [(_folder_of(one.file), one.policy.data) for one in found.bound]
-    steady = [place for place, one in zip(own, found.bound) if one.where in ("beside", "site", "system", "home")]
-    spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in found.bound for home in _homes()]
-    fixed = [(one.file.accounts, one.policy.data) for one in found.bound if one.file.accounts is not None]
+def _places_of_budgets(binding: Binding) -> dict[Path, str]:
+    """Returns the folders that may keep the budget, each with the data set's name in it; the best folder first."""
+    own = [(_folder_of(one.file), one.policy.data) for one in binding.bound]
+    steady = [place for place, one in zip(own, binding.bound) if one.where in ("beside", "site", "system", "home")]
+    spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in binding.bound for home in _homes()]
+    fixed = [(one.file.accounts, one.policy.data) for one in binding.bound if one.file.accounts is not None]
     best: dict[Path, str] = {}
     for folder, name in [*fixed, *steady, *(spare if steady else []), *own, *spare]:
         best.setdefault(folder, name)
@@ -201,46 +203,46 @@ def _places_of_budgets(found: Binding) -> dict[Path, str]:
 
 
 def _folder_of(file: PolicyFile) -> Path:
-    """Where a policy's budgets lie, if that can be written."""
+    """Returns the folder in which a policy's budgets lie, if it can be written."""
     if file.accounts is not None:
         return file.accounts
     return file.path.parent / ".fedkern" if file.path.name == BESIDE else file.path.parent
 
 
-def _known(found: Binding, places: Mapping[Path, str]) -> dict[Path, frozenset[str]]:
-    """Every budget file that may tell of the data."""
-    ids = frozenset(found.data.names) | {policy.data for policy in found.policies}
+def _known(binding: Binding, places: Mapping[Path, str]) -> dict[Path, frozenset[str]]:
+    """Returns every budget file that may tell of the data, each with the names that the data may have in it."""
+    ids = frozenset(binding.data.names) | {policy.data for policy in binding.policies}
     own = client_home()
-    beside = [folder / ".fedkern" for path in found.data.paths for folder in _folders(path)]
-    folders = [*places, *beside, SYSTEM, *_homes(), *([] if own is None else [own / found.client])]
-    bound = {(one.file.path, one.policy.data) for one in found.bound}
+    beside = [folder / ".fedkern" for path in binding.data.paths for folder in _folders(path)]
+    folders = [*places, *beside, SYSTEM, *_homes(), *([] if own is None else [own / binding.client])]
+    bound = {(one.file.path, one.policy.data) for one in binding.bound}
     other: dict[Path, set[str]] = {}  # what other data are called in a folder
-    for _, file in found.files:
+    for _, file in binding.files:
         here = {policy.data for policy in file.policies if (file.path, policy.data) not in bound}
         other.setdefault(_folder_of(file), set()).update(here)
     return {f / LEDGER: (ids - other.get(f, set())) | ({places[f]} if f in places else set()) for f in dict.fromkeys(folders)}
 
 
 def client_home() -> Path | None:
-    """$FEDKERN_CLIENT_HOME, if it is set."""
+    """Returns the folder $FEDKERN_CLIENT_HOME; None where it is not set."""
     home = os.environ.get(CLIENT_HOME)
     return Path(os.path.realpath(home)) if home else None
 
 
 def marks() -> tuple[Path, ...]:
-    """Where marks of budgets lie, away from them if that can be; the first that can be written is taken."""
+    """Returns the folders for marks of budgets, away from the budgets where possible; the first that can be written is taken."""
     user, own = _user(), client_home()
     return (*([] if user is None else [user / MARKS]), *([] if own is None else [own / ".marks"]))
 
 
 def _user_home() -> Path | None:
-    """~/.fedkern; also where HOME is not set, or no path."""
+    """Returns ~/.fedkern, also where HOME is not set or is no absolute path; None where the user has no home."""
     home = _user()
     return None if home is None else home / ".fedkern"
 
 
 def _user() -> Path | None:
-    """The home of this user."""
+    """Returns the home folder of this user; None where it is not known."""
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
         try:
@@ -253,12 +255,12 @@ def _user() -> Path | None:
 
 
 def _homes() -> list[Path]:
-    """Where a holder may have budgets, those first that do not depend on FEDKERN_CLIENT_HOME."""
+    """Returns the folders where a holder may have budgets; those that do not depend on FEDKERN_CLIENT_HOME come first."""
     return list(dict.fromkeys(home for home in (_user_home(), client_home()) if home is not None))
 
 
 def _places(client: str, data: DataSet) -> Iterator[tuple[Where, Path]]:
-    """Where policies may be, in the order in which their folders are taken for budgets."""
+    """Yields the places where policies may be, in the order in which their folders are taken for budgets."""
     for folder in dict.fromkeys(folder for path in data.paths for folder in _folders(path)):
         yield "beside", folder / BESIDE
     if data.policy is not None:
@@ -283,19 +285,19 @@ def _places(client: str, data: DataSet) -> Iterator[tuple[Where, Path]]:
 
 
 def known_policies() -> list[PolicyFile]:
-    """Those in the usual places: of the system, the user, and $FEDKERN_CLIENT_HOME with its clients.
+    """Reads the policies in the usual places: of the system, of the user, and of $FEDKERN_CLIENT_HOME with its clients.
 
     Raises
     ------
     JobError
-        One cannot be read, or is faulty.
+        A policy file cannot be read, or is faulty.
     """
-    found = (path for _, path in _places("", DataSet(())) if _there(path) and os.access(path, os.R_OK))
-    return [read_policies(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in found)]
+    paths = (path for _, path in _places("", DataSet(())) if _there(path) and os.access(path, os.R_OK))
+    return [read_policies(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths)]
 
 
 def _folders(path: Path) -> Iterator[Path]:
-    """The folders of a file: by its name, by every link on the way, and the real one; a folder of arrays is one itself."""
+    """Yields the folders of a file: by its name, by every link on the way, and the real one; a folder of arrays is one itself."""
     at = os.path.abspath(path)
     for _ in range(40):  # as many links as the kernel follows
         yield Path(os.path.dirname(at))
@@ -308,12 +310,12 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _there(path: Path) -> bool:
-    """Whether a policy is there, readable or not.
+    """Tells whether a policy file exists, readable or not.
 
     Raises
     ------
     JobError
-        That can't be told: its folder is there and does not let us look.
+        That can't be told: its folder exists and does not let us look.
     """
     try:
         path.lstat()
@@ -329,7 +331,7 @@ def _there(path: Path) -> bool:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether a budget can be kept in a folder, which may have to be made."""
+    """Tells whether a budget can be kept in a folder, which may have to be made first."""
     ledger = folder / LEDGER
     if os.path.exists(ledger):
         return os.access(ledger, os.R_OK | os.W_OK)
@@ -339,6 +341,6 @@ def _writable(folder: Path) -> bool:
 
 
 def _short(policy: Path) -> str:
-    """A folder's name for a policy file."""
+    """Returns a folder's name for a policy file."""
     text = re.sub(r"[^\w.-]+", "-", str(policy.parent)).strip("-.")[-60:]
     return f"{text}-{blake2b(os.fsencode(policy), digest_size=4).hexdigest()}"

@@ -1,20 +1,20 @@
-"""The data holder's own account of what was spent on each of its data sets. It outlives every job.
+"""Keeps the data holder's account of the privacy that was spent on each of its data sets. The account outlives every job.
 
-Specification: docs/spec/pvi.md, section 7. Two files of the holder's:
+Specification: docs/spec/pvi.md, section 7. The holder has two files:
 
-* `policy.toml`, written by the holder: what may be spent, on which data, by what kind of noise (`policy`, `binding`). Without it
-the job's own cap holds.
-* `budget.jsonl`, written ahead: a line is on the disk before a row is read. It holds public numbers alone. Where a policy binds
-it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_HOME/<client>/` or in the run's folder. Jobs that a
-policy allows without an account (open ones, and those that protect clients) have a line too, without a charge; that of an open
-job names the other clients, for what two jobs were told whose clients differ by one tells what is this one's alone. Where a
-policy refuses jobs that differ by little, each open job that asked is there too, whether or not it began.
+* `policy.toml`, written by the holder: how much may be spent, on which data, by what kind of noise (`policy`, `binding`). Without
+  it the job's own cap holds.
+* `budget.jsonl`, written ahead: a line is on the disk before a row is read. It holds public numbers alone. Where a policy binds,
+  the file lies with the policy, and is kept by the data set; otherwise it lies in `$FEDKERN_CLIENT_HOME/<client>/` or in the
+  run's folder. Jobs that a policy allows without an account (open ones, and those that protect clients) have a line too, without
+  a charge. The line of an open job names the other clients: two jobs whose clients differ by one tell this client's part by their
+  difference. Where a policy refuses jobs that differ by little, each open job that asked has a line too, whether or not it began.
 
-Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of it, and where a policy binds the
-holder keeps another for all jobs (`remembered`): what was altered, cut off, deleted or put back from a copy is found. A line that
-a crash has torn was never granted: it is kept as {"torn": ..} and costs nothing. A file without a chain (of an older version),
-with one that does not fit, or that is not as its mark has it counts again when its holder adds the line {"adopt": N}: the N lines
-before it are all that was spent.
+Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of the chain, and where a policy binds
+the holder keeps another mark for all jobs (`remembered`): so a reader sees whether lines were altered, cut off, deleted or put
+back from a copy. A line that a crash has torn was never granted: it is kept as {"torn": ..} and costs nothing. A file cannot be
+charged if it has no chain (of an older version), if the chain does not fit, or if the file differs from its mark. It counts again
+when its holder adds the line {"adopt": N}: the N lines before it are all that was spent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ASKED: Literal["asked"] = "asked"  # an open job, told yet or not whether it may
 
 
 class Asked(Protocol):
-    """What a machine asks for: so many accounted steps, for the update of that number."""
+    """Describes a machine's request for a charge: a number of accounted steps, for the update with a given number."""
 
     @property
     def steps(self) -> int: ...
@@ -57,7 +57,9 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer to a charge. Either it is on the disk and `granted` steps may be run, or `granted` is 0: no row may be read.
+    """Answers a request for a charge. Either it is on the disk and `granted` steps may be run, or `granted` is 0.
+
+    In the second case no row may be read.
 
     `spent` (before this charge) and `allowed` count steps of this job.
     """
@@ -69,23 +71,23 @@ class Decision:
 
 @dataclass
 class Ledger:
-    """`budget.jsonl`, read once and then followed: a job's line names its data and mechanism, a charge's line its steps.
+    """Reads `budget.jsonl` once and then follows it: a job's line names its data and mechanism, a charge its steps.
 
     Attributes
     ----------
-    path : of the file
+    path : the path of the file
     read : bytes read so far
     heads : the hash after each line
     adopted : lines that count because the holder says so
     jobs : job -> (data set, mechanism) of its latest line
     spent : (data set, job, mechanism) -> steps
     rounds : job -> the last round that was charged
-    unaccounted : (data set, job) -> what kind of job it was that was allowed without an account, or that one has asked
+    unaccounted : (data set, job) -> the kind of a job that was allowed without an account, or "asked" for one that has asked
     others : (data set, job) -> the other clients of such a job, where it was an open one
     rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
     asked : (data set, job) -> the same of an open job that asked, at each of its times
     begun : job -> date and time of its first line, where it was read
-    ground : below which the file lies, if not only below its folder
+    ground : the ground below which the file lies; None where that is its folder
     marks : folders of the marks that the holder keeps of it; empty: none are
     first : the hash after the first line that is of a job
     adoptions : those after the lines with which the holder has adopted something
@@ -113,11 +115,11 @@ class Ledger:
 
     @property
     def mark(self) -> Mark:
-        """Of all lines read or written so far."""
+        """The mark of all lines that were read or written so far."""
         return Mark(len(self.heads), self.heads[-1] if self.heads else START)
 
     def require(self, marks: Iterable[Mark]) -> None:
-        """JobError unless the file still begins with the lines that it had at each of these marks."""
+        """Refuses a file that no longer begins with the lines that it had at each of these marks (JobError)."""
         lines = len(self.heads)
         for mark in marks:
             if not mark.length or self.heads[mark.length - 1 : mark.length] == [mark.head]:
@@ -131,7 +133,7 @@ class Ledger:
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """The file, opened and locked, with everything that others have added read."""
+        """Opens and locks the file, and reads all lines that others have added."""
         with on(self.ground, self.path.parent) as ground:
             try:
                 new = not self.path.exists()
@@ -151,7 +153,7 @@ class Ledger:
             os.close(file)
 
     def look(self) -> None:
-        """Reads what others have added, without writing."""
+        """Reads the lines that others have added, without writing."""
         self._look()
         self._compare(self._look)
 
@@ -187,13 +189,13 @@ class Ledger:
             self.append(file, {"torn": rest[:200].decode(errors="replace")})
 
     def _compare(self, more: Callable[[], None] = lambda: None) -> None:
-        """Once: whether the file is as the holder's marks have it. `more` reads on, where others may write to it meanwhile."""
+        """Checks once whether the file agrees with the holder's marks. `more` reads on, where others may write meanwhile."""
         if not self.marks or self._known is not None:
             return
-        found = Remembered(self.marks, self.path).found(self.first)
-        if not all(kept.fits(self.heads, self.adoptions) for _, kept in found):
+        kept_marks = Remembered(self.marks, self.path).find_marks(self.first)
+        if not all(kept.fits(self.heads, self.adoptions) for _, kept in kept_marks):
             more()
-        for path, kept in found:
+        for path, kept in kept_marks:
             if not kept.fits(self.heads, self.adoptions):
                 lines = len(self.heads)
                 if lines < kept.length:
@@ -204,10 +206,13 @@ class Ledger:
                     what = f"is not what {path} has seen: {first}, or it is another file"
                 remedy = f"Put back the file as the last job left it, or, {again(lines)}"
                 raise JobError(f"{self.path}: {what}; nothing is charged. {remedy}")
-        self._known = {head for _, kept in found for head in kept.adopted}
+        self._known = {head for _, kept in kept_marks for head in kept.adopted}
 
     def _keep(self, *, sync: bool) -> None:
-        """Keeps a mark of what is on the disk now. `sync`: seldom, for what the end of a machine loses of it makes it older."""
+        """Keeps a mark of the lines that are on the disk now.
+
+        `sync` is seldom needed: a mark that is lost when the machine stops leaves an older mark, which is still right.
+        """
         if self.marks and self.first:
             self._known = (self._known or set()).union(head.hex() for head in self.adoptions)
             self.unmarked = Remembered(self.marks, self.path).keep(self.first, self.heads, sorted(self._known), sync=sync)
@@ -217,14 +222,14 @@ class Ledger:
             raise JobError(f"{self.path}: became shorter while a job was using it; nothing more is charged")
 
     def _lines(self, lines: Iterable[bytes]) -> None:
-        """Whole lines, as they follow on those before."""
+        """Takes whole lines, which follow on the lines before."""
         lines = [line for line in lines if line.strip()]
         adopted = max((n for n, line in enumerate(lines) if _adopts(line) == len(self.heads) + n), default=-1)
         for n, line in enumerate(lines):
             self._line(line, len(self.heads) + len(lines) - n, trusted=n <= adopted)
 
     def _line(self, line: bytes, n_lines: int, *, trusted: bool) -> None:
-        """One line, of a file that has so many."""
+        """Takes one line, of a file that has `n_lines` lines."""
         text, said = unseal(line)
         head, number = following(self.heads[-1] if self.heads else START, text), len(self.heads) + 1
         try:
@@ -297,7 +302,7 @@ class Ledger:
         self._keep(sync="steps" not in entry)
 
     def of_job(self, job: str) -> Parts:
-        """What a job was charged, its latest mechanism first."""
+        """Returns the mechanisms and steps that a job was charged, its latest mechanism first."""
         steps = {self.jobs[job][1]: 0}
         for (_, of, mechanism), n in self.spent.items():
             if of == job:
@@ -305,14 +310,14 @@ class Ledger:
         return tuple(steps.items())
 
     def parts(self, data: Collection[str], *, but: tuple[str, Mechanism] | None = None) -> Parts:
-        """(mechanism, steps) of a data set, by all its names, but for one job's one mechanism."""
+        """Returns (mechanism, steps) of a data set, by all its names, without one job's one mechanism (`but`)."""
         return tuple(
             (mechanism, steps) for (of, job, mechanism), steps in self.spent.items() if of in data and (job, mechanism) != but
         )
 
 
 def _parted(text: bytes) -> tuple[list[bytes], bytes]:
-    """Whole lines, and what a crash has left of a last one: its beginning, or zeros where the disk had got no more of it."""
+    """Splits text into whole lines and the torn last one: its beginning, or zeros where the disk had received no more of it."""
     *lines, rest = text.split(b"\n")
     if not rest and lines and b"\0" in lines[-1]:
         rest = lines.pop() + b"\n"
@@ -320,7 +325,7 @@ def _parted(text: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _write(file: int, line: bytes) -> None:
-    """All of it: a write may end early without a fault, and the next one has it if there is one."""
+    """Writes a whole line: a write may end early without a fault, and the next one reports the fault if it lasts."""
     while line:
         written = os.write(file, line)
         if not written:
@@ -329,7 +334,7 @@ def _write(file: int, line: bytes) -> None:
 
 
 def _entry(line: bytes) -> Json:
-    """What a line says; None if it is no JSON."""
+    """Returns the content of a line; None if it is no JSON."""
     try:
         entry: Json = json.loads(line)
         return entry
@@ -338,7 +343,7 @@ def _entry(line: bytes) -> Json:
 
 
 def _adopts(line: bytes) -> int | None:
-    """How many lines a line adopts; None if it is another line."""
+    """Returns how many lines a line adopts; None if it is another kind of line."""
     entry = _entry(line) if b'"adopt"' in line else None
     number = entry.get("adopt") if isinstance(entry, dict) else None
     return number if type(number) is int else None
@@ -346,11 +351,11 @@ def _adopts(line: bytes) -> int | None:
 
 @dataclass(frozen=True)
 class Total:
-    """What all jobs together have spent on one data set, for the holder's eyes alone.
+    """Holds the sum that all jobs together have spent on one data set, for the holder's eyes alone.
 
     Attributes
     ----------
-    epsilon, delta, jobs : of the jobs with an account
+    epsilon, delta, jobs : the sum of the jobs with an account, and their number
     cap : the holder's own; None without one
     open_jobs, client_level_jobs : jobs that were allowed without an account
     """
@@ -364,7 +369,7 @@ class Total:
     client_level_jobs: int = 0
 
     def text(self) -> str:
-        """In words."""
+        """Returns the total in words."""
         cap = "" if self.cap is None else f" of {self.cap:.4g}"
         of = f", {self.neighbours}" if self.neighbours else ""
         more = [f"{n} {kind}" for n, kind in ((self.open_jobs, "open"), (self.client_level_jobs, "client-level")) if n]
@@ -373,7 +378,7 @@ class Total:
 
 
 class Near(NamedTuple):
-    """An earlier open job on the same data, of which a later one differs by little.
+    """Holds an earlier open job on the same data, from which a later one differs by little.
 
     Attributes
     ----------
@@ -390,7 +395,7 @@ class Near(NamedTuple):
 
 
 class Books:
-    """The budget file of a data set, and all others that may tell of it: those are only read."""
+    """Holds the budget file of a data set, and all others that may tell of the data: those are only read."""
 
     def __init__(self, account: Account) -> None:
         self.account, self.ledger = account, Ledger(account.folder / LEDGER, ground=account.ground, marks=account.marks)
@@ -399,16 +404,16 @@ class Books:
         self.all += [(Ledger(path, marks=account.marks), known) for path, known in names.items()]
 
     def look(self, *, own: bool = False) -> None:
-        """Reads what others have added to the other files (and without a lock to its own)."""
+        """Reads the lines that others have added to the other files; with `own` also those of its own file, without a lock."""
         for ledger, _ in self.all[0 if own else 1 :]:
             ledger.look()
 
     def parts(self, *, but: tuple[str, Mechanism] | None = None) -> Parts:
-        """As `Ledger.parts`, of all files."""
+        """Returns the same as `Ledger.parts`, over all files."""
         return tuple(part for ledger, names in self.all for part in ledger.parts(names, but=but))
 
     def of_run(self, job: str, but: Mechanism) -> Parts:
-        """What a job has spent with other mechanisms, or when its data had another name: it is one job all the same."""
+        """Returns the charges of a job by other mechanisms, or while its data had another name: it is one job all the same."""
         return tuple(
             (mechanism, steps)
             for ledger, names in self.all
@@ -417,20 +422,20 @@ class Books:
         )
 
     def spent(self, job: str, mechanism: Mechanism) -> int:
-        """Steps that are charged to one job's one mechanism."""
-        found = ((ledger.spent.get((name, job, mechanism), 0)) for ledger, names in self.all for name in names)
-        return sum(found)
+        """Returns the steps that are charged to one job's one mechanism."""
+        steps = ((ledger.spent.get((name, job, mechanism), 0)) for ledger, names in self.all for name in names)
+        return sum(steps)
 
     def jobs(self) -> set[str]:
-        """Jobs that were charged something."""
+        """Returns the jobs that were charged at least one step."""
         return {job for ledger, names in self.all for (data, job, _), steps in ledger.spent.items() if steps and data in names}
 
     def unaccounted(self) -> dict[str, Use | Literal["asked"]]:
-        """Jobs that were allowed without an account."""
+        """Returns the jobs that were allowed without an account, each with its kind."""
         return {job: use for ledger, names in self.all for (data, job), use in ledger.unaccounted.items() if data in names}
 
     def total(self, delta: float) -> Total:
-        """What all jobs together have spent, by the cap of which least is left; at `delta` where there is none."""
+        """Returns the sum of all jobs, by the cap of which least is left; at `delta` where no cap is set."""
         parts = self.parts()
         caps = [(policy.epsilon, policy.delta) for policy in self.account.policies if policy.delta is not None]
         spent = [(epsilon(parts, at), at, cap) for cap, at in caps]
@@ -440,12 +445,12 @@ class Books:
         return Total(most, at, len(self.jobs()), cap, neighbours, kinds.count("open"), kinds.count("client-level"))
 
     def known(self) -> set[str]:
-        """All jobs on these data of which a file tells."""
+        """Returns all jobs on these data that any of the files knows."""
         told = {job for ledger, names in self.all for job, (data, _) in ledger.jobs.items() if data in names}
         return told | self.unaccounted().keys()
 
     def require(self, job: str, paid: int) -> None:
-        """JobError unless the files know of the steps that a job's messages have taken."""
+        """Refuses files that do not know of the steps that a job's messages have taken (JobError)."""
         known = sum(steps for ledger, _ in self.all for (_, of, _), steps in ledger.spent.items() if of == job)
         if known < paid:
             raise JobError(
@@ -454,10 +459,10 @@ class Books:
             )
 
     def near(self, job: str, others: Collection[str], rows: Sketch | None = None) -> list[Near]:
-        """Earlier open jobs on these data whose other clients were `others` but for one or two, or whose rows were these but for
-        a few.
+        """Returns earlier open jobs on these data that differ by little from this one.
 
-        `job` itself is none of them, nor another client's part of the same run.
+        They had the other clients `others` but for one or two, or these rows but for a few. `job` itself is not among them, nor
+        is another client's part of the same run.
         """
         runs: dict[str, list[tuple[str, frozenset[str], int]]] = {}  # the clients that each part had otherwise; cells of rows
         for ledger, names in self.all:
@@ -467,19 +472,19 @@ class Books:
                     apart = before.apart(rows) if before is not None and rows is not None else None
                     part = (ledger.begun.get(of) or of, had ^ frozenset(others), NEAR_ROWS if apart is None else apart)
                     runs.setdefault(_run(of), []).append(part)
-        found: list[Near] = []
+        nearby: list[Near] = []
         for parts in runs.values():  # several clients of a run may share these data, and one of them is this one
             when, clients = parts[0][0], min((but for _, but, _ in parts), key=len)
             few = 0 < min(apart for *_, apart in parts) < NEAR_ROWS
             if 0 < len(clients) <= NEAR or few:
-                found.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
-        return found
+                nearby.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
+        return nearby
 
     def near_rows(self, job: str, rows: Sketch) -> list[Near]:
-        """Earlier open jobs on these data whose rows were these but for a few; without any, those that asked and may not have
-        begun.
+        """Returns earlier open jobs on these data whose rows were these but for a few.
 
-        `job` names one by what it is, and not by its run: asked again it is no earlier job.
+        If none is known, jobs are returned that asked and may not have begun. `job` names a job by its content, and not by its
+        run: the same job, asked again, is no earlier one.
         """
         earlier: dict[str, tuple[str, list[int]]] = {}
         for ledger, names in self.all:
@@ -491,7 +496,10 @@ class Books:
         return [one._replace(clients=frozenset()) for one in self.near("", (), rows) if one.rows] or few
 
     def ask(self, job: str, rows: Sketch) -> list[Near]:
-        """As `near_rows`; where it finds none there is a line for this job, before it is told whether its rows are enough."""
+        """Returns the same as `near_rows`, and records that this job asked.
+
+        Where no earlier job is near, a line for this job is written before it is told whether its rows are enough.
+        """
         with self.ledger.locked() as file:
             self.look()
             near = self.near_rows(job, rows)
@@ -507,12 +515,12 @@ class Books:
         rows: Sketch | None = None,
         allow: Callable[[list[Near]], None] = lambda near: None,
     ) -> None:
-        """A line for a job that a policy allows without an account; one for each job.
+        """Writes a line for a job that a policy allows without an account; one for each job.
 
         Parameters
         ----------
         others, rows : the other clients of an open job, and the rows that count in it
-        allow : is told what is `near`, and raises what forbids the job: then there is no line
+        allow : is given the jobs that are `near`, and raises an error to forbid this one: then no line is written
         """
         with self.ledger.locked() as file:
             self.look()
@@ -525,12 +533,15 @@ class Books:
 
 
 def _run(job: str) -> str:
-    """The run of which a job's name is a client's."""
+    """Returns the name of the run to which a client's job name belongs."""
     return job.rpartition("-")[0] or job
 
 
 def allowed_by(policy: Policy, mechanism: Mechanism, others: Parts, enough: int | None) -> int:
-    """How many steps of a mechanism a policy leaves to a job, beside what all others have spent; `enough` as of `max_steps`."""
+    """Returns how many steps of a mechanism a policy leaves to a job, beside the charges of all others.
+
+    `enough` is that of `max_steps`.
+    """
     if policy.delta is None:
         return UNLIMITED
     if epsilon(others, policy.delta) > policy.epsilon:
@@ -539,16 +550,16 @@ def allowed_by(policy: Policy, mechanism: Mechanism, others: Parts, enough: int 
 
 
 class Holder:
-    """One data holder in one job: it decides about every charge.
+    """Decides about every charge of one data holder in one job.
 
     Parameters
     ----------
     client : the holder's name
     account : where the budget of its data lies, and the policies that bind
     job : a name of this run that no other run has; a resumed run keeps it
-    mechanism, epsilon, delta : what the job asks for, and its own cap (which may be infinite)
+    mechanism, epsilon, delta : the job's noise, and its own cap (which may be infinite)
     last_update : "shorten" grants the steps that are left where they are fewer than asked; "refuse" grants nothing then
-    marks : of the budget, from what this run left before: the file must still begin with what it was then
+    marks : marks of the budget in files that this run left before: the budget must still begin as it was then
     paid : steps that messages of this run have taken, which the budget must know of
     planned : steps that the job will need; None where the budget ends it
 
@@ -604,11 +615,11 @@ class Holder:
 
     @property
     def spent(self) -> int:
-        """Steps of this job's mechanism that are charged."""
+        """The number of steps of this job's mechanism that are charged."""
         return self.books.spent(self.job, self.mechanism)
 
     def charge(self, asked: Asked) -> Decision:
-        """Puts a charge on the disk, or refuses it. Refusing depends on public numbers alone, and changes nothing.
+        """Puts a charge on the disk, or refuses it. A refusal depends on public numbers alone, and changes nothing.
 
         A crash after this costs the charge: whoever asks again is charged again. (A stored message that is sent again
         needs no charge.)
@@ -616,18 +627,20 @@ class Holder:
         if type(asked.steps) is not int or asked.steps < 1:
             raise ValueError(f"privacy: a charge must be for a positive whole number of steps, got {asked.steps!r}")
         with self.ledger.locked() as file:
+            # Other jobs may have been charged since: their steps count before this charge is granted.
             self._update()
             if self._enough is not None and self.spent + asked.steps > self.allowed:  # after a crash more than was planned
                 self._enough = self._others = None
                 self._update()
             spent, left = self.spent, max(self.allowed - self.spent, 0)
             granted = asked.steps if asked.steps <= left else left if self.last_update == "shorten" else 0
+            # The line is on the disk when `append` returns: no row is read before.
             if granted:
                 self.ledger.append(file, {"job": self.job, "round": asked.round, "steps": granted})
         return Decision(granted, spent, self.allowed)
 
     def _update(self) -> None:
-        """Computes the largest number of steps anew if another job has spent something meanwhile."""
+        """Computes the largest number of steps anew if another job has been charged meanwhile."""
         self.books.look()
         others = self.books.parts(but=(self.job, self.mechanism))
         if others != self._others:
@@ -644,11 +657,11 @@ class Holder:
         return allowed_by(policy, self.mechanism, others, self._enough)
 
     def total(self) -> Total:
-        """What all jobs together have spent on this data set."""
+        """Returns the sum that all jobs together have spent on this data set."""
         return self.books.total(self.delta)
 
     def certificate(self, *, rows_per_person: int = 1) -> dict[str, str | float]:
-        """What this job has spent here. What others have is the holder's own affair: see `total`."""
+        """Returns the certificate of this job here. The charges of other jobs are for the holder alone: see `total`."""
         return certificate(
             self.mechanism,
             steps=self.spent,

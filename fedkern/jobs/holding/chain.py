@@ -1,8 +1,8 @@
-"""A log whose lines hang together: each ends with a hash of itself and of all lines before it.
+"""Chains the lines of a log: each line ends with a hash of itself and of all lines before it.
 
 A line that was edited, or is missing in between, shows to whoever reads the log. A tail that was cut, a file that was deleted and
-an older copy put back show to whoever kept a `Mark` of the log elsewhere. There is no key in it: who may write the log could
-write another whole one, which only a mark finds.
+an older copy that was put back show to whoever kept a `Mark` of the log elsewhere. The hash has no key: whoever may write the log
+could write another whole one, which only a mark finds.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ FIELD = b', "chain": "'
 
 
 class Mark(NamedTuple):
-    """How long a log was (in lines, or in bytes), and the hash of all that it held."""
+    """Holds the length of a log (in lines, or in bytes), and the hash of all its content."""
 
     length: int = 0
     head: bytes = START
 
 
 def following(head: bytes, text: bytes) -> bytes:
-    """The hash after one more line."""
+    """Returns the hash after one more line."""
     return hashlib.blake2b(head + text, digest_size=SIZE).digest()
 
 
 def seal(entry: Mapping[str, Json], head: bytes) -> tuple[bytes, bytes]:
-    """An entry as a line of JSON that ends with its hash; and that hash, which the next line takes up."""
+    """Returns an entry as a line of JSON that ends with its hash; and that hash, which the next line takes up."""
     text = json.dumps(entry).encode()
     head = following(head, text)
     return text[:-1] + FIELD + head.hex().encode() + b'"}\n', head
 
 
 def unseal(line: bytes) -> tuple[bytes, str | None]:
-    """The text that was sealed, as JSON, and the hash (hexadecimal) that the line ends with; None for a line without one."""
+    """Returns the text that was sealed, as JSON, and the hash (hexadecimal) at the line's end; None for a line without one."""
     text, field, end = line.strip().rpartition(FIELD)
     if field and len(end) == 2 * SIZE + 2 and end.endswith(b'"}'):
         return text + b"}", end[:-2].decode(errors="replace")

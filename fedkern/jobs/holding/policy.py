@@ -1,4 +1,4 @@
-"""What a data holder allows on each of its data sets: the policy files, which it writes itself.
+"""Reads the policy files, in which a data holder writes what jobs may do with each of its data sets.
 
     require = false                 # true: data that no policy names are in no job
     open = false                    # true: jobs without [privacy], whose messages have no noise
@@ -51,7 +51,7 @@ Use = Literal["private", "open", "client-level"]
 
 
 class Refusal(NamedTuple):
-    """Why a job is refused. `ask` names no path and no number of the holder's: who runs the job may read it."""
+    """Says why a job is refused. `ask` names no path and no number of the holder's: who runs the job may read it."""
 
     ask: str
     detail: str
@@ -59,8 +59,11 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a job knows of one holder's data: what they are called, their files (none for built-in data), a policy file that the
-    holder's site file names, and the fingerprint of their rows, which is computed where a policy has one."""
+    """Holds a job's knowledge of one holder's data.
+
+    These are: their names, their files (none for built-in data), the policy that the holder's site file names, and the
+    fingerprint of their rows. The fingerprint is computed only where a policy has one.
+    """
 
     names: tuple[str, ...]
     paths: tuple[Path, ...] = ()
@@ -70,7 +73,7 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a data holder allows on one of its data sets; see the head of this file."""
+    """Holds the permissions that a data holder gives for one of its data sets; see the head of this file."""
 
     data: str
     epsilon: float = math.inf
@@ -90,8 +93,10 @@ class Policy:
     file: Path = Path()
 
     def refuses_least(self, asked: int, usual: int, what: Literal["rows", "groups"] = "rows") -> Refusal | None:
-        """Why an open job that asks its clients for so many rows, or groups, is not allowed, where jobs by default ask for
-        `usual`; None if it is."""
+        """Returns why an open job may not ask its clients for only `asked` rows or groups, where jobs by default ask for `usual`.
+
+        None if it may.
+        """
         own = self.least_rows if what == "rows" else self.least_groups
         least = usual if own is None else min(usual, own)
         if self.lower or asked >= least:
@@ -103,7 +108,7 @@ class Policy:
         )
 
     def refuses_values(self) -> Refusal | None:
-        """Why a job whose result says what one client's rows say is not allowed; None if it is."""
+        """Returns why a job is not allowed whose result tells of one client's rows alone; None if it is allowed."""
         if self.values:
             return None
         return Refusal(
@@ -113,7 +118,7 @@ class Policy:
         )
 
     def refuses_factory(self, factory: str) -> Refusal | None:
-        """Why a job that has the holder run this function is not allowed; None if it is."""
+        """Returns why a job that has the holder run this function is not allowed; None if it is allowed."""
         if factory in self.factories:
             return None
         return Refusal(
@@ -123,7 +128,7 @@ class Policy:
         )
 
     def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
-        """Why a kind of job is not allowed; None if it is."""
+        """Returns why a kind of job is not allowed; None if it is allowed."""
         if use == "open" and not self.open:
             return Refusal(
                 "what leaves this job has no noise; ask the holder to allow open jobs on these data (open = true), or give the "
@@ -144,7 +149,7 @@ class Policy:
         return None
 
     def refuses(self, mechanism: Mechanism) -> Refusal | None:
-        """Why a mechanism is not allowed; None if it is."""
+        """Returns why a mechanism is not allowed; None if it is allowed."""
         if mechanism.unit not in self.units:
             return Refusal(
                 f'privacy.unit = "{mechanism.unit}" is not allowed; ask the holder which is (unit, client_level)',
@@ -161,31 +166,31 @@ class Policy:
         return None
 
     def lists(self, data: DataSet) -> bool:
-        """Whether one of the paths is one of the data's files, or a folder that holds it."""
+        """Tells whether one of the paths is one of the data's files, or a folder that holds it."""
         return any(_holds(own, path) for path in data.paths for own in self.paths)
 
     def marks(self, data: DataSet) -> bool:
-        """Whether the fingerprint is that of the data's rows."""
+        """Tells whether the fingerprint is that of the data's rows."""
         return self.of_rows and data.mark() == self.fingerprint
 
     @property
     def of_rows(self) -> bool:
-        """Whether it has a fingerprint of rows, and not of a file."""
+        """Whether the policy has a fingerprint of rows, and not of a file."""
         return self.fingerprint is not None and self.fingerprint.startswith(OF_ROWS)
 
     @property
     def lost(self) -> tuple[Path, ...]:
-        """Paths at which there is nothing."""
+        """Returns the policy's paths at which no file exists."""
         return tuple(own for own in self.paths if not os.path.exists(own) and not glob.glob(str(own), recursive=True))
 
     def called(self, data: DataSet) -> bool:
-        """Whether the id is what the data are called, as a disk may write it."""
+        """Tells whether the id is one of the data's names, as a disk may write it."""
         return _plain(self.data) in map(_plain, data.names)
 
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """One policy file. `require`: see above; `accounts`: the folder of its budgets, None for its own."""
+    """Holds one policy file. `require`: see above; `accounts`: the folder of its budgets, None for its own."""
 
     path: Path
     require: bool
@@ -194,7 +199,7 @@ class PolicyFile:
 
 
 def read_policies(path: Path) -> PolicyFile:
-    """A policy file.
+    """Reads a policy file.
 
     Raises
     ------
@@ -239,18 +244,18 @@ def read_policies(path: Path) -> PolicyFile:
 
 
 def _holds(own: Path, path: Path) -> bool:
-    """Whether a path of a policy is a file of the data (by another name, too), or a folder above it."""
-    found: Iterable[str | Path] = (own,)
+    """Tells whether a path of a policy is a file of the data (by another name, too), or a folder above it."""
+    matching: Iterable[str | Path] = (own,)
     if not own.exists() and any(mark in str(own) for mark in "*?["):
-        found = glob.iglob(str(own), recursive=True)
-    real, found = Path(os.path.realpath(path)), list(found)
-    if any(_same(one, file) for one in found for file in (path, real, *real.parents)):
+        matching = glob.iglob(str(own), recursive=True)
+    real, matching = Path(os.path.realpath(path)), list(matching)
+    if any(_same(one, file) for one in matching for file in (path, real, *real.parents)):
         return True
-    return _links(real) > 1 and any(_same(below, real) for one in found for below in _below(one))
+    return _links(real) > 1 and any(_same(below, real) for one in matching for below in _below(one))
 
 
 def _links(path: Path) -> int:
-    """How many names a file has."""
+    """Returns how many names a file has."""
     try:
         return path.stat().st_nlink if path.is_file() else 0
     except OSError:

@@ -1,4 +1,4 @@
-"""The keys of a policy file."""
+"""Declares the keys of a policy file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
 
 
 class Disclosure(Section):
-    """A table [disclosure], of the file or of a data set: what open jobs may not do, with few rows or after each other."""
+    """Declares a table [disclosure], of the file or of a data set: limits for open jobs with few rows, or one after another."""
 
     least_rows: int | None = key(None, ge=1, help="rows that data must have to be in an open job; or the job's, if larger")
     least_groups: int | None = key(None, ge=1, help="the same of groups, in a job with effects of groups")
@@ -41,7 +41,7 @@ class Disclosure(Section):
 
 
 class Data(Section):
-    """A table [data.NAME]."""
+    """Declares a table [data.NAME]."""
 
     paths: Annotated[list[Text], BeforeValidator(_listed)] = key([], help="files, folders with all below them, or patterns")
     epsilon: float | None = key(None, gt=0, allow_inf_nan=False, help="a finite number above 0, over all jobs")
@@ -55,7 +55,7 @@ class Data(Section):
 
 
 class File(Section):
-    """The keys of a policy file; see the head of `policy`."""
+    """Declares the keys of a policy file; see the head of `policy`."""
 
     require: bool = key(False, help="whether data that no policy names are in no job")
     open: bool = key(False, help="whether jobs without [privacy] are allowed")
@@ -70,7 +70,7 @@ class File(Section):
     data: dict[str, Data] = key({}, help="a table [data.NAME] for each data set")
 
     def lacks(self) -> Iterator[str]:
-        """Caps that a table must have: both, but where open jobs are allowed and none is given."""
+        """Yields caps that a table must have: both, except where open jobs are allowed and none is given."""
         for name, table in self.data.items():
             allowed = self.open if table.open is None else table.open
             if not allowed or table.epsilon is not None or table.delta is not None:
@@ -79,7 +79,7 @@ class File(Section):
 
 
 def policy_file(tables: dict[str, Any], name: str) -> File:
-    """The tables of a policy file.
+    """Checks the tables of a policy file.
 
     Raises
     ------

@@ -1,15 +1,15 @@
-"""What a holder remembers of its budgets, away from them: how long each file was, and the hash of all that it held.
+"""Keeps a holder's marks of its budgets, away from them: how long each file was, and the hash of all its content.
 
-The chain of a budget shows what was altered in it. That its tail is gone, that an older copy was put back or that it was deleted
-shows only to whoever kept a mark of it elsewhere. Runs keep theirs; and for all jobs, of every budget that a policy caps, a mark
-lies in another folder of the holder's (`binding.marks`). What does not begin as its mark has it is charged nothing.
+The chain of a budget shows a line that was altered. A lost tail, an older copy that was put back, or a deleted file show only to
+whoever kept a mark of the budget elsewhere. Runs keep their marks; and for all jobs, of every budget that a policy caps, a mark
+lies in another folder of the holder's (`binding.marks`). A budget that does not begin as its mark says is charged nothing.
 
-A line is on the disk before the mark is written, and all that with the budget locked. So a crash between the two, or a machine
+A line is on the disk before the mark is written, and both happen with the budget locked. So a crash between the two, or a machine
 that goes down before the mark is on its disk, leaves a mark that is older than the file, which is right: the file may have grown.
-A mark that cannot be read, or not be written, counts as none, and costs no charge.
+A mark that cannot be read or written counts as none, and costs no charge.
 
-A holder that has put back a copy, or begun anew, on purpose, adds a line {"adopt": N} after the N lines that count; it ends what
-marks said before, once: a later one must be another line, and so it has the time.
+A holder that has put back a copy, or begun anew, on purpose, adds a line {"adopt": N} after the N lines that count. It ends the
+earlier marks, once: a later adoption must be another line, and so it has the time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DIGEST = 16
 
 @dataclass(frozen=True)
 class Kept:
-    """A mark of a budget.
+    """Holds a mark of a budget.
 
     Attributes
     ----------
-    path, host : where the file was; links resolved
+    path, host : the file's path, links resolved, and its machine
     first : the hash after its first line that is of a job, hexadecimal, as all hashes: no other file has it
     length, head : lines, and the hash after the last
     adopted : hashes after all lines with which the holder has adopted something
@@ -48,32 +48,32 @@ class Kept:
     adopted: tuple[str, ...] = ()
 
     def fits(self, heads: Sequence[bytes], adoptions: Sequence[bytes]) -> bool:
-        """Whether a file with these hashes after its lines still begins so, or its holder has said meanwhile that it counts."""
+        """Tells whether a file with these hashes after its lines still begins as marked, or its holder has adopted it since."""
         if self.length <= len(heads) and heads[self.length - 1].hex() == self.head:
             return True
         return bool(adoptions) and adoptions[-1].hex() not in self.adopted
 
 
 class Remembered:
-    """The marks of one budget.
+    """Holds the marks of one budget.
 
     Parameters
     ----------
     folders : where marks lie; they are written into the first that can be
-    path : of the budget
+    path : the path of the budget
     """
 
     def __init__(self, folders: Sequence[Path], path: Path) -> None:
         self.folders, self.path, self.host = tuple(folders), os.path.realpath(path), socket.gethostname()
 
-    def found(self, first: bytes) -> list[tuple[Path, Kept]]:
-        """Those of a file that begins so (wherever it was used), and of whatever else was in its place on this machine."""
+    def find_marks(self, first: bytes) -> list[tuple[Path, Kept]]:
+        """Returns the marks of a file that begins so (wherever it was used), and of any other in its place on this machine."""
         everything = (one for folder in self.folders for one in _marks(folder))
         here = [(path, kept) for path, kept in everything if kept.path == self.path]
         return [(path, kept) for path, kept in here if kept.first == first.hex() or kept.host == self.host]
 
     def keep(self, first: bytes, heads: Sequence[bytes], adopted: Sequence[str], *, sync: bool) -> str | None:
-        """Writes the mark of a file, in the place of the one before; why not, if that cannot be done."""
+        """Writes the mark of a file, in the place of the one before; returns the reason where that fails, and None otherwise."""
         kept = Kept(self.path, self.host, first.hex(), len(heads), heads[-1].hex(), tuple(dict.fromkeys(adopted)))
         text = json.dumps(asdict(kept)).encode()
         name = blake2b(f"{self.host}\0{self.path}".encode(errors="surrogateescape"), digest_size=DIGEST).hexdigest() + ".json"
@@ -89,7 +89,7 @@ class Remembered:
 
 
 def again(n_lines: int) -> str:
-    """What a holder can do where so many lines are all that counts."""
+    """Returns the advice for a holder where `n_lines` lines are all that counts."""
     line = json.dumps({"adopt": n_lines, "time": datetime.now(UTC).isoformat(timespec="seconds")})
     if not n_lines:
         return f"if nothing was spent, write the line {line} into it"
@@ -97,7 +97,7 @@ def again(n_lines: int) -> str:
 
 
 def _marks(folder: Path) -> Iterator[tuple[Path, Kept]]:
-    """All that can be read."""
+    """Yields all marks of a folder that can be read."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:

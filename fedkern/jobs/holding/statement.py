@@ -1,4 +1,4 @@
-"""What has been spent on a holder's data, and what is left: for the holder alone. Nothing is written."""
+"""States how much has been spent on a holder's data, and how much is left: for the holder alone. Nothing is written."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FURTHER = 10  # times the steps of all jobs so far: further nobody looks
 
 
 class Job(NamedTuple):
-    """One job in a budget.
+    """Holds one job of a budget.
 
     Attributes
     ----------
     job : the run's id and the client's number
     begun : date and time
-    kind : of noise, in words; "open" and "client-level" are without an account
-    epsilon : of this job alone
+    kind : the kind of noise, in words; "open" and "client-level" are without an account
+    epsilon : that of this job alone; None without an account
     """
 
     job: str
@@ -38,17 +38,17 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Statement:
-    """Of one data set.
+    """Holds the statement of one data set.
 
     Attributes
     ----------
     data : its id
     budget : the file
-    policies : that bind it
-    total : of all jobs
+    policies : the files of the policies that bind it
+    total : the sum of all jobs
     left : steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
     more : whether it may be more than that
-    like : what those steps are
+    like : the noise of those steps, in words
     """
 
     data: str
@@ -60,8 +60,8 @@ class Statement:
     more: bool
     like: str
 
-    def lines(self) -> Iterator[str]:
-        """In words."""
+    def describe(self) -> Iterator[str]:
+        """Yields the statement in words, line by line."""
         yield f"{self.data}: {self.total.text()}"
         yield f"  policy   {', '.join(map(str, self.policies)) or 'none binds these data'}"
         yield f"  budget   {self.budget}; its chain is whole"
@@ -72,7 +72,7 @@ class Statement:
 
 
 def statements(paths: Sequence[Path]) -> list[Statement]:
-    """Of data files or budgets; without any, of all data that policies in the usual places name.
+    """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def statements(paths: Sequence[Path]) -> list[Statement]:
         A policy or a budget cannot be read, or was altered; nothing is known of a path.
     """
     if not paths:
-        found = [bind(_client(file, p), DataSet((p.data,), p.paths)) for file in known_policies() for p in file.policies]
-        accounts = [(one.policies, place) for one in found if (place := account(one)) is not None]
+        bindings = [bind(_client(file, p), DataSet((p.data,), p.paths)) for file in known_policies() for p in file.policies]
+        accounts = [(one.policies, place) for one in bindings if (place := account(one)) is not None]
         if not accounts:
             raise JobError(
                 "no policy is in the usual places, so no account is kept here; give a data file, a budget.jsonl, or the client's "
@@ -92,7 +92,7 @@ def statements(paths: Sequence[Path]) -> list[Statement]:
 
 
 def _client(file: PolicyFile, policy: Policy) -> str:
-    """Whose policies a file has: those of a client's own folder hold for that name alone."""
+    """Returns the client whose policies a file has: policies in a client's own folder hold for that name alone."""
     own = file.path.parent
     return own.name if own.parent == client_home() else policy.data
 
@@ -155,18 +155,18 @@ def _jobs(books: Books, delta: float) -> Iterator[Job]:
 
 
 def _latest(books: Books) -> Mechanism | None:
-    """Of the job that began last."""
-    found = [
+    """Returns the mechanism of the job that began last."""
+    mechanisms = [
         (ledger.begun[job], mechanism)
         for ledger, names in books.all
         for job, (data, mechanism) in ledger.jobs.items()
         if data in names
     ]
-    return max(found, key=lambda one: one[0])[1] if found else None
+    return max(mechanisms, key=lambda one: one[0])[1] if mechanisms else None
 
 
 def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further: int) -> int:
-    """More steps of a mechanism within a cap, at most `further`."""
+    """Returns how many more steps of a mechanism fit within a cap, at most `further`."""
     if not all(m.secure for m, steps in parts if steps):
         return 0
     same = sum(steps for m, steps in parts if m == mechanism)
@@ -176,7 +176,7 @@ def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further:
 
 
 def words(mechanism: Mechanism) -> str:
-    """A kind of noise in words."""
+    """Returns a kind of noise in words."""
     rate = f", rate {mechanism.rate:.4g}" if mechanism.rate < 1 else ""
     unit = {"example": "", "client": ", of whole clients", "case": ", of cases"}[mechanism.unit]
     noise = f"noise {mechanism.sigma:g}" + ("" if mechanism.secure else " that can be predicted")

@@ -64,7 +64,7 @@ class Columns:
     def read_rows(self, run: Run[Config], tables: Tables) -> Read:
         """Reads the clients' rows, and exchanges notes on columns and the response's units; empties `tables`."""
         model = self.model
-        counted = incomplete.exchanged(run, tables)
+        counted = incomplete.exchange_incomplete(run, tables)
         run.hooks.notes += incomplete.notes(run.config, counted)
         designs: dict[int, Design] = {}
         rows: dict[int, Any] = {}
@@ -77,7 +77,7 @@ class Columns:
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults)
-        said = column_notes.exchanged(run, degenerates)
+        said = column_notes.exchange_notes(run, degenerates)
         run.hooks.notes += said.notes
         run.hooks.doubts += said.doubts
         test = _read_test_rows(run, model)

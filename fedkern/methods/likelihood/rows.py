@@ -236,7 +236,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         own = f"{text}: it has {ones} of one row and {twos} of two; {asked}"
         raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
-    if ones and (said := alike.found(config, table, spec, config.data.least_rows or 0, alone)):
+    if ones and (said := alike.find_alike(config, table, spec, config.data.least_rows or 0, alone)):
         among = f"{begin}: among groups of one row"
         raise OwnFault(f"{among}, {said[0]}", f"{among}, {said[1]}")
 

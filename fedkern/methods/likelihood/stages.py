@@ -138,7 +138,7 @@ def check_job(at: Check[Config]) -> Said | None:
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
-    lines = [*_lines(model, bool(unknown)), *incomplete.lines(at.config), *notes, "", *_privacy()]
+    lines = [*_lines(model, bool(unknown)), *incomplete.describe_missing(at.config), *notes, "", *_privacy()]
     return Said(model, lines, unknown)
 
 

@@ -45,7 +45,7 @@ def fit(run: Run[Config]) -> Fit | None:
     tables = run.tables()
     model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
-    counted = incomplete.exchanged(run, tables)
+    counted = incomplete.exchange_incomplete(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)
     # Each table becomes arrays; a fault of its rows is told to its holder alone.
     designs, degenerates = {}, {}
@@ -54,7 +54,7 @@ def fit(run: Run[Config]) -> Fit | None:
             designs[k], degenerates[k], notes = _encoded(model, run.names[k], tables.pop(k))
         run.note_rows(k, notes, designs[k].faults)
     if model.privacy is None:
-        said = column_notes.exchanged(run, degenerates)
+        said = column_notes.exchange_notes(run, degenerates)
         run.hooks.notes += said.notes
         run.hooks.doubts += said.doubts
     # The response's units come before the machines, whose rows are in these units.

@@ -98,7 +98,7 @@ def check_job(at: Check[Config]) -> Said | None:
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = Model.of(at.config, at.names, encoding), at.unknown(encoding)
-    missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
+    missing, bytes_needed = incomplete.describe_missing(at.config), memory.describe_memory(*_memory(model))
     notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
     lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}

@@ -64,7 +64,7 @@ def fit(run: Run[Config]) -> Fit | None:
         # Noise comes before any number of the counts is computed; from here on only noisy counts exist.
         if model.privacy is not None:
             areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])
-    run.hooks.notes += column_notes.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
+    run.hooks.notes += column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
     sites = {}
     for k, area_rows in areas.items():
@@ -91,7 +91,7 @@ def fit(run: Run[Config]) -> Fit | None:
             known = publish.figures_of(model, released)
             fitted = replace(publish.fit(model, publish.Ended(server, settled, reweighed), files.server, released), kept=kept)
     # Clients' files are headed by the verdict, so that it is told first.
-    told = convergence.told_with(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
+    told = convergence.tell_figures(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))
@@ -181,4 +181,4 @@ def _fitted(
     q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
     publish.refuse_nonsense(model, q)
-    return server, clients, convergence.exchanged(run, {k: client.windows.movement for k, client in clients.items()})
+    return server, clients, convergence.exchange_settled(run, {k: client.windows.movement for k, client in clients.items()})

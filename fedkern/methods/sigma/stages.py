@@ -114,7 +114,7 @@ def check_job(at: Check[Config]) -> Said | None:
     if encoding is None:
         return None
     model = SigmaModel(at.config, at.names, encoding, prior.common)
-    used = memory.lines(*_memory(model))
+    used = memory.describe_memory(*_memory(model))
     plans = {name: budget.plan(at.config.privacy) for name in at.names} if at.config.privacy is not None else {}
     return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding), plans)
 

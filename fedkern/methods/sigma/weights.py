@@ -51,7 +51,7 @@ def exchange_terms(
     weights: Reweighed | None = None
     drawn: list[tuple[Array, Array, Array]] = []
     for piece in range(model.pieces):
-        stage = stages.weighed(model).named(f"terms-{piece + 1}")
+        stage = stages.weighed(model).with_alias(f"terms-{piece + 1}")
         told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, own)
         if told is None or server is None or not asks:
             continue

@@ -113,7 +113,7 @@ def fit(run: Run[Config]) -> Fit | None:
         with judging(run, kept):
             first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
             fitted = replace(publish.with_others(first, others), kept=kept)
-    said = convergence.told(run, None if fitted is None else fitted.verdict)
+    said = convergence.tell_verdict(run, None if fitted is None else fitted.verdict)
     for k, one in rows.items():
         own.write(run, model, one, said[k])
     return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, run.names)
@@ -167,7 +167,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults)
     # Questions about columns come before the scales, which a wrong column would spoil for all.
-    said = column_notes.exchanged(run, degenerates)
+    said = column_notes.exchange_notes(run, degenerates)
     run.hooks.notes += said.notes
     run.hooks.doubts += said.doubts
     values = _values(run, model, columns)
@@ -224,7 +224,7 @@ def _scales(
             return scaling.imputing(public, model.names, known, without)
         return scaling.start(public, model.names, second, without)
 
-    server, clients = run.exchange(stages.scaled(model).named(name), start, clients)
+    server, clients = run.exchange(stages.scaled(model).with_alias(name), start, clients)
     agreed = anyone(server, clients)
     assert agreed.scales is not None
     rows = () if server is None else server.rows
@@ -337,7 +337,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
         for k, site in data.sites.items()
     }
-    return run.exchange(stage.named(variant.name), start, clients)
+    return run.exchange(stage.with_alias(variant.name), start, clients)
 
 
 def _seed(model: SparseModel) -> int | None:

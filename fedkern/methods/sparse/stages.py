@@ -120,7 +120,7 @@ def check_job(at: Check[Config]) -> Said | None:
         return None
     model = SparseModel(at.config, at.names, relative(encoding))
     unknown = [] if model.is_graph or at.config.data.builtin else at.unknown(encoding)
-    lines = [*_lines(model), *memory.lines(*_memory(model)), *notes]
+    lines = [*_lines(model), *memory.describe_memory(*_memory(model)), *notes]
     return Said(model, lines, unknown, load=model.load if at.config.job.device == "cuda" else None)
 
 

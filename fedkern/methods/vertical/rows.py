@@ -22,7 +22,7 @@ from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
 from ...jobs import holders, incomplete
 from ...jobs.holding.policy import DataSet, Policy
-from ...jobs.parties import Parties, from_files, named, there
+from ...jobs.parties import Parties, from_files, name_clients, there
 from ...kernels import rng
 from ...kernels.families import FAMILIES
 from . import levels as of_levels
@@ -59,7 +59,7 @@ def _builtin(config: Config, spec: Spec) -> Parties:
     from ...data.sets import heart_failure
 
     clients = tuple(heart_failure.CLIENTS)
-    names = named(config, clients)
+    names = name_clients(config, clients)
 
     def rows(k: int) -> Table:
         return heart_failure.read().table(clients[k])

@@ -84,7 +84,7 @@ def fit(run: Run[Config]) -> Fit | None:
     run = run.knowing(model)
     check_counts(run.config, len(at.train), len(at.new))
     # Other parties learn how many rows lack a cell, and no more.
-    counted = incomplete.exchanged(run, at.tables, at.complete)
+    counted = incomplete.exchange_incomplete(run, at.tables, at.complete)
     run.hooks.notes += incomplete.notes(run.config, counted)
     if model.drops and counted and any(one["rows"] > at.n_rows for one in counted.values()):
         run.hooks.notes.append(f"{at.n_rows} rows are complete at all parties; all others are left out")
@@ -104,7 +104,7 @@ def fit(run: Run[Config]) -> Fit | None:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
             ratios, lines = _tell_widths(run, model, None if fitted is None else fitted.widths, server, rows, clients)
             doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
-            settled = convergence.exchanged(run, movements, doubted)
+            settled = convergence.exchange_settled(run, movements, doubted)
         fitted = None if fitted is None else replace(fitted, settled=settled)
     predicted, filled = None, None
     # Parts at predicted rows are sent once the fit is known.
@@ -119,7 +119,7 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
         fit = publish.fit(model, fitted, rows)
     # The verdict is told before clients write their files, which it heads.
-    said = convergence.told(run, None if fit is None else fit.verdict)
+    said = convergence.tell_verdict(run, None if fit is None else fit.verdict)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
     if fit is None:
@@ -192,7 +192,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults)
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
-        said = column_notes.exchanged(run, degenerate, split=True)
+        said = column_notes.exchange_notes(run, degenerate, split=True)
         run.hooks.notes += said.notes
         run.hooks.doubts += said.doubts
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)

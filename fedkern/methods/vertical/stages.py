@@ -150,7 +150,7 @@ def check_job(at: Check[Config]) -> Said | None:
     train, test = held_out(at.config, *rows)
     check_counts(at.config, len(train), len(rows[1]))
     model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
-    lines = [*_lines(model), *incomplete.lines(at.config), *_memory(at.config.algorithm.covariance), *notes]
+    lines = [*_lines(model), *incomplete.describe_missing(at.config), *_memory(at.config.algorithm.covariance), *notes]
     return Said(model, lines, plans={} if model.open else {"each client": budget.plan(model, "each", 1)})
 
 

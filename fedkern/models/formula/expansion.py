@@ -197,7 +197,7 @@ class Formula:
         return tuple(f"{factor.label}[{k}]" for k in range(1, len(self._knots(factor)[0]) + 2))
 
     def _knots(self, factor: Factor) -> tuple[tuple[float, ...], Ends]:
-        """Inner knots and bounds of a spline."""
+        """Returns the inner knots and bounds of a spline."""
         option, text = factor.option, factor.node.text
         known = self.known.get(text, Known())
         given = known.ends
@@ -238,7 +238,7 @@ class Formula:
         return tuple(columns)
 
     def _span(self, term: Sequence[str]) -> list[tuple[_Scoped, ...]]:
-        """The parts that a term spans: a factor of labels spans the constant, and differences from the reference."""
+        """Returns the parts that a term spans: a factor of labels spans the constant, and differences from the reference."""
         parts: list[tuple[_Scoped | None, ...]] = []
         for text in term:
             factor = self.factors[text]
@@ -247,7 +247,7 @@ class Formula:
         return [tuple(one for one in product if one is not None) for product in itertools.product(*parts)]
 
     def _columns(self, scoped: Sequence[_Scoped]) -> Iterable[Made]:
-        """The products of the factors' columns, the first factor's varying fastest."""
+        """Yields the products of the factors' columns, the first factor's varying fastest."""
         every = [[(text, reduced, j, name) for j, name in enumerate(self._scoped(text, reduced))] for text, reduced in scoped]
         labels = all(self.is_labels(self.factors[text]) for text, _ in scoped)
         spread = 1.0
@@ -284,7 +284,7 @@ class Formula:
         return out
 
     def _values(self, text: str, reduced: bool, rows: Reading, n: int) -> Array:
-        """(n, k) columns of one factor."""
+        """Returns (n, k) the columns of one factor."""
         factor = self.factors[text]
         if self.is_labels(factor):
             coding = self.coding(text, reduced)[1]
@@ -296,7 +296,7 @@ class Formula:
         return self._basis(factor, self._inside(factor, x, rows) if factor.call != "poly" else x, reduced)
 
     def _basis(self, factor: Factor, x: Array, reduced: bool) -> Array:
-        """(n, k) columns of a factor of several columns."""
+        """Returns (n, k) the columns of a factor of several columns."""
         option = factor.option
         if factor.call == "poly":
             degree = int(factor.number("degree", 1.0))
@@ -427,13 +427,16 @@ def _degree(factor: Factor) -> int:
 
 
 def _plain(text: str) -> tuple[str, bool]:
-    """A factor's text for `read`, and whether it is the name of a column, as a quoted one is."""
+    """Returns a factor's text for `read`, and whether it is the name of a column, as a quoted one is."""
     whole = text[1:-1] if text[:1] == text[-1:] == "`" and "`" not in text[1:-1] else text
     return (whole, True) if whole != text or (quoted(text) == text and text.isidentifier()) else (text, False)
 
 
 def _simplified(scoped: Iterable[tuple[_Scoped, ...]]) -> list[tuple[_Scoped, ...]]:
-    """The fewest terms with the same span: a term, and the term times a reduced factor, are the term times the whole factor."""
+    """Returns the fewest terms with the same span.
+
+    A term, and the term times a reduced factor, are the term times the whole factor.
+    """
     terms: list[tuple[_Scoped, ...]] = []
     for own in sorted(scoped, key=len):
         for existing in terms:

@@ -188,7 +188,7 @@ def _depth(tree: ast.AST) -> int:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Of one factor; `names`: what stands for names in backquotes."""
+    """Reads one factor; `names`: the columns for which names in backquotes stand."""
 
     text: str
     names: dict[str, str]
@@ -249,7 +249,7 @@ class _Reader:
         return tuple(sorted(out.items()))
 
     def _option(self, name: str, value: ast.expr) -> Option | None:
-        """A number, True or False (or R's), a text, or a list of numbers ([..] or R's c(..)); None for None."""
+        """Returns a number, True or False (or R's), a text, or a list of numbers ([..] or R's c(..)); None for None."""
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "c" and not value.keywords:
             value = ast.List(list(value.args))
         if isinstance(value, ast.List | ast.Tuple):

@@ -1,4 +1,4 @@
-"""Reads what users of R write that has another name here, and says the remedy where nothing has.
+"""Reads words of R that have another name here, and gives the remedy where no other name exists.
 
 Source of the list: docs/how-to/formula.md, the table from R's words to these.
 """
@@ -56,10 +56,10 @@ def translated(text: str, outside: str) -> str:
     Returns
     -------
     str
-        The formula; what is quoted is as it was.
+        The formula; quoted texts are unchanged.
     """
-    edits = [(found.span(), "") for found in _PACKAGES.finditer(outside)]
-    edits += [(found.span(), "C") for found in _FACTOR.finditer(outside)]
+    edits = [(match.span(), "") for match in _PACKAGES.finditer(outside)]
+    edits += [(match.span(), "C") for match in _FACTOR.finditer(outside)]
     for (begin, end), instead in sorted(edits, reverse=True):
         text = text[:begin] + instead + text[end:]
     return text
@@ -70,12 +70,12 @@ def pointed_call(outside: str) -> tuple[str, str] | None:
 
     `outside` is the formula, with blanks where something is quoted.
     """
-    found = _POINTED.search(outside)
-    return None if found is None else (found.group(1), remedy(found.group(1), found.group(2)))
+    match = _POINTED.search(outside)
+    return None if match is None else (match.group(1), remedy(match.group(1), match.group(2)))
 
 
 def remedy(function: str, argument: str) -> str:
-    """Returns what to write in the place of a call that is not taken.
+    """Returns the words to write in the place of a call that is not taken.
 
     Parameters
     ----------

@@ -53,7 +53,10 @@ def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float]) -> Ar
 
 
 def _without_mean(k: int) -> Array:
-    """(k, k - 1) orthonormal columns that add up to 0: LAPACK's Householder reflection of a column of ones, without its first."""
+    """Returns (k, k - 1) orthonormal columns that add up to 0.
+
+    They are LAPACK's Householder reflection of a column of ones, without its first column.
+    """
     v = np.ones(k)
     v[0] += math.sqrt(k)
     q = np.eye(k) - 2 * np.outer(v, v) / (v @ v)
