@@ -123,7 +123,7 @@ def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, client
     drawn: list[tuple[Array, Array]] = []
     found, asks = Weighing(None, 0), server is not None
     for piece in range(PIECES):
-        stage = weighed().named(f"terms-{piece + 1}")
+        stage = weighed().with_alias(f"terms-{piece + 1}")
         told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, answers)
         if told is None or server is None or not asks:
             continue

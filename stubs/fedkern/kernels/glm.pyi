@@ -3,7 +3,7 @@
 
 One row (x, y) has a = x'theta + offset and log p(y | a), normalised in y; the families are those of `kernels.families` that have
 a code. Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a
-(d, d) matrix, N(mu, L L') with L its lower triangle (what is above is not read).
+(d, d) matrix, N(mu, L L') with L its lower triangle (the numbers above are not read).
 
 X may have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Sums
 are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
@@ -36,7 +36,7 @@ CLIPPED_GRAD_SUM_FULL: Kernel
 PREDICT: Kernel
 PREDICT_FULL: Kernel
 def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector]:
-    """Log-likelihood of all rows and its gradient.
+    """Returns the log-likelihood of all rows and its gradient.
 
     Parameters
     ----------
@@ -73,14 +73,23 @@ def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Rea
     TypeError, ValueError
         Wrong type or shape, an unknown family, a `scale` that is not positive or that the family does not have.
 
-    Source: docs/spec/pvi.md, section 1."""
+    Source: docs/spec/pvi.md, section 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> loglik, grad = glm.loglik_grad(X, y, np.zeros(2), family="bernoulli")
+    >>> round(loglik, 3), grad
+    (-2.079, array([0.5 , 1.75]))"""
     ...
 def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, prior_shift: float | Vector=0.0, prior_precision: float | Vector=1.0, estimator: str='stl', draws: int=1, key: int | None=None, client: int=0, step: int=0, out: tuple[Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector, Vector]:
-    """Evidence lower bound of the posterior, and its gradient.
+    """Returns the evidence lower bound of the posterior, and its gradient.
 
-    E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)], with the prior (inside PVI: the
-    cavity) exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has none, and
-    then it is left out. With a prior that is a density the ELBO is a lower bound of the log evidence.
+    The bound is E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)]. The prior (inside PVI:
+    the cavity) is exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has no
+    such constant, and it is left out. With a prior that is a density the bound is a lower bound of the log evidence.
 
     Parameters
     ----------
@@ -102,7 +111,7 @@ def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: st
     scale : float, positive and finite
         Dispersion of the families that have one: of the gaussian its standard deviation.
     prior_shift : (d,) float64 array, or float
-        Of the prior exp(prior_shift'theta - theta' P theta / 2).
+        Shift in the prior exp(prior_shift'theta - theta' P theta / 2).
     prior_precision : (d,) or (d, d) float64 array, or float
         P of the same prior: symmetric, or its diagonal.
     estimator : str, "stl" or "total" or "analytic"
@@ -137,10 +146,27 @@ def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: st
     TypeError, ValueError
         As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
 
-    Source: docs/spec/pvi.md, sections 2, 3.1 and 3.4; Roeder, Wu, Duvenaud (2017) for "stl"; docs/spec/pvi.md, sections 2, 3.4 and 3.5."""
+    Source: docs/spec/pvi.md, sections 2, 3.1 and 3.4; Roeder, Wu, Duvenaud (2017) for "stl"; docs/spec/pvi.md, sections 2, 3.4 and 3.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> mu, log_sigma = np.zeros(2), np.zeros(2)
+    >>> elbo, grad_mu, grad_log_sigma = glm.elbo_grad(X, y, mu, log_sigma, family="bernoulli", estimator="analytic")
+    >>> round(elbo, 3), grad_mu.round(3), grad_log_sigma.round(3)
+    (-2.875, array([0.5 , 1.75]), array([-0.522, -0.796]))
+
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])  # the posterior's covariance is L L'
+    >>> elbo, grad_mu, grad_L = glm.elbo_grad(X, y, np.zeros(2), L, family="bernoulli", estimator="analytic")
+    >>> round(elbo, 3), grad_L.round(3)
+    (-3.019, array([[ 1.127,  0.   ],
+           [-0.533,  0.985]]))"""
     ...
 def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: tuple[Vector, Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector, Vector]:
-    """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior.
+    """Returns expectations of each row's log-likelihood and of its first two derivatives in a, under the posterior.
 
     Parameters
     ----------
@@ -185,10 +211,24 @@ def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family:
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 3.1; docs/spec/pvi.md, sections 3.1 and 3.5."""
+    Source: docs/spec/pvi.md, section 3.1; docs/spec/pvi.md, sections 3.1 and 3.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> value, slope, curvature = glm.expectations(X, y, np.zeros(2), np.log([0.5, 0.5]), family="poisson")
+    >>> value.round(3), slope.round(3)
+    (array([-1.169, -1.284, -1.868]), array([-0.169, -1.284, -0.868]))
+
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])
+    >>> glm.expectations(X, y, np.zeros(2), L, family="poisson")[0].round(3)
+    array([-1.235, -1.185, -2.472])"""
     ...
 def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: np.ndarray | None=None, n_threads: int=1, backend: str | None=None) -> tuple[np.ndarray, int]:
-    """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
+    """Returns the sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by
     w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row moves the sum by at most `clip`:
@@ -265,10 +305,28 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     IndexError
         An index in `rows` that is no row of X; on a device this is waited for.
 
-    Source: docs/spec/pvi.md, sections 3.1 to 3.3 and 4; docs/spec/pvi.md, sections 3.5 and 4."""
+    Source: docs/spec/pvi.md, sections 3.1 to 3.3 and 4; docs/spec/pvi.md, sections 3.5 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> mu, log_sigma = np.zeros(2), np.log([0.5, 0.5])
+    >>> total, skipped = glm.clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5)
+    >>> total.round(3), skipped
+    (array([ 0.313,  1.014, -0.113, -0.14 ]), 0)
+    >>> glm.clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, grid=2**-10)[0]
+    array([ 321, 1036, -115, -142])
+
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])
+    >>> total, skipped = glm.clipped_grad_sum(X, y, np.zeros(2), L, family="bernoulli", clip=0.5)
+    >>> total.round(3)
+    array([ 0.287,  0.966, -0.233, -0.146, -0.255])"""
     ...
 def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, grid: float | None=None, n_threads: int=1) -> ClippedSums:
-    """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
+    """Binds `clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
 
     Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
 
@@ -317,10 +375,21 @@ def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *
     IndexError
         In a call, as `clipped_grad_sum`.
 
-    Source: docs/spec/pvi.md, sections 3.1 to 3.3 and 4; docs/spec/pvi.md, sections 3.5 and 4."""
+    Source: docs/spec/pvi.md, sections 3.1 to 3.3 and 4; docs/spec/pvi.md, sections 3.5 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> mu, log_sigma, rows = np.zeros(2), np.log([0.5, 0.5]), np.array([0, 2])
+    >>> step = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, rows=rows)
+    >>> skipped, total = step(mu, log_sigma, np.array([1]), 0)  # the batch is row 1 alone
+    >>> total.round(3)
+    array([-0.351,  0.351, -0.039, -0.039])"""
     ...
 def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, scale: float=1.0, method: str='probit', out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> Vector:
-    """Predictive mean E[y | x] under the posterior.
+    """Returns the predictive mean E[y | x] under the posterior.
 
     Parameters
     ----------
@@ -356,5 +425,19 @@ def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: str, offset: Real
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 13."""
+    Source: docs/spec/pvi.md, section 13.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, mu, log_sigma = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.log([0.5, 0.5])
+    >>> glm.predict(X, mu, log_sigma, family="bernoulli").round(3)
+    array([0.659, 0.325])
+    >>> glm.predict(X, mu, log_sigma, family="poisson").round(3)
+    array([2.354, 0.577])
+
+    >>> X, mu, L = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([[0.5, 0.0], [0.2, 0.5]])
+    >>> glm.predict(X, mu, L, family="bernoulli").round(3)
+    array([0.657, 0.321])"""
     ...

@@ -1,9 +1,9 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Multinomial: a response that is one of K levels without an order, each but the first with coefficients of its own.
+"""Multinomial models: a response that is one of K levels without an order, each but the first with coefficients of its own.
 
 A row of level y, with the predictors eta_0 = 0 of the first level and eta_k = X_i beta_k of the others, adds
-eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. What is not finite at a point is
-NaN, and nothing else.
+eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. Results that are
+not finite at a point are NaN, and no others.
 """
 from typing import Any
 from typing import Any
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 VALUES: Kernel
 CURVATURE: Kernel
 def values(points: Floats, X: Floats, y: Floats, *, levels: int, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Log-likelihood of a multinomial logistic model at many points.
+    """Returns the log-likelihood of a multinomial logistic model at many points.
 
     Parameters
     ----------
@@ -44,10 +44,19 @@ def values(points: Floats, X: Floats, y: Floats, *, levels: int, out: Floats | N
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: McFadden (1974)."""
+    Source: McFadden (1974).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import multinomial
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([0.0, 2.0, 1.0])
+    >>> points = np.array([[0.0, 0.0, 0.0, 0.0], [0.5, 1.0, 0.0, -1.0]])  # two coefficients of level 1, then two of level 2
+    >>> multinomial.values(points, X, y, levels=3).round(3)
+    array([-3.296, -2.018])"""
     ...
 def curvature(points: Floats, X: Floats, y: Floats, *, levels: int, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
-    """The same with its gradient and minus its Hessian.
+    """Returns the log-likelihood with its gradient and minus its Hessian.
 
     Parameters
     ----------
@@ -80,5 +89,14 @@ def curvature(points: Floats, X: Floats, y: Floats, *, levels: int, out: Out=Non
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: McFadden (1974)."""
+    Source: McFadden (1974).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import multinomial
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([0.0, 2.0, 1.0])
+    >>> value, gradient, minus_hessian = multinomial.curvature(np.zeros((1, 4)), X, y, levels=3)
+    >>> value.round(3), gradient.round(3), minus_hessian.shape
+    (array([-3.296]), array([[ 0. ,  1.5,  0. , -1.5]]), (1, 10))"""
     ...

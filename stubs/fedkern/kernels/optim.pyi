@@ -12,14 +12,14 @@ EPSILON: float
 ADAM: Kernel
 ADAGRAD: Kernel
 def adam(state: Vector, gradient: Vector, *, learning_rate: float, beta1: float=BETA1, beta2: float=BETA2, epsilon: float=EPSILON, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector]:
-    """One iteration of Adam with bias correction.
+    """Makes one iteration of Adam with bias correction.
 
     Parameters
     ----------
     state : (3, k) float64 array
         Rows m, v and t, the number of iterations so far of each element; zeros at the start.
     gradient : (k,) float64 array
-        Of what is to grow.
+        Gradient of the function that is to grow.
     learning_rate : float, > 0 and finite
         Length of the step.
     beta1 : float, in [0, 1)
@@ -47,17 +47,26 @@ def adam(state: Vector, gradient: Vector, *, learning_rate: float, beta1: float=
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1."""
+    Source: docs/spec/pvi.md, section 5; Kingma and Ba (2015), Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import optim
+    >>> state, gradient = np.zeros((3, 2)), np.array([1.0, -4.0])
+    >>> state, step = optim.adam(state, gradient, learning_rate=0.1)
+    >>> step.round(6)
+    array([ 0.1, -0.1])"""
     ...
 def adagrad(state: Vector, gradient: Vector, *, learning_rate: float, epsilon: float=1e-10, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector]:
-    """One iteration of Adagrad.
+    """Makes one iteration of Adagrad.
 
     Parameters
     ----------
     state : (1, k) float64 array
         Sums G of squared gradients so far; zeros at the start.
     gradient : (k,) float64 array
-        Of what is to grow.
+        Gradient of the function that is to grow.
     learning_rate : float, > 0 and finite
         Length of the step.
     epsilon : float, >= 0 and finite
@@ -81,5 +90,16 @@ def adagrad(state: Vector, gradient: Vector, *, learning_rate: float, epsilon: f
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 5; Duchi, Hazan and Singer (2011)."""
+    Source: docs/spec/pvi.md, section 5; Duchi, Hazan and Singer (2011).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import optim
+    >>> state, gradient = np.zeros((1, 2)), np.array([1.0, -4.0])
+    >>> state, step = optim.adagrad(state, gradient, learning_rate=0.1)
+    >>> state
+    array([[ 1., 16.]])
+    >>> step.round(6)
+    array([ 0.1, -0.1])"""
     ...

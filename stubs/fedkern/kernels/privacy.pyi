@@ -10,7 +10,7 @@ ADD_NOISE: Kernel
 LARGEST_SIGMA: int
 DISCRETE_GAUSSIAN: Kernel
 def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Sum of rows, each scaled to a Euclidean norm of at most `bound`.
+    """Returns the sum of rows, each scaled to a Euclidean norm of at most `bound`.
 
     Parameters
     ----------
@@ -36,10 +36,19 @@ def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, o
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1."""
+    Source: docs/spec/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import privacy
+    >>> rows = np.array([[3.0, 4.0], [0.3, 0.4]])
+    >>> privacy.clip_sum(rows, bound=1.0).round(6)
+    array([0.9, 1.2])"""
     ...
 def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int=0, step: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again.
+    """Returns a sum plus normal noise that a key repeats. It is for experiments: whoever knows the key can take the noise off
+    again.
 
     Parameters
     ----------
@@ -70,10 +79,21 @@ def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 4, step 4; Abadi et al. (2016), Algorithm 1."""
+    Source: docs/spec/pvi.md, section 4, step 4; Abadi et al. (2016), Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import privacy, rng
+    >>> total, key = np.array([10.0, 20.0]), rng.key(7, "noise")
+    >>> privacy.add_noise(total, sigma=0.5, key=key).round(3)
+    array([10.013, 20.341])
+    >>> privacy.add_noise(total, sigma=0.5, key=key, step=1).round(3)
+    array([ 9.118, 19.433])"""
     ...
 def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDArray[np.int64] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[np.int64], int]:
-    """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only.
+    """Returns exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers
+    only.
 
     Parameters
     ----------
@@ -103,5 +123,15 @@ def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDA
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3."""
+    Source: docs/spec/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import privacy, rng
+    >>> words = rng.words(30, key=rng.key(7)).ravel()  # a private job takes secret words
+    >>> draws, used = privacy.discrete_gaussian(words, sigma=3, n=6)
+    >>> draws
+    array([-3,  0,  0,  0,  2, -4])
+    >>> words.size, used
+    (120, 54)"""
     ...

@@ -24,7 +24,7 @@ GAMMA: Kernel
 INVERSE_GAUSSIAN: Kernel
 POLYA_GAMMA: Kernel
 def key(seed: int, stream: str='user', chain: int=0) -> int:
-    """The 64-bit key of a stream of random numbers.
+    """Returns the 64-bit key of a stream of random numbers.
 
     Parameters
     ----------
@@ -43,13 +43,27 @@ def key(seed: int, stream: str='user', chain: int=0) -> int:
     Raises
     ------
     ValueError
-        An unknown stream, or a seed or chain outside [0, 2^64)."""
+        An unknown stream, or a seed or chain outside [0, 2^64).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.key(7)
+    8409816773569330625
+    >>> rng.key(7, "noise") == rng.key(7, "draws")
+    False"""
     ...
 def streams() -> dict[str, int]:
-    """Name -> id of every random stream; streams.def is the only list."""
+    """Returns name -> id of every random stream; streams.def is the only list.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.streams()["user"], "noise" in rng.streams()
+    (0, True)"""
     ...
 def words(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.uint32] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.uint32]:
-    """The 32-bit words of `n` consecutive Philox4x32-10 blocks.
+    """Returns the 32-bit words of `n` consecutive Philox4x32-10 blocks.
 
     Parameters
     ----------
@@ -82,10 +96,17 @@ def words(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_it
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10."""
+    Source: Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.words(2, key=rng.key(7))
+    array([[4263607705, 1961988155, 3595974273, 1168623564],
+           [ 123178867, 1853623042, 2465252756,  458130038]], dtype=uint32)"""
     ...
 def bind_words(n: int, *, key: int, client: int=0, draw: int=0) -> Callable[[int], tuple[Any, ...]]:
-    """`words` of many steps: step -> (words,).
+    """Binds `words` of many steps: step -> (words,).
 
     Parameters
     ----------
@@ -103,10 +124,19 @@ def bind_words(n: int, *, key: int, client: int=0, draw: int=0) -> Callable[[int
     TypeError, ValueError
         Here, what `words` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10."""
+    Source: Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> draw = rng.bind_words(2, key=rng.key(7))
+    >>> (words,) = draw(5)
+    >>> np.array_equal(words, rng.words(2, key=rng.key(7), step=5))
+    True"""
     ...
 def uniform(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Uniform numbers on the open interval (0, 1).
+    """Returns uniform numbers on the open interval (0, 1).
 
     Parameters
     ----------
@@ -139,10 +169,19 @@ def uniform(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: (k + 1/2) 2^-52 of 52 random bits k."""
+    Source: (k + 1/2) 2^-52 of 52 random bits k.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> key = rng.key(7)
+    >>> rng.uniform(4, key=key).round(3)
+    array([0.457, 0.272, 0.432, 0.107])
+    >>> rng.uniform(2, key=key, first_item=1).round(3)
+    array([0.432, 0.107])"""
     ...
 def normal(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Standard normal numbers.
+    """Returns standard normal numbers.
 
     Parameters
     ----------
@@ -175,10 +214,19 @@ def normal(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_i
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Box and Muller (1958)."""
+    Source: Box and Muller (1958).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> key = rng.key(7)
+    >>> rng.normal(4, key=key).round(3)
+    array([-0.173,  1.24 ,  1.016,  0.805])
+    >>> rng.normal(2, key=key, first_item=1).round(3)
+    array([1.016, 0.805])"""
     ...
 def exponential(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Exponential numbers of mean 1.
+    """Returns exponential numbers of mean 1.
 
     Parameters
     ----------
@@ -211,10 +259,19 @@ def exponential(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, fi
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: -log(uniform)."""
+    Source: -log(uniform).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> key = rng.key(7)
+    >>> rng.exponential(4, key=key).round(3)
+    array([0.783, 1.302, 0.84 , 2.238])
+    >>> rng.exponential(2, key=key, first_item=1).round(3)
+    array([0.84 , 2.238])"""
     ...
 def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Gamma numbers of scale 1.
+    """Returns gamma numbers of scale 1.
 
     Parameters
     ----------
@@ -240,17 +297,26 @@ def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, c
     Returns
     -------
     result : (n,) float64 array
-        Of mean `shape`.
+        Numbers of mean `shape`.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a)."""
+    Source: Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> rng.gamma(np.array([0.5, 2.0, 30.0]), key=rng.key(7)).round(3)
+    array([ 0.616,  3.352, 30.787])
+    >>> rng.gamma(2.0, n=3, key=rng.key(7)).round(3)
+    array([1.453, 3.352, 1.943])"""
     ...
 def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x)).
+    """Returns inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x)).
 
     Parameters
     ----------
@@ -278,17 +344,24 @@ def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float6
     Returns
     -------
     result : (n,) float64 array
-        Of mean `mean` and variance mean^3 / shape.
+        Numbers of mean `mean` and variance mean^3 / shape.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Michael, Schucany and Haas (1976), with the roots written so that nothing cancels."""
+    Source: Michael, Schucany and Haas (1976), with the roots written so that nothing cancels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> rng.inverse_gaussian(np.array([1.0, 2.0]), 3.0, key=rng.key(7)).round(3)
+    array([0.905, 0.892])"""
     ...
 def polya_gamma(z: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """Polya-Gamma numbers PG(1, z), exact.
+    """Returns Polya-Gamma numbers PG(1, z), exact.
 
     Parameters
     ----------
@@ -314,12 +387,19 @@ def polya_gamma(z: NDArray[np.float64] | float, *, key: int, n: int | None=None,
     Returns
     -------
     result : (n,) float64 array
-        Of mean tanh(z / 2) / (2 z).
+        Numbers of mean tanh(z / 2) / (2 z).
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Polson, Scott and Windle (2013), with the cut 0.64; Devroye (2009)."""
+    Source: Polson, Scott and Windle (2013), with the cut 0.64; Devroye (2009).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> rng.polya_gamma(np.array([0.0, 1.0, 4.0]), key=rng.key(7)).round(3)
+    array([0.071, 0.315, 0.108])"""
     ...

@@ -1,5 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: its sampler's sweeps, and its likelihood."""
+"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: sweeps of its sampler, and its
+likelihood."""
 from typing import Any
 from typing import Any, TypeAlias
 import numpy as np
@@ -17,7 +18,7 @@ Floats: TypeAlias = NDArray[np.float64]
 SWEEPS: Kernel
 LOG_DENSITY: Kernel
 def log_density(Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain.
+    """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain.
 
     Parameters
     ----------
@@ -44,10 +45,20 @@ def log_density(Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | Non
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/sparse.md, section 9."""
+    Source: docs/spec/sparse.md, section 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import sem
+    >>> Y = np.array([[0.5, -1.0, 0.2], [1.0, -0.5, 0.3]])  # two variables, three rows
+    >>> coefficients = np.array([[[0.0, 0.4], [0.3, 0.0]]])  # of one chain: [0, 1] is the effect of variable 1 on variable 0
+    >>> sem.log_density(Y, coefficients, np.ones((1, 2))).round(3)
+    array([-6.812])"""
     ...
 def sweeps(Y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, b: Floats, log_step: Floats, temperature: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, update: str='auto', swap: bool=True, stable: bool=False, adapt: bool=False, scales: str='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
-    """Sweeps over what one site owns: scales lambda^2, coefficients theta + deviation, scales b of the Laplace errors.
+    """Makes sweeps over the variables of one site: scales lambda^2, coefficients theta + deviation, scales b of the Laplace
+    errors.
 
     A sweep is: lambda^2; the coefficients by `update`; a swap of two rows; after "row-gibbs" all elements once more; b. The
     inverse of I - Theta and the residuals are made anew for every sweep, so that two calls give the bits of one.
@@ -130,5 +141,17 @@ def sweeps(Y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_s
     NumericalError
         A draw that is not finite, or det(I - Theta) = 0 at the start of a sweep: chain, client, sweep and quantity are named.
 
-    Source: docs/spec/sparse.md, sections 2, 9 and 10."""
+    Source: docs/spec/sparse.md, sections 2, 9 and 10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import sem
+    >>> Y = np.array([[0.5, -1.0, 0.5], [1.0, -0.5, -0.5]])  # two variables, three rows, centred
+    >>> zeros, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+    >>> deviation, lambda_sq, b, log_step, loglik, events = sem.sweeps(
+    ...     Y, zeros, ones, deviation, ones, np.ones((1, 2)), zeros, np.ones(1), seed=7, n_sweeps=3
+    ... )
+    >>> deviation.shape, b.round(3)
+    ((1, 2, 2), array([[0.573, 0.615]]))"""
     ...

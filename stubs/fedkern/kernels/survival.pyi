@@ -19,12 +19,22 @@ Indices = NDArray[np.int64]
 COX_VALUES: Kernel
 COX_CURVATURE: Kernel
 class Arranged(NamedTuple):
-    """Rows in the order in which kernels take them.
+    """Holds the order in which kernels take rows, and who has an event at one time.
 
     Attributes
     ----------
-    order : (n,) of the rows that were given, the one that stands here
+    order : (n,) the number of the given row that stands at each place
     first, ends, deaths, until : as kernels take them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import survival
+    >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+    >>> isinstance(rows, survival.Arranged)
+    True
+    >>> rows.first, rows.ends  # at risk at the latest event are rows 0 and 1 of this order
+    (array([0, 0, 0]), array([2, 3, 4]))
     """
     order: Indices
     first: Indices
@@ -52,10 +62,20 @@ def arranged(time: Floats, event: NDArray[np.bool_], entry: Floats | None=None, 
     Raises
     ------
     ValueError
-        A number that is not finite, or an entry that is not before the row's time."""
+        A number that is not finite, or an entry that is not before the row's time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import survival
+    >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+    >>> rows.order  # the last time first
+    array([1, 0, 3, 2])
+    >>> rows.deaths
+    array([1, 1, 1])"""
     ...
 def cox_values(points: Floats, X: Floats, weights: Floats | None, offset: Floats | None, first: Indices, ends: Indices, deaths: Indices, until: Indices | None, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Cox's partial log-likelihood at many points.
+    """Returns Cox's partial log-likelihood at many points.
 
     Parameters
     ----------
@@ -93,10 +113,19 @@ def cox_values(points: Floats, X: Floats, weights: Floats | None, offset: Floats
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Cox (1972, 1975); Efron (1977)."""
+    Source: Cox (1972, 1975); Efron (1977).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import survival
+    >>> X = np.array([[0.5], [-1.0], [2.0], [0.0]])
+    >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+    >>> survival.cox_values(np.array([[0.0], [0.7]]), X[rows.order], None, None, *rows[1:]).round(3)
+    array([-3.178, -1.912])"""
     ...
 def cox_curvature(points: Floats, X: Floats, weights: Floats | None, offset: Floats | None, first: Indices, ends: Indices, deaths: Indices, until: Indices | None, *, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
-    """The same with its gradient and minus its Hessian.
+    """Returns Cox's partial log-likelihood with its gradient and minus its Hessian.
 
     Parameters
     ----------
@@ -138,5 +167,15 @@ def cox_curvature(points: Floats, X: Floats, weights: Floats | None, offset: Flo
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: Cox (1972, 1975); Efron (1977)."""
+    Source: Cox (1972, 1975); Efron (1977).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import survival
+    >>> X = np.array([[0.5], [-1.0], [2.0], [0.0]])
+    >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+    >>> value, gradient, minus_hessian = survival.cox_curvature(np.array([[0.0]]), X[rows.order], None, None, *rows[1:])
+    >>> value.round(3), gradient.round(3), minus_hessian.round(3)
+    (array([-3.178]), array([[2.542]]), array([[2.123]]))"""
     ...

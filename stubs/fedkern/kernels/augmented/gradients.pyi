@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Draws of a client's coefficients and auxiliary variables, and gradients at them (see the family)."""
+"""Draws a client's coefficients and auxiliary variables, and computes gradients at the draws (see the family)."""
 from typing import Any
 import operator
 from collections.abc import Sequence
@@ -31,17 +31,17 @@ MEAN_FIELD_GRADIENT: Kernel
 AMORTISED_DRAW: Kernel
 AMORTISED_GRADIENT: Kernel
 def conditional(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The hidden sizes as backends take them, and how many parameters the network has."""
+    """Returns the hidden sizes as backends take them, and the number of parameters of the network."""
     ...
 def is_matrix(array: object) -> bool:
     ...
 def of_coefficients(p: int, *, full: bool) -> int:
-    """How many parameters q(theta) has."""
+    """Returns the number of parameters of q(theta)."""
     ...
 def columns(extra: Any) -> int:
     ...
 def coefficients(mu: Floats, scale: Floats, eps: Floats, *, full: bool=False, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """A draw of coefficients theta ~ N(mu, L L').
+    """Returns a draw of coefficients theta ~ N(mu, L L').
 
     Parameters
     ----------
@@ -72,10 +72,18 @@ def coefficients(mu: Floats, scale: Floats, eps: Floats, *, full: bool=False, ou
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, section 4."""
+    Source: docs/spec/vertical.md, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented
+    >>> mu, log_sd, eps = np.array([1.0, 2.0]), np.log([0.5, 0.1]), np.array([1.0, -1.0])
+    >>> augmented.coefficients(mu, log_sd, eps).round(6)
+    array([1.5, 1.9])"""
     ...
 def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Floats, *, out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, mean-field.
+    """Returns the linear predictor and a draw of the auxiliary variables, mean-field.
 
     Parameters
     ----------
@@ -108,10 +116,19 @@ def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Flo
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, section 4."""
+    Source: docs/spec/vertical.md, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented
+    >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+    >>> g, z = augmented.mean_field_draw(H, w, tau, mean=np.zeros(2), log_sd=np.log([0.5, 0.5]))
+    >>> g.round(6), z.round(6)
+    (array([ 0.7, -0.8]), array([ 0.5, -0.5]))"""
     ...
 def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Floats, message: Floats, own: Floats | None=None, *, rho: float, path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, mean-field.
+    """Returns the gradient of the ELBO at one draw, mean-field.
 
     Parameters
     ----------
@@ -156,10 +173,21 @@ def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, section 5."""
+    Source: docs/spec/vertical.md, section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented
+    >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+    >>> log_sd = np.log([0.5, 0.5])
+    >>> g, z = augmented.mean_field_draw(H, w, tau, np.zeros(2), log_sd)
+    >>> grad_w, cotangent, grad_mean, grad_log_sd = augmented.mean_field_gradient(H, g, z, tau, log_sd, np.ones(2), rho=1.0)
+    >>> grad_w.round(6), grad_mean.round(6)
+    (array([ 0.1, -0.4]), array([ 3.2, -1.3]))"""
     ...
 def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, amortised.
+    """Returns the linear predictor and a draw of the auxiliary variables, amortised.
 
     Parameters
     ----------
@@ -170,7 +198,7 @@ def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats
     tau : (n,) float64 array
         Standard normal numbers, of the draw.
     extra : (n, e) float64 array
-        What the network sees beside g; e may be 0.
+        Numbers that the network sees beside g; e may be 0.
     psi : (k,) float64 array
         Parameters of the network, k = mlp.n_parameters((1 + e, *hidden, 2)).
     rho : float, > 0 and finite
@@ -196,10 +224,21 @@ def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, section 4."""
+    Source: docs/spec/vertical.md, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp
+    >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+    >>> extra, psi = np.zeros((2, 0)), np.zeros(mlp.n_parameters((1, 3, 2)))  # a network of values 0: z ~ N(g, rho^2)
+    >>> g, z = augmented.amortised_draw(H, w, tau, extra, psi, rho=0.5, hidden=(3,))
+    >>> g.round(6), z.round(6)
+    (array([ 0.7, -0.8]), array([ 1.2, -1.3]))"""
     ...
 def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floats, psi: Floats, message: Floats, own: Floats | None=None, *, rho: float, hidden: Sequence[int]=(16, 16), path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time.
+    """Returns the gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a
+    time.
 
     Parameters
     ----------
@@ -212,7 +251,7 @@ def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floa
     tau : (n,) float64 array
         Standard normal numbers, of the draw.
     extra : (n, e) float64 array
-        What the network sees beside g; e may be 0.
+        Numbers that the network sees beside g; e may be 0.
     psi : (k,) float64 array
         Parameters of the network, k = mlp.n_parameters((1 + e, *hidden, 2)).
     message : (n,) float64 array
@@ -237,7 +276,7 @@ def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floa
     grad_w : (p,) float64 array
         H'cotangent.
     cotangent : (n,) float64 array
-        The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).
+        The whole derivative in g: own + (z - g) / rho^2, and the parts through z and through log q(z | w).
     grad_psi : (k,) float64 array
         Gradient in psi.
 
@@ -246,5 +285,16 @@ def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floa
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, section 5."""
+    Source: docs/spec/vertical.md, section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp
+    >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+    >>> extra, psi = np.zeros((2, 0)), np.zeros(mlp.n_parameters((1, 3, 2)))  # a network of values 0: z ~ N(g, rho^2)
+    >>> g, z = augmented.amortised_draw(H, w, tau, extra, psi, rho=0.5, hidden=(3,))
+    >>> grad_w, cotangent, grad_psi = augmented.amortised_gradient(H, g, z, tau, extra, psi, np.ones(2), rho=0.5, hidden=(3,))
+    >>> grad_w.round(6), grad_psi.shape
+    (array([ 2. , -0.5]), (14,))"""
     ...

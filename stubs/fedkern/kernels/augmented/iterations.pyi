@@ -1,5 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""All that a client does between two messages, in one call: a gradient, a step of Adam, the next draw (see the family)."""
+"""Does the whole work of a client between two messages in one call: a gradient, a step of Adam, the next draw (see the
+family)."""
 from typing import Any
 import operator
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ MEAN_FIELD_ITERATION: Kernel
 AMORTISED_ITERATION: Kernel
 NETWORK_ITERATION: Kernel
 def mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, *, rho: float, prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, mean-field: a gradient, a step, the next draw.
+    """Does a client's work between two messages, mean-field: a gradient, a step, the next draw.
 
     Parameters
     ----------
@@ -45,11 +46,11 @@ def mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Fl
     prior_sd : float, > 0 and finite
         theta ~ N(prior_mean, prior_sd^2 I).
     learning_rate : float, > 0 and finite
-        Of the step of Adam, with its usual other numbers.
+        Learning rate of the step of Adam, whose other numbers are the usual ones.
     path : bool
         Whether the gradient is the path's, or that with the closed-form entropy: see the module.
     full : bool
-        Of q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
+        For q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
         over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     key : int, in [0, 2^64)
         Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
@@ -71,25 +72,39 @@ def mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Fl
     new_moments : (3, k) float64 array
         Adam's state after the step.
     new_eps : (p,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_tau : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_theta : (p,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_g : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_z : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, rng
+    >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows
+    >>> parameters = np.zeros(6)  # mu and log sd of the coefficient, means and log sds of z
+    >>> theta, g, z = eps, H @ eps, tau  # the draw that was made with them
+    >>> new_parameters, *others = augmented.mean_field_iteration(
+    ...     H, parameters, np.zeros((3, 6)), eps, tau, theta, g, z, np.array([0.3, -0.2]),
+    ...     rho=1.0, learning_rate=0.01, key=rng.key(7),
+    ... )
+    >>> new_parameters.round(3)
+    array([-0.01, -0.01,  0.01,  0.01,  0.01, -0.01])"""
     ...
 def bind_mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, *, rho: float, prior_mean: float=0.0, prior_sd: float=1.0, path: bool=True, full: bool=False, key: int, client: int=0, n_threads: int=1) -> Iterations:
-    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns.
+    """Binds `mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> its results.
 
     Parameters
     ----------
@@ -120,7 +135,7 @@ def bind_mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, ep
     path : bool
         Whether the gradient is the path's, or that with the closed-form entropy: see the module.
     full : bool
-        Of q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
+        For q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
         over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     key : int, in [0, 2^64)
         Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
@@ -134,10 +149,23 @@ def bind_mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, ep
     TypeError, ValueError
         Here, what `mean_field_iteration` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/spec/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, rng
+    >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])
+    >>> state = np.zeros(6), np.zeros((3, 6)), eps, tau, eps, H @ eps, tau
+    >>> iterate = augmented.bind_mean_field_iteration(H, *state, np.zeros(2), rho=1.0, key=rng.key(7))
+    >>> for step in range(3):
+    ...     state = iterate(H, *state, np.array([0.3, -0.2]), 0.01, step)
+    ...
+    >>> state[0].shape
+    (6,)"""
     ...
 def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, amortised: a gradient, a step, the next draw.
+    """Does a client's work between two messages, amortised: a gradient, a step, the next draw.
 
     Parameters
     ----------
@@ -161,7 +189,7 @@ def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Flo
     message : (n,) float64 array
         Derivative of the log-likelihood in z.
     extra : (n, e) float64 array
-        What the network of z sees beside g, at the draw that was made.
+        Numbers that the network of z sees beside g, at the draw that was made.
     extra_next : (n, e) float64 array
         The same at the next draw.
     rho : float, > 0 and finite
@@ -173,11 +201,11 @@ def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Flo
     prior_sd : float, > 0 and finite
         theta ~ N(prior_mean, prior_sd^2 I).
     learning_rate : float, > 0 and finite
-        Of the step of Adam, with its usual other numbers.
+        Learning rate of the step of Adam, whose other numbers are the usual ones.
     path : bool
         Whether the gradient is the path's, or that with the closed-form entropy: see the module.
     full : bool
-        Of q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
+        For q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
         over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     centre : int, None or >= 0, optional
         The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.
@@ -201,27 +229,41 @@ def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Flo
     new_moments : (3, k) float64 array
         Adam's state after the step.
     new_eps : (p,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_tau : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_theta : (p,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_g : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_z : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_extra : (n, e) float64 array
-        What the network of z saw: `extra_next`, with the centre.
+        The numbers that the network of z saw: `extra_next`, with the centre.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows
+    >>> k = 2 + mlp.n_parameters((1, 3, 2))  # mu and log sd of the coefficient, and the network of z
+    >>> theta, g, z, extra = eps, H @ eps, H @ eps + tau, np.zeros((2, 0))  # the draw that was made with zeros
+    >>> new_parameters, *others = augmented.amortised_iteration(
+    ...     H, np.zeros(k), np.zeros((3, k)), eps, tau, theta, g, z, np.array([0.3, -0.2]), extra, extra,
+    ...     rho=1.0, hidden=(3,), learning_rate=0.01, key=rng.key(7),
+    ... )
+    >>> new_parameters[:2].round(3)
+    array([-0.01, -0.01])"""
     ...
 def bind_amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), prior_mean: float=0.0, prior_sd: float=1.0, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, n_threads: int=1) -> Iterations:
-    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+    """Binds `amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
 
     Parameters
     ----------
@@ -258,7 +300,7 @@ def bind_amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps
     path : bool
         Whether the gradient is the path's, or that with the closed-form entropy: see the module.
     full : bool
-        Of q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
+        For q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
         over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     centre : int, None or >= 0, optional
         The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.
@@ -274,10 +316,25 @@ def bind_amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps
     TypeError, ValueError
         Here, what `amortised_iteration` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/spec/vertical.md, sections 4 to 6."""
+    Source: docs/spec/vertical.md, sections 4 to 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> H, eps, tau, extra = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0]), np.zeros((2, 0))
+    >>> k = 2 + mlp.n_parameters((1, 3, 2))
+    >>> state = np.zeros(k), np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
+    >>> iterate = augmented.bind_amortised_iteration(H, *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), key=rng.key(7))
+    >>> for step in range(3):
+    ...     *state, extra = iterate(H, *state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
+    ...
+    >>> state[0].shape == (k,)
+    True"""
     ...
 def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: str='relu', learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """`amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or a maximum.
+    """Does the work of `amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or
+    a maximum.
 
     Parameters
     ----------
@@ -304,7 +361,7 @@ def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Float
     message : (n,) float64 array
         Derivative of the log-likelihood in z.
     extra : (n, e) float64 array
-        What the network of z sees beside g, at the draw that was made.
+        Numbers that the network of z sees beside g, at the draw that was made.
     extra_next : (n, e) float64 array
         The same at the next draw.
     rho : float, > 0 and finite
@@ -314,13 +371,13 @@ def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Float
     sizes : Sequence[int], at least two, >= 1
         (d, .., p), of the predictor's network; f = mlp.n_parameters(sizes).
     activation : str, one of tanh, relu, identity
-        Of all its layers but the last.
+        Activation of all its layers but the last.
     learning_rate : float, > 0 and finite
-        Of the step of Adam, with its usual other numbers.
+        Learning rate of the step of Adam, whose other numbers are the usual ones.
     path : bool
         Whether the gradient is the path's, or that with the closed-form entropy: see the module.
     full : bool
-        Of q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
+        For q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
         over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     centre : int, None or >= 0, optional
         The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.
@@ -346,27 +403,45 @@ def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Float
     new_moments : (3, k) float64 array
         Adam's state after the step.
     new_eps : (p,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_tau : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_theta : (p,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_g : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_z : (n,) float64 array
-        Of the next draw, made with `new_parameters`.
+        Numbers of the next draw, made with `new_parameters`.
     new_extra : (n, e) float64 array
-        What the network of z saw: `extra_next`, with the centre.
+        The numbers that the network of z saw: `extra_next`, with the centre.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, sections 4 to 6 and 9.3."""
+    Source: docs/spec/vertical.md, sections 4 to 6 and 9.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
+    >>> f = mlp.n_parameters(sizes)  # of the predictor's network, phi
+    >>> phi, k = np.full(f, 0.1), 2 + f + mlp.n_parameters((1, 3, 2))  # and of the network of z, psi
+    >>> parameters = np.concatenate([np.zeros(2), phi, np.zeros(k - 2 - f)])
+    >>> H, theta, extra = mlp.forward(X, phi, sizes=sizes, activation="relu"), eps, np.zeros((2, 0))
+    >>> g = H @ theta
+    >>> new_H, new_parameters, *others = augmented.network_iteration(
+    ...     X, np.zeros(f), H, parameters, np.zeros((3, k)), eps, tau, theta, g, g + tau, np.array([0.3, -0.2]), extra, extra,
+    ...     rho=1.0, hidden=(3,), sizes=sizes, learning_rate=0.01, key=rng.key(7),
+    ... )
+    >>> new_H.round(3)
+    array([[0.15 ],
+           [0.168]])"""
     ...
 def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: str='relu', path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, n_threads: int=1) -> Iterations:
-    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+    """Binds `network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
 
     Parameters
     ----------
@@ -403,11 +478,11 @@ def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: 
     sizes : Sequence[int], at least two, >= 1
         (d, .., p), of the predictor's network; f = mlp.n_parameters(sizes).
     activation : str, one of tanh, relu, identity
-        Of all its layers but the last.
+        Activation of all its layers but the last.
     path : bool
         Whether the gradient is the path's, or that with the closed-form entropy: see the module.
     full : bool
-        Of q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
+        For q(theta) = N(mu, L L'). Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others
         over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
     centre : int, None or >= 0, optional
         The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.
@@ -423,5 +498,24 @@ def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: 
     TypeError, ValueError
         Here, what `network_iteration` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/spec/vertical.md, sections 4 to 6 and 9.3."""
+    Source: docs/spec/vertical.md, sections 4 to 6 and 9.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
+    >>> f, extra = mlp.n_parameters(sizes), np.zeros((2, 0))
+    >>> k = 2 + f + mlp.n_parameters((1, 3, 2))
+    >>> H = mlp.forward(X, np.full(f, 0.1), sizes=sizes, activation="relu")
+    >>> parameters = np.concatenate([np.zeros(2), np.full(f, 0.1), np.zeros(k - 2 - f)])
+    >>> state = H, parameters, np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
+    >>> iterate = augmented.bind_network_iteration(
+    ...     X, np.zeros(f), *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), sizes=sizes, key=rng.key(7)
+    ... )
+    >>> for step in range(3):
+    ...     *state, extra = iterate(*state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
+    ...
+    >>> state[1].shape == (k,)
+    True"""
     ...

@@ -33,7 +33,7 @@ LIMIT: int
 FORWARD: Kernel
 BACKWARD: Kernel
 def n_parameters(sizes: Sequence[int]) -> int:
-    """Length of the parameter vector.
+    """Returns the length of the parameter vector.
 
     Parameters
     ----------
@@ -48,10 +48,16 @@ def n_parameters(sizes: Sequence[int]) -> int:
     Raises
     ------
     ValueError
-        Fewer than two sizes, or one that is not positive."""
+        Fewer than two sizes, or one that is not positive.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> mlp.n_parameters((2, 16, 1))  # 16 (2 + 1) + 1 (16 + 1)
+    65"""
     ...
 def network(kernel: str, sizes: Sequence[int], activation: str='tanh') -> tuple[NDArray[np.int64], dict[str, int], int]:
-    """What backends and checks need of a network, found once for each.
+    """Returns the numbers that backends and checks need of a network; they are computed once for each network.
 
     Parameters
     ----------
@@ -66,15 +72,22 @@ def network(kernel: str, sizes: Sequence[int], activation: str='tanh') -> tuple[
     symbols : dict
         d, q, k: the first size, the last one, the number of parameters.
     code : int
-        Of the activation.
+        The activation's number.
 
     Raises
     ------
     ValueError
-        Fewer than two sizes, one that is not positive, an unknown activation."""
+        Fewer than two sizes, one that is not positive, an unknown activation.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> sizes, symbols, code = mlp.network("my_function", (2, 16, 1), "relu")
+    >>> sizes, symbols
+    (array([ 2, 16,  1]), {'d': 2, 'q': 1, 'k': 65})"""
     ...
 def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: NDArray[Float] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[Float]:
-    """Values of a network at every row.
+    """Returns the values of a network at every row.
 
     Parameters
     ----------
@@ -85,7 +98,7 @@ def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[in
     sizes : Sequence[int], at least two, >= 1
         (d0, d1, .., dL).
     activation : str, one of tanh, relu, identity
-        Of all layers but the last.
+        Activation of all layers but the last.
     out : (n, q) array of the type of X, optional
         Filled and returned; never converted.
     n_threads : int
@@ -103,10 +116,19 @@ def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[in
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, sections 4 and 9.3."""
+    Source: docs/spec/vertical.md, sections 4 and 9.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import mlp
+    >>> X, parameters = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, -0.5, 0.1])  # W, then b
+    >>> mlp.forward(X, parameters, sizes=(2, 1)).round(3)
+    array([[-0.4],
+           [ 0.6]])"""
     ...
 def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: tuple[np.ndarray | None, np.ndarray | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
-    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
+    """Returns the gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
 
     Parameters
     ----------
@@ -119,7 +141,7 @@ def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Fl
     sizes : Sequence[int], at least two, >= 1
         (d0, d1, .., dL).
     activation : str, one of tanh, relu, identity
-        Of all layers but the last.
+        Activation of all layers but the last.
     out : tuple of 2 arrays, optional
         Filled and returned; never converted.
     n_threads : int
@@ -139,5 +161,17 @@ def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/vertical.md, sections 5 and 9.3."""
+    Source: docs/spec/vertical.md, sections 5 and 9.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import mlp
+    >>> X, parameters = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, -0.5, 0.1])  # W, then b
+    >>> grad_parameters, grad_X = mlp.backward(X, parameters, np.ones((2, 1)), sizes=(2, 1))
+    >>> grad_parameters
+    array([1., 1., 2.])
+    >>> grad_X
+    array([[ 0.5, -0.5],
+           [ 0.5, -0.5]])"""
     ...

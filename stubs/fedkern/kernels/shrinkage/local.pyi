@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""A site's part: its coefficients, their scales and its error variance, given the global theta and tau."""
+"""Computes a site's part: its coefficients, their scales and its error variance, given the global theta and tau."""
 from typing import Any
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ LOCAL_SWEEPS: Kernel
 LOCAL_SWEEPS_BATCHED: Kernel
 GAUSSIAN_POSTERIOR_DRAW: Kernel
 def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
-    """Gibbs sweeps of one site's regression y = X theta_k + e, theta_k = theta + deviation, given the global theta and tau.
+    """Makes Gibbs sweeps of one site's regression y = X theta_k + e, theta_k = theta + deviation, given the global theta and tau.
 
     A sweep draws, in this order, lambda^2 (half-Cauchy lambda; the deviations have variances lambda^2 tau^2), the deviations, and
     sigma^2 ~ IG(shape + n / 2, rate + RSS / 2). Chains are independent: several in one call give the bits of each alone.
@@ -34,7 +34,7 @@ def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Flo
     Parameters
     ----------
     R : (r, p) float64 array
-        Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; what is below the diagonal is not read.
+        Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; numbers below the diagonal are not read.
     q : (c, r) float64 array
         Q'y: of each chain, or (r,): the same for all.
     rss : (c,) float64 array, or float
@@ -68,9 +68,9 @@ def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Flo
     scale_lambda : float, > 0 and finite
         Scale of the half-Cauchy prior of lambda.
     shape : float, > 0 and at most 1e300
-        Of the prior of sigma^2, IG(shape, rate).
+        Shape of the prior of sigma^2, IG(shape, rate).
     rate : float, > 0 and finite
-        Of the prior of sigma^2, IG(shape, rate).
+        Rate of the prior of sigma^2, IG(shape, rate).
     slab : float, > 0
         Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
     gram : (p, p) float64 array, optional
@@ -100,10 +100,22 @@ def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Flo
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
 
-    Source: docs/spec/sparse.md, sections 2, 3 and 11 (slab)."""
+    Source: docs/spec/sparse.md, sections 2, 3 and 11 (slab).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> deviation, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
+    ...     R, q, 0.8, 5.0, theta, ones, deviation, ones, np.ones(1), seed=7, n_sweeps=3
+    ... )
+    >>> deviation.round(3), sigma_sq.round(3)
+    (array([[0.083, 0.084]]), array([0.474]))"""
     ...
 def local_sweeps_gram(gram: Floats, xty: Floats, yy: float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, **options: Any) -> Swept:
-    """`local_sweeps` where only second moments are known.
+    """Makes the sweeps of `local_sweeps` where only second moments are known.
 
     Parameters
     ----------
@@ -126,10 +138,20 @@ def local_sweeps_gram(gram: Floats, xty: Floats, yy: float, n: float, theta: Flo
     ValueError
         The moments are those of no columns [X y].
 
-    Source: docs/spec/sparse.md, section 3."""
+    Source: docs/spec/sparse.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, y = np.array([[1.0, 0.5], [-1.0, 0.0], [0.5, -1.0], [-0.5, 0.5]]), np.array([1.0, -0.4, -0.6, 0.0])
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> swept = shrinkage.local_sweeps_gram(X.T @ X, X.T @ y, y @ y, 3.0, theta, ones, deviation, ones, np.ones(1), seed=7)
+    >>> swept[0].shape
+    (1, 2)"""
     ...
 def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Floats, float]:
-    """(R, q, rss) of `local_sweeps` from second moments.
+    """Returns (R, q, rss) of `local_sweeps` from second moments.
 
     Parameters
     ----------
@@ -149,18 +171,28 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     Raises
     ------
     ValueError
-        The matrix of moments of [X y] has a negative eigenvalue."""
+        The matrix of moments of [X y] has a negative eigenvalue.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, y = np.array([[1.0, 0.5], [-1.0, 0.0], [0.5, -1.0], [-0.5, 0.5]]), np.array([1.0, -0.4, -0.6, 0.0])
+    >>> R, q, rss = shrinkage.factor_of_moments(X.T @ X, X.T @ y, y @ y)
+    >>> R.round(3), q.round(3), round(rss, 3)
+    (array([[ 1.581, -0.158],
+           [ 0.   ,  1.214]]), array([0.696, 0.996]), 0.043)"""
     ...
 def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
-    """Gibbs sweeps of the p regressions of every column of Y on the others (a Markov random field), all on one factor of Y.
+    """Makes Gibbs sweeps of the p regressions of every column of Y on the others (a Markov random field), all on one factor of Y.
 
-    Each regression is what `local_sweeps` does with the response's own column left out, with random numbers of its own. Nothing
-    p x p is copied for a regression. With `n_threads` > 1, limit the BLAS library to one thread.
+    Each regression has the result of `local_sweeps` with the response's column left out, and its random numbers. Nothing p x p
+    is copied for a regression. With `n_threads` > 1, limit the BLAS library to one thread.
 
     Parameters
     ----------
     R : (r, p) float64 array
-        Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; what is below the diagonal is not read.
+        Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; numbers below the diagonal are not read.
     n : float, >= 0 and finite
         Degrees of freedom of the rows: their number, less 1 if Y is centred.
     theta : (c, p, p) float64 array
@@ -190,9 +222,9 @@ def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, dev
     scale_lambda : float, > 0 and finite
         Scale of the half-Cauchy prior of lambda.
     shape : float, > 0 and at most 1e300
-        Of the prior of sigma^2, IG(shape, rate).
+        Shape of the prior of sigma^2, IG(shape, rate).
     rate : float, > 0 and finite
-        Of the prior of sigma^2, IG(shape, rate).
+        Rate of the prior of sigma^2, IG(shape, rate).
     slab : float, > 0
         Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
     gram : (p, p) float64 array, optional
@@ -222,15 +254,28 @@ def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, dev
     NumericalError
         A draw is not finite: chain, regression, client, sweep and quantity are named.
 
-    Source: docs/spec/sparse.md, section 8."""
+    Source: docs/spec/sparse.md, section 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R = np.array([[2.0, 0.5], [0.0, 1.5]])  # Y = Q R
+    >>> theta, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+    >>> deviation, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
+    ...     R, 5.0, theta, ones, deviation, ones, np.ones((1, 2)), seed=7
+    ... )
+    >>> deviation.round(3), sigma_sq.round(3)
+    (array([[[ 0.   , -0.012],
+            [-0.111,  0.   ]]]), array([[0.695, 3.089]]))"""
     ...
 def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Sweeps:
-    """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns.
+    """Binds `local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> its results.
 
     Parameters
     ----------
     R : (r, p) float64 array
-        Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; what is below the diagonal is not read. It is
+        Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; numbers below the diagonal are not read. It is
         read in every call, and must stay where it is.
     q : (c, r) float64 array
         Q'y: of each chain, or (r,): the same for all. It is read in every call, and must stay where it is.
@@ -264,9 +309,9 @@ def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta
     scale_lambda : float, > 0 and finite
         Scale of the half-Cauchy prior of lambda.
     shape : float, > 0 and at most 1e300
-        Of the prior of sigma^2, IG(shape, rate).
+        Shape of the prior of sigma^2, IG(shape, rate).
     rate : float, > 0 and finite
-        Of the prior of sigma^2, IG(shape, rate).
+        Rate of the prior of sigma^2, IG(shape, rate).
     slab : float, > 0
         Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
     gram : (p, p) float64 array, optional
@@ -281,15 +326,29 @@ def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta
     TypeError, ValueError
         Here, what `local_sweeps` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/spec/sparse.md, sections 2, 3 and 11 (slab)."""
+    Source: docs/spec/sparse.md, sections 2, 3 and 11 (slab).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> sweep = shrinkage.bind_local_sweeps(R, q, 0.8, 5.0, theta, ones, deviation, ones, np.ones(1), seed=7)
+    >>> state = deviation, ones, np.ones(1)
+    >>> for step in range(3):
+    ...     *state, events = sweep(theta, ones, *state, step)
+    ...
+    >>> state[2].round(3)  # the same as `local_sweeps` with n_sweeps=3
+    array([0.474])"""
     ...
 def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Sweeps:
-    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`.
+    """Binds `local_sweeps_batched` for many calls with equal sizes, as `bind_local_sweeps` does.
 
     Parameters
     ----------
     R : (r, p) float64 array
-        Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; what is below the diagonal is not read. It is
+        Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; numbers below the diagonal are not read. It is
         read in every call, and must stay where it is.
     n : float, >= 0 and finite
         Degrees of freedom of the rows: their number, less 1 if Y is centred.
@@ -318,9 +377,9 @@ def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats
     scale_lambda : float, > 0 and finite
         Scale of the half-Cauchy prior of lambda.
     shape : float, > 0 and at most 1e300
-        Of the prior of sigma^2, IG(shape, rate).
+        Shape of the prior of sigma^2, IG(shape, rate).
     rate : float, > 0 and finite
-        Of the prior of sigma^2, IG(shape, rate).
+        Rate of the prior of sigma^2, IG(shape, rate).
     slab : float, > 0
         Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
     gram : (p, p) float64 array, optional
@@ -335,15 +394,29 @@ def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats
     TypeError, ValueError
         Here, what `local_sweeps_batched` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/spec/sparse.md, section 8."""
+    Source: docs/spec/sparse.md, section 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R = np.array([[2.0, 0.5], [0.0, 1.5]])  # Y = Q R
+    >>> theta, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+    >>> sweep = shrinkage.bind_local_sweeps_batched(R, 5.0, theta, ones, deviation, ones, np.ones((1, 2)), seed=7)
+    >>> state = deviation, ones, np.ones((1, 2))
+    >>> for step in range(3):
+    ...     *state, events = sweep(theta, ones, *state, step)
+    ...
+    >>> state[2].shape
+    (1, 2)"""
     ...
 def gaussian_posterior_draw(R: Floats, q: Floats, mean: Floats, scale: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, draw: str='auto', slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
+    """Returns draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
 
     Parameters
     ----------
     R : (r, p) float64 array
-        Upper triangular (trapezoidal) factor of X = Q R, r <= p; what is below the diagonal is not read.
+        Upper triangular (trapezoidal) factor of X = Q R, r <= p; numbers below the diagonal are not read.
     q : (c, r) float64 array
         Q'y: of each draw, or (r,): the same for all.
     mean : (c, p) float64 array
@@ -385,21 +458,39 @@ def gaussian_posterior_draw(R: Floats, q: Floats, mean: Floats, scale: Floats, s
     NumericalError
         A draw is not finite: chain and client are named.
 
-    Source: docs/spec/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data"."""
+    Source: docs/spec/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+    >>> mean, scale = np.zeros((1, 2)), np.ones((1, 2))  # of the prior, of one draw
+    >>> shrinkage.gaussian_posterior_draw(R, q, mean, scale, np.ones(1), seed=7).round(3)
+    array([[ 1.193, -0.362]])"""
     ...
 def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
-    """Numbers of sweeps never run over."""
+    """Refuses numbers of sweeps that run over."""
     ...
-def each(value: Any, of: Any, ndim: int) -> Any:
-    """What is the same for all chains, as a view with a row for each row of `of`."""
+def per_chain(value: Any, of: Any, ndim: int) -> Any:
+    """Returns a value that is the same for all chains as a view with a row for each row of `of`."""
     ...
 def nothing_happened(events: NDArray[np.int64]) -> bool:
-    """Whether a call of sweeps counted nothing, and found no fault, as nearly always.
+    """Tells whether a call of sweeps counted nothing and found no fault, as nearly always.
 
     Parameters
     ----------
     events : (c, .., 4) int64 array
-        What it returned last: 0, 0, 0, -1 in every row."""
+        The last of its results. Where nothing happened it is 0, 0, 0, -1 in every row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> shrinkage.nothing_happened(np.array([[0, 0, 0, -1]]))
+    True
+    >>> shrinkage.nothing_happened(np.array([[1, 0, 0, -1]]))  # a scale was clipped
+    False"""
     ...
 def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int | str, step: int) -> None:
     """Raises NumericalError for the first row of `events` that holds a fault: 8 x sweep + quantity.
@@ -411,5 +502,18 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
     events : (c, .., 4) int64 array
         The last column is -1 where nothing happened.
     chain, client, step : int
-        Numbers of the first chain, the client and the first sweep."""
+        Numbers of the first chain, the client and the first sweep.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> from fedkern.errors import NumericalError
+    >>> shrinkage.raise_fault("my_sweeps", np.array([[0, 0, 0, -1]]), chain=0, client=3, step=100)
+    >>> try:
+    ...     shrinkage.raise_fault("my_sweeps", np.array([[0, 0, 0, 8 * 5 + 2]]), chain=0, client=3, step=100)
+    ... except NumericalError as error:
+    ...     print(error)
+    ...
+    my_sweeps: chain 0, client 3, sweep 105: sigma^2 is not finite"""
     ...

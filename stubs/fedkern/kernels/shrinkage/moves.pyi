@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Moves of the sparse models that shift global and local coefficients together."""
+"""Moves global and local coefficients of the sparse models together."""
 from typing import Any
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ MOVE_TERMS: Kernel
 MOVE: Kernel
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 def move_terms(R: NDArray[np.float64], q: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], deviation: NDArray[np.float64], tau_sq: NDArray[np.float64], sigma_sq: NDArray[np.float64], *, slab: float=np.inf, out: Pair | None=None, n_threads: int=1, backend: str | None=None) -> Pair:
-    """One client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
+    """Returns one client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
 
     Parameters
     ----------
@@ -54,17 +54,28 @@ def move_terms(R: NDArray[np.float64], q: NDArray[np.float64], block: NDArray[np
     TypeError, ValueError
         Wrong types or shapes, a block with numbers outside [0, 2p) or with one twice.
 
-    Source: docs/spec/sparse.md, sections 6 and 11."""
+    Source: docs/spec/sparse.md, sections 6 and 11.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q, block = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6]), np.arange(2)  # a translation
+    >>> theta, deviation, tau_sq = np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
+    >>> gradient, precision = shrinkage.move_terms(R, q, block, theta, deviation, tau_sq, np.ones(1))
+    >>> gradient, precision
+    (array([[ 2. , -0.4]]), array([[[4. , 1. ],
+            [1. , 2.5]]]))"""
     ...
 def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scale_tau: float=1.0, c0: float=0.01, spike_variance: float=0.0, out: Pair | None=None, n_threads: int=1, backend: str | None=None) -> Pair:
-    """A draw of a block of x = (theta, t) with all d / tau held fixed.
+    """Returns a draw of a block of x = (theta, t) with all d / tau held fixed.
 
     Parameters
     ----------
     gradient : (c, w) float64 array
-        What `move_terms` gives, added over all clients.
+        The gradient of `move_terms`, added over all clients.
     precision : (c, w, w) float64 array
-        What `move_terms` gives, added over all clients.
+        The precision of `move_terms`, added over all clients.
     block : (w,) int64 array
         The block of these terms.
     theta : (c, p) float64 array
@@ -76,7 +87,7 @@ def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: N
     eta : (c, p) float64 array
         Slab variances.
     seed : int, in [0, 2^64)
-        Of the job.
+        Seed of the job.
     chain : int, in [0, 2^64)
         Number of the first chain.
     step : int, in [0, 2^32)
@@ -108,5 +119,16 @@ def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: N
     NumericalError
         Terms that are not finite, or whose sum with the prior's is not positive definite: the chain is named.
 
-    Source: docs/spec/sparse.md, section 6."""
+    Source: docs/spec/sparse.md, section 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q, block = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6]), np.arange(2)  # a translation
+    >>> theta, deviation, tau_sq = np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
+    >>> gradient, precision = shrinkage.move_terms(R, q, block, theta, deviation, tau_sq, np.ones(1))
+    >>> new_theta, t = shrinkage.move(gradient, precision, block, theta, tau_sq, np.ones((1, 2)), np.ones((1, 2)), seed=7)
+    >>> new_theta.round(3), t
+    (array([[ 0.236, -0.125]]), array([[1., 1.]]))"""
     ...

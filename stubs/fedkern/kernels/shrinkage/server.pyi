@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""The server's sweeps of the sparse models."""
+"""Makes the server's sweeps of the sparse models."""
 from typing import Any
 from collections.abc import Callable
 from typing import Any, Literal
@@ -23,7 +23,7 @@ LOCAL_SUMS: Kernel
 Result = tuple[np.ndarray, ...]
 ServerSweeps = Callable[..., Result]
 def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: str | None=None) -> Result:
-    """Sweeps of the server that holds the deviations and local scales of all m clients.
+    """Makes sweeps of the server that holds the deviations and local scales of all m clients.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64],
     rho : (c, g) float64 array
         The last inclusion rates.
     seed : int, in [0, 2^64)
-        Of the job.
+        Seed of the job.
     chain : int, in [0, 2^64)
         Number of the first chain.
     step : int, in [0, 2^32)
         Number of the first pass among all sweeps of the server; pass t is sweep step + t.
     n_passes : int, >= 1 and below 2^32
-        Each pass after the first draws the clients' lambda from what the server knows.
+        Each pass after the first draws the clients' lambda from the numbers that the server has.
     scales : str, "exact" or "expanded"
         How lambda and tau are drawn; "expanded" allows one pass.
     order : str, "blocked" or "printed"
@@ -67,13 +67,13 @@ def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64],
     scale_lambda : float, > 0 and finite
         Scale of the half-Cauchy prior of lambda.
     shape_eta : float, > 0 and at most 1e300
-        Of eta's inverse gamma prior.
+        Shape of eta's inverse gamma prior.
     rate_eta : float, > 0 and finite
-        Of eta's inverse gamma prior.
+        Rate of eta's inverse gamma prior.
     rho_a : float, > 0 and at most 1e300
-        Of rho's beta prior.
+        First number of rho's beta prior.
     rho_b : float, > 0 and at most 1e300
-        Of rho's beta prior.
+        Second number of rho's beta prior.
     shared_rho : bool
         One rho for all regressions of a chain.
     slab : float, > 0
@@ -100,7 +100,7 @@ def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64],
     inclusion : (c, g, p) float64 array
         Mean over the passes of P(gamma = 1 | the rest): 1 where always included, 0 where there is no coefficient.
     moved_deviation : (m, c, g, p) float64 array
-        Of the same clients' coefficients about the new theta.
+        Deviations of the same clients' coefficients from the new theta.
     new_lambda_sq : (m, c, g, p) float64 array
         The squared local scales of each client, as drawn in the last pass.
     events : (c, g, 4) int64 array
@@ -113,10 +113,22 @@ def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64],
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
 
-    Source: docs/spec/sparse.md, sections 2 and 4."""
+    Source: docs/spec/sparse.md, sections 2 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+    >>> indicators, theta, tau_sq = np.array([[0, 1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+    >>> gamma, eta, rho = np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+    >>> swept = shrinkage.global_sweep(deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho, seed=7)
+    >>> swept[0].round(3)
+    array([[[0.106, 0.088]]])"""
     ...
 def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, n_threads: int=1, backend: str | None=None) -> ServerSweeps:
-    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result.
+    """Binds `global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its
+    results.
 
     Parameters
     ----------
@@ -138,11 +150,11 @@ def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.floa
     rho : (c, g) float64 array
         Of any call: all have its sizes.
     seed : int, in [0, 2^64)
-        Of the job.
+        Seed of the job.
     chain : int, in [0, 2^64)
         Number of the first chain.
     n_passes : int, >= 1 and below 2^32
-        Each pass after the first draws the clients' lambda from what the server knows.
+        Each pass after the first draws the clients' lambda from the numbers that the server has.
     scales : str, "exact" or "expanded"
         How lambda and tau are drawn; "expanded" allows one pass.
     order : str, "blocked" or "printed"
@@ -158,13 +170,13 @@ def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.floa
     scale_lambda : float, > 0 and finite
         Scale of the half-Cauchy prior of lambda.
     shape_eta : float, > 0 and at most 1e300
-        Of eta's inverse gamma prior.
+        Shape of eta's inverse gamma prior.
     rate_eta : float, > 0 and finite
-        Of eta's inverse gamma prior.
+        Rate of eta's inverse gamma prior.
     rho_a : float, > 0 and at most 1e300
-        Of rho's beta prior.
+        First number of rho's beta prior.
     rho_b : float, > 0 and at most 1e300
-        Of rho's beta prior.
+        Second number of rho's beta prior.
     shared_rho : bool
         One rho for all regressions of a chain.
     slab : float, > 0
@@ -179,15 +191,28 @@ def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.floa
     TypeError, ValueError
         Here, what `global_sweep` refuses; in a call, an array of another type or shape, or a bound array that has changed.
 
-    Source: docs/spec/sparse.md, sections 2 and 4."""
+    Source: docs/spec/sparse.md, sections 2 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+    >>> state = np.zeros((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+    >>> sweep = shrinkage.bind_global_sweep(deviation, lambda_sq, np.array([[0, 1]]), *state, seed=7)
+    >>> for step in range(3):
+    ...     *state, inclusion, deviation, lambda_sq, events = sweep(deviation, lambda_sq, *state, step)
+    ...
+    >>> inclusion.shape
+    (1, 1, 2)"""
     ...
 def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: str | None=None) -> Result:
-    """One sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
+    """Makes one sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
 
     Parameters
     ----------
     sums : (s, c, g, p) float64 array
-        What `local_sums` gives, added over the clients in their order: s = 3, or 4 with a slab.
+        The results of `local_sums`, added over the clients in their order: s = 3, or 4 with a slab.
     n_clients : int, >= 1 and below 2^32
         How many clients the sums are of.
     indicators : (g, p) int64 array
@@ -204,7 +229,7 @@ def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDA
     rho : (c, g) float64 array
         The last inclusion rates.
     seed : int, in [0, 2^64)
-        Of the job.
+        Seed of the job.
     chain : int, in [0, 2^64)
         Number of the first chain.
     step : int, in [0, 2^32)
@@ -222,13 +247,13 @@ def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDA
     scale_tau : float, > 0 and finite
         Scale of the half-Cauchy prior of tau.
     shape_eta : float, > 0 and at most 1e300
-        Of eta's inverse gamma prior.
+        Shape of eta's inverse gamma prior.
     rate_eta : float, > 0 and finite
-        Of eta's inverse gamma prior.
+        Rate of eta's inverse gamma prior.
     rho_a : float, > 0 and at most 1e300
-        Of rho's beta prior.
+        First number of rho's beta prior.
     rho_b : float, > 0 and at most 1e300
-        Of rho's beta prior.
+        Second number of rho's beta prior.
     shared_rho : bool
         One rho for all regressions of a chain.
     slab : float, > 0
@@ -264,17 +289,29 @@ def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDA
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
 
-    Source: docs/spec/sparse.md, sections 4 and 5."""
+    Source: docs/spec/sparse.md, sections 4 and 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+    >>> indicators, theta, tau_sq = np.array([[0, 1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+    >>> gamma, eta, rho = np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+    >>> sums = sum(shrinkage.local_sums(d, l) for d, l in zip(deviation, lambda_sq))
+    >>> swept = shrinkage.global_sweep_sums(sums, 2, indicators, theta, tau_sq, gamma, eta, rho, seed=7)
+    >>> swept[0].round(3)
+    array([[[0.106, 0.088]]])"""
     ...
 def local_sums(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], *, slab: float=np.inf, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
-    """One client's terms of the sums that are sufficient for a sweep of the server.
+    """Returns one client's terms of the sums that are sufficient for a sweep of the server.
 
     Parameters
     ----------
     deviation : (c, g, p) float64 array
-        Of one client.
+        Deviations of one client.
     lambda_sq : (c, g, p) float64 array
-        Of one client.
+        Squared local scales of one client.
     slab : float, > 0
         Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
     out : (s, c, g, p) float64 array, optional
@@ -295,6 +332,16 @@ def local_sums(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], *
     TypeError, ValueError
         Wrong types or shapes, a slab that is not positive.
 
-    Source: docs/spec/sparse.md, section 5."""
+    Source: docs/spec/sparse.md, section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> deviation, lambda_sq = np.array([[[0.5, -1.0]]]), np.array([[[1.0, 4.0]]])  # of one chain and one regression
+    >>> shrinkage.local_sums(deviation, lambda_sq)[:, 0, 0]
+    array([[ 1.  ,  0.25],
+           [ 0.5 , -0.25],
+           [ 0.25,  0.25]])"""
     ...
 QUANTITIES: tuple[Any, ...]

@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Cholesky factors of precisions, sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
+"""Factorises precisions that are sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
 from typing import Any
 from dataclasses import dataclass
 import numpy as np
@@ -14,7 +14,7 @@ BORDERED_INVERSE: Kernel
 BORDERED_SOLVE: Kernel
 @dataclass(frozen=True)
 class Bordered:
-    """The pattern of the Cholesky factors of all precisions of a graph whose last areas are dense among each other.
+    """Holds the pattern of the Cholesky factors of all precisions of a graph whose last areas are dense among each other.
 
     Attributes
     ----------
@@ -22,26 +22,43 @@ class Bordered:
         Which area is eliminated when; the dense ones last, in their order.
     indptr, indices : int64 arrays
         Columns of L left of the dense block: in each the diagonal first, then rising rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+    >>> isinstance(pattern, spatial.Bordered), pattern.indptr, pattern.indices
+    (True, array([0, 2, 4]), array([0, 2, 1, 2]))
     """
     order: Indices
     indptr: Indices
     indices: Indices
 def bordered_analyse(indptr: Indices, indices: Indices, border: Indices) -> Bordered:
-    """An order of elimination that keeps the factor sparse, with the dense areas last.
+    """Returns an order of elimination that keeps the factor sparse, with the dense areas last, and the factor's pattern.
 
     Parameters
     ----------
     indptr, indices : int64 arrays
-        The graph: see the module `spatial`. What lies between areas of the border does not matter.
+        The graph: see the module `spatial`. Edges between areas of the border do not matter.
     border : (b,) int64 array
         The areas that are dense among each other, rising.
 
     Returns
     -------
-    Bordered"""
+    Bordered
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.bordered_analyse(indptr, indices, border=np.array([1])).order  # the border is eliminated last
+    array([0, 2, 1])"""
     ...
 def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
-    """The sparse columns of a Cholesky factor, and the Schur complement of the dense block.
+    """Returns the sparse columns of a Cholesky factor, and the Schur complement of the dense block.
 
     Parameters
     ----------
@@ -65,7 +82,7 @@ def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Fl
     factor : (f,) float64 array
         Entries of L in the pattern.
     rest : (b, b) float64 array
-        The block less what the sparse columns take from it: its own Cholesky factor completes L.
+        The block less the part that the sparse columns take from it: its Cholesky factor completes L.
 
     Raises
     ------
@@ -74,10 +91,21 @@ def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Fl
     NumericalError
         A pivot is not greater than zero: its place in the order of elimination is named.
 
-    Source: docs/spec/sigma.md, section 13; columns from the left, as George and Liu (1981)."""
+    Source: docs/spec/sigma.md, section 13; columns from the left, as George and Liu (1981).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+    >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+    >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+    >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+    >>> factor.round(3), rest.round(3)
+    (array([ 2. , -0.5,  2. , -0.5]), array([[1.5]]))"""
     ...
 def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Entries of the inverse, without the rest of it.
+    """Returns the entries of the inverse in the pattern, without computing the others.
 
     Parameters
     ----------
@@ -88,7 +116,7 @@ def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: F
     indices : (f,) int64 array
         `bordered_analyse` of the graph: rows of the entries. That it has a place for all that elimination fills is not checked.
     block : (b, b) float64 array
-        The inverse of what `bordered_factor` left: the dense block of the inverse.
+        The inverse of the rest from `bordered_factor`: the dense block of the inverse.
     out : (f,) float64 array, optional
         Filled and returned; never converted.
     n_threads : int
@@ -106,10 +134,21 @@ def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: F
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/sigma.md, section 13; Takahashi, Fagan and Chin (1973)."""
+    Source: docs/spec/sigma.md, section 13; Takahashi, Fagan and Chin (1973).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+    >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+    >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+    >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+    >>> spatial.bordered_inverse(factor, pattern.indptr, pattern.indices, 1 / rest).round(3)
+    array([0.292, 0.167, 0.292, 0.167])"""
     ...
 def bordered_solve(right: Floats, factor: Floats, indptr: Indices, indices: Indices, *, back: bool=False, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Solutions of L x = right before the dense block's own factor, or of L' x = right after it.
+    """Returns solutions of L x = right before the dense block's own factor, or of L' x = right after it.
 
     Parameters
     ----------
@@ -133,12 +172,23 @@ def bordered_solve(right: Floats, factor: Floats, indptr: Indices, indices: Indi
     Returns
     -------
     solved : (m, n) float64 array
-        Solutions; without `back` the last part is what remains for the factor of the dense block.
+        Solutions; without `back` the last part remains for the factor of the dense block.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/sigma.md, section 13."""
+    Source: docs/spec/sigma.md, section 13.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+    >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+    >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+    >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+    >>> spatial.bordered_solve(np.array([[1.0, 0.0, 0.0]]), factor, pattern.indptr, pattern.indices).round(3)
+    array([[0.5 , 0.  , 0.25]])"""
     ...

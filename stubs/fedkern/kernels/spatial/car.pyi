@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
+"""Computes conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
 from typing import Any
 import numpy as np
 from fedkern.errors import NumericalError
@@ -13,7 +13,7 @@ CAR_LOGDENSITY: Kernel
 CAR_FACTOR: Kernel
 CAR_SAMPLE: Kernel
 def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices, logdet: Floats, *, form: str='car', lo: float=0.0, hi: float=0.99, widest: float=2.0, rank: int | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
-    """log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
+    """Returns log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
 
     Parameters
     ----------
@@ -30,11 +30,11 @@ def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices
     form : str, "car" or "leroux" or "icar"
         Q = D - phi W ("car"), (1 - phi) I + phi (D - W) ("leroux"), or D - W ("icar").
     lo : float, in [0, 1), lo <= hi
-        Of the same table.
+        `lo` of the same table.
     hi : float, in [0, 1), lo <= hi
-        Of the same table.
+        `hi` of the same table.
     widest : float, >= 1
-        Of the same table.
+        `widest` of the same table.
     rank : int, of Q; None: n, optional
         With lo, hi and widest it is in `LogDet.options`.
     out : tuple of 3 arrays
@@ -58,10 +58,24 @@ def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
 
-    Source: docs/spec/sigma.md, sections 3 and 9."""
+    Source: docs/spec/sigma.md, sections 3 and 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> logdet = spatial.logdet_table(eigen.values, indptr)
+    >>> theta, phi = np.array([[0.5, 0.2, -0.3]]), np.array([0.9])
+    >>> value, grad_theta, grad_phi = spatial.car_logdensity(
+    ...     theta, phi, indptr, indices, logdet.coefficients, **logdet.options
+    ... )
+    >>> value.round(3), grad_theta.round(3), grad_phi.round(3)
+    (array([-3.415]), array([[-0.32, -0.22,  0.48]]), array([-4.697]))"""
     ...
 def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indices: Indices, indptr: Indices, indices: Indices, *, form: str='car', out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
-    """Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
+    """Returns Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
 
     Parameters
     ----------
@@ -100,10 +114,21 @@ def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indic
     NumericalError
         A pivot is not greater than zero: phi and area are named.
 
-    Source: docs/spec/sigma.md, section 3; columns from the left, as George and Liu (1981)."""
+    Source: docs/spec/sigma.md, section 3; columns from the left, as George and Liu (1981).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> pattern = spatial.car_analyse(indptr, indices)
+    >>> parts = pattern.order, pattern.indptr, pattern.indices
+    >>> values, logdet = spatial.car_factor(np.array([0.0, 0.9]), *parts, indptr, indices)
+    >>> logdet.round(3)
+    array([ 0.693, -0.968])"""
     ...
 def car_sample(vectors: Floats, values: Floats, weights: Floats, phi: Floats, *, form: str='car', seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Draws weights * U (e / sqrt(precisions)), one for each phi; without the null space of an intrinsic model.
+    """Returns draws weights * U (e / sqrt(precisions)), one for each phi, without the null space of an intrinsic model.
 
     Costs n^2 operations a draw after the decomposition's n^3: for streams of draws a table of sparse factors (`DrawTable.car`) is
     faster at every size from 100 areas on, thirty times at 2,221.
@@ -145,5 +170,15 @@ def car_sample(vectors: Floats, values: Floats, weights: Floats, phi: Floats, *,
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/sigma.md, sections 3 and 9."""
+    Source: docs/spec/sigma.md, sections 3 and 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen, weights = spatial.car_eigen(indptr, indices), spatial.car_weights(indptr)
+    >>> theta = spatial.car_sample(eigen.vectors, eigen.values, weights, np.array([0.1, 0.9]), seed=7)
+    >>> theta.shape
+    (2, 3)"""
     ...

@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/spec/sigma.md, section 3)."""
+"""Computes Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/spec/sigma.md, section 3)."""
 from typing import Any
 import operator
 from fedkern.errors import NumericalError
@@ -12,7 +12,7 @@ GP_COVARIANCE: Kernel
 GP_FACTOR: Kernel
 GP_SAMPLE: Kernel
 def gp_covariance(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=0.0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Covariance matrices k(|x_i - x_j| / lengthscale) + jitter I.
+    """Returns covariance matrices k(|x_i - x_j| / lengthscale) + jitter I.
 
     Parameters
     ----------
@@ -41,10 +41,22 @@ def gp_covariance(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: fl
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4."""
+    Source: docs/spec/sigma.md, section 3; Rasmussen and Williams (2006), chapter 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> x, lengthscale = np.array([[0.0], [1.0]]), np.array([0.5, 2.0])
+    >>> spatial.gp_covariance(x, lengthscale).round(3)
+    array([[[1.   , 0.135],
+            [0.135, 1.   ]],
+    <BLANKLINE>
+           [[1.   , 0.882],
+            [0.882, 1.   ]]])"""
     ...
 def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tolerance: float=1e-06, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
-    """Factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot.
+    """Returns factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot.
 
     Parameters
     ----------
@@ -70,17 +82,26 @@ def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tol
     factors : (m, n, rank) float64 array
         One for each lengthscale.
     residual : (m,) float64 array
-        Trace of what is missing, K - F F', which is positive semidefinite; at most n tolerance where the rank was enough.
+        Trace of the missing part, K - F F', which is positive semidefinite; at most n tolerance where the rank was enough.
 
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
 
-    Source: docs/spec/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest the first is taken, so that rounding does not decide between locations that are mirror images."""
+    Source: docs/spec/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest the first is taken, so that rounding does not decide between locations that are mirror images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> x, lengthscale = np.array([[0.0], [1.0], [2.0]]), np.array([3.0])
+    >>> factors, residual = spatial.gp_factor(x, lengthscale, rank=2)
+    >>> factors.shape, residual.round(3)
+    ((1, 3, 2), array([0.006]))"""
     ...
 def gp_sample(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=1e-06, seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
-    """Draws L e with L L' = `gp_covariance`, one for each lengthscale.
+    """Returns draws L e with L L' = `gp_covariance`, one for each lengthscale.
 
     Parameters
     ----------
@@ -119,5 +140,14 @@ def gp_sample(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=
     NumericalError
         A covariance has no Cholesky factor: its lengthscale is named.
 
-    Source: docs/spec/sigma.md, section 3."""
+    Source: docs/spec/sigma.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> x, lengthscale = np.array([[0.0], [1.0]]), np.array([0.5, 2.0])
+    >>> spatial.gp_sample(x, lengthscale, seed=7).round(3)
+    array([[ 0.674,  1.094],
+           [-1.372, -1.444]])"""
     ...

@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Draws from a finite set of priors: what trains a network that stands in for a prior (docs/spec/sigma.md, section 3)."""
+"""Draws from a finite set of priors, to train a network that stands in for a prior (docs/spec/sigma.md, section 3)."""
 from typing import Any
 import operator
 from copy import copy
@@ -21,7 +21,7 @@ TABLE: tuple[Any, ...]
 WORDS: dict[str, Any]
 TABLE_SAMPLE: Kernel
 def table_sample(values: Floats, scale: Floats, indptr: Indices | None=None, indices: Indices | None=None, order: Indices | None=None, *, kind: str, batch: int, seed: int, chain: int=0, step: int=0, rank: int=0, group: int=1, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Indices]:
-    """Draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
+    """Returns draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
 
     Rows of one group come from one entry: number t = floor(u T), u uniform number g (that of the group) of stream
     `prior_entries`. The normals e of row b are numbers b L .. b L + L - 1 of stream `prior_draws`, L = 0, rank or n.
@@ -40,7 +40,7 @@ def table_sample(values: Floats, scale: Floats, indptr: Indices | None=None, ind
     order : (n,) int64 array, optional
         "sparse": L is the factor of Q[order][:, order].
     kind : str, "stored" or "dense" or "sparse"
-        What the entries are: see `values`.
+        The kind of the entries: see `values`.
     batch : int
         How many draws.
     seed : int, in [0, 2^64)
@@ -72,14 +72,27 @@ def table_sample(values: Floats, scale: Floats, indptr: Indices | None=None, ind
     TypeError, ValueError
         Wrong type or shape, an empty table, a pattern that is no lower triangle, a number outside its range, a wrong `out`.
 
-    Source: docs/spec/sigma.md, section 3."""
+    Source: docs/spec/sigma.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> values = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])  # two stored draws
+    >>> theta, entry = spatial.table_sample(values, np.ones(3), kind="stored", batch=3, seed=7)
+    >>> entry
+    array([1, 1, 0])
+    >>> theta
+    array([[10., 20., 30.],
+           [10., 20., 30.],
+           [ 1.,  2.,  3.]])"""
     ...
 def check_table(name: str, kind: str, shape: tuple[int, int], n: int, rank: int, indptr: Indices | None, indices: Indices | None, order: Indices | None) -> None:
-    """Whether the parts of a table agree."""
+    """Refuses parts of a table that contradict each other."""
     ...
 @dataclass(frozen=True)
 class DrawTable:
-    """A table of priors with the condition of each: what a trainer draws from (docs/spec/sigma.md, section 3).
+    """Holds a table of priors with the condition of each, from which a trainer draws (docs/spec/sigma.md, section 3).
 
     Attributes
     ----------
@@ -96,6 +109,16 @@ class DrawTable:
         How many neighbours in a batch share an entry.
     indptr, indices, order : int64 arrays, or None
         "sparse": the pattern of the factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> table = spatial.DrawTable.car(indptr, indices, phi=np.array([0.1, 0.5, 0.9]))
+    >>> theta, phi = table.sample(seed=7, step=0, batch=16)
+    >>> theta.shape, phi.shape
+    ((16, 3), (16, 1))
     """
     values: Floats
     phi: Floats
@@ -112,15 +135,15 @@ class DrawTable:
 
     @property
     def n(self) -> int:
-        """Length of a draw."""
+        """The length of a draw."""
         ...
 
     def at(self, home: Home) -> DrawTable:
-        """The same table there; what was checked is not looked at again."""
+        """Returns the same table at another home, without checking it again."""
         ...
 
     def sample(self, seed: int, step: int, batch: int, *, chain: int=0, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
-        """Draws and their conditions.
+        """Returns draws and their conditions.
 
     Parameters
     ----------
@@ -139,7 +162,7 @@ class DrawTable:
 
     @classmethod
     def stored(cls, draws: Floats, phi: Floats, scale: Floats | None=None) -> DrawTable:
-        """A table of finished draws.
+        """Makes a table of finished draws.
 
     Parameters
     ----------
@@ -152,7 +175,7 @@ class DrawTable:
 
     @classmethod
     def gp(cls, x: Floats, lengthscale: Floats, *, kind: str='rbf', rank: int | None=None, tolerance: float=1e-06, scale: Floats | None=None, group: int=8, n_threads: int=1) -> DrawTable:
-        """A table of Gaussian processes, as low-rank factors.
+        """Makes a table of Gaussian processes, as low-rank factors.
 
     Parameters
     ----------
@@ -171,7 +194,7 @@ class DrawTable:
 
     @classmethod
     def car(cls, indptr: Indices, indices: Indices, phi: Floats, *, form: str='car', scale: Floats | None=None, group: int=8, n_threads: int=1) -> DrawTable:
-        """A table of autoregressive priors, as sparse factors.
+        """Makes a table of autoregressive priors, as sparse factors.
 
     Parameters
     ----------
@@ -192,7 +215,8 @@ class DrawTable:
 
     @classmethod
     def icar(cls, indptr: Indices, indices: Indices, *, scale: Floats | None=None, group: int=8) -> DrawTable:
-        """The intrinsic model u* of BYM2 with a geometric mean of the variances of 1, summing to 0 in every component: one entry.
+        """Makes a table of one entry: the intrinsic model u* of BYM2, summing to 0 in every component, its variances with a
+    geometric mean of 1.
 
     Parameters
     ----------
@@ -203,12 +227,19 @@ class DrawTable:
     group : int"""
         ...
 def stratified(entries: int, *, seed: int, chain: int=0, step: int=0) -> Floats:
-    """One uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
+    """Returns one uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
 
     Parameters
     ----------
     entries : int
         T.
     seed, chain, step : int
-        Names of the random numbers, of stream `prior_entries` and client 2^32 - 1."""
+        Names of the random numbers, of stream `prior_entries` and client 2^32 - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.stratified(4, seed=7).round(3)
+    array([0.169, 0.478, 0.658, 0.937])"""
     ...
