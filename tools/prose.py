@@ -56,6 +56,8 @@ def habits(path: Path) -> Iterator[Place]:
             yield "examples", line, ""
     for number, content in enumerate(text.splitlines(), 1):
         yield "lines", number, ""
+        if content.strip().startswith("#"):
+            yield "whole", number, content.strip()
         if re.search(r"\bfound\b", re.sub(r'"[^"]*"|#.*', "", content)):
             yield "found", number, content.strip()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -82,7 +84,7 @@ def report() -> None:
         print(f"{directory:36}{''.join(f'{count[name]:10}' for name in names)}")
     print(f"{'all':36}{''.join(f'{total[name]:10}' for name in names)}")
     print(f"what: {1000 * total['what'] / total['words']:.2f} of 1,000 words of docstrings")
-    print(f"comments: {100 * total['comments'] / total['lines']:.2f} of 100 lines")
+    print(f"comments: {100 * total['comments'] / total['lines']:.2f} of 100 lines, of which alone on a line {total['whole']}")
     print("functions called", ", ".join(f"{name}: {total[f'def {name}']}" for name in VAGUE))
     said = [word.lower() for page in PAGES.rglob("*.md") for word in words(page.read_text())]
     print(f"pages: {1000 * sum(word in {'you', 'your'} for word in said) / len(said):.2f} 'you' or 'your' of 1,000 words")

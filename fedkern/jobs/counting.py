@@ -58,7 +58,7 @@ def counted(table: Table, spec: Spec) -> int:
 
 
 class Events(NamedTuple):
-    """Counts survival times: effective numbers of rows with their event, in all, and where enough rows are at risk, by their weights."""
+    """Counts survival times by their weights: effective numbers of rows with their event, in all and where enough are at risk."""
 
     events: int
     covered: int

@@ -1,6 +1,6 @@
-"""Marginal effects on levels: by how much the probability of each level changes with a covariate, averaged over rows.
+"""Computes marginal effects on levels: the change of each level's probability with a covariate, averaged over rows.
 
-Of ordered levels P(y <= k) = E F(c_k - eta) over the effects of new groups and clients, so that eta is normal given xi (see
+Ordered levels have P(y <= k) = E F(c_k - eta) over the effects of new groups and clients, so that eta is normal given xi (see
 `mixed.marginal`); with V its variance the derivative of E F(c_k - eta) in x is - beta E F' + (dV / dx) E F'' / 2. Levels without
 an order have no effects: d P_k / dx = P_k (beta_k - sum_l P_l beta_l). A client sends sums over its rows.
 
@@ -33,7 +33,7 @@ def sums(rows: Rows | levels.Rows, draws: Vector, effects: Sequence[Slope | Cont
 
     The levels of an effect stand together.
     """
-    found = np.zeros((len(draws), len(effects), n_levels))
+    totals = np.zeros((len(draws), len(effects), n_levels))
     for part in pieces(len(rows), max(1, MOST // max(len(draws) * n_levels, 1))):
         X = rows.X[part]
         for e, effect in enumerate(effects):
@@ -46,8 +46,8 @@ def sums(rows: Rows | levels.Rows, draws: Vector, effects: Sequence[Slope | Cont
                 both = (with_columns(X, effect.columns, values) for values in (effect.high, effect.low))
                 high, low = (_chances(rows, part, one, draws, n_levels) for one in both)
                 change = high - low
-            found[:, e] += change.sum(axis=2)
-    return found.reshape(len(draws), -1)
+            totals[:, e] += change.sum(axis=2)
+    return totals.reshape(len(draws), -1)
 
 
 def _chances(rows: Rows | levels.Rows, part: slice, X: Vector, draws: Vector, n_levels: int) -> Vector:
@@ -88,11 +88,11 @@ def _cumulative(rows: Rows, draws: Vector, eta: Vector, variance: Vector, n_leve
     cuts = levels.thresholds(draws, n_levels)[:, :, np.newaxis]
     nodes = EFFECTS if variance.any() else np.zeros(1)
     weights = np.exp(-0.5 * nodes**2)
-    probit, sd, found = rows.layout.family.endswith("probit"), np.sqrt(variance), np.zeros((*cuts.shape[:2], eta.shape[1]))
+    probit, sd, average = rows.layout.family.endswith("probit"), np.sqrt(variance), np.zeros((*cuts.shape[:2], eta.shape[1]))
     for t_k, w_k in zip(nodes, weights / weights.sum(), strict=True):
         u = cuts - (eta + sd * t_k)[:, np.newaxis]
-        found += w_k * _derivative(u, order, probit=probit)
-    return found
+        average += w_k * _derivative(u, order, probit=probit)
+    return average
 
 
 def _derivative(u: Vector, order: int, *, probit: bool) -> Vector:

@@ -7,10 +7,10 @@
 | "piecewise" | exp(eta + b_j) between the cuts c_j and c_(j+1), b_0 = 0 | b_1 .. b_m, and log s of their prior alone |
 
 A row has its event at `time`, or in (time, upper], or was seen without it until `time`. A row that is seen from `entry` on is in
-the data because it was without event until then. Of rows that came one by one, whatever became of others of their group, that
+the data because it was without event until then. Where rows came one by one, whatever became of others of their group, that
 is so for each value of the group's effect: the integral is of the rows' densities, each over its probability to be without event
-until its entry, so that hazards count from the entry on. Of groups which are there because all of their rows were without event
-(`together`) it is of the group as a whole: log integral of the rows less log integral of the same rows, censored at their
+until its entry, so that hazards count from the entry on. Where groups are there because all of their rows were without event
+(`together`), it is so for the group as a whole: log integral of the rows less log integral of the same rows, censored at their
 entries. A ratio of integrals is no integral of ratios; without effects both are the same.
 
 Source: docs/spec/likelihood.md, section 9.
@@ -73,8 +73,8 @@ class Baseline:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 k, grown = np.exp(self.own), (time - since) / since
                 ratio = np.where(grown < 1, np.log1p(grown), np.log(time) - np.log(since))  # log(time / since)
-                found = np.exp(k * np.log(time)) * -np.expm1(-k * np.where(since > 0, ratio, np.inf))
-            return np.asarray(np.where(time > since, found, 0.0))
+                exposure = np.exp(k * np.log(time)) * -np.expm1(-k * np.where(since > 0, ratio, np.inf))
+            return np.asarray(np.where(time > since, exposure, 0.0))
         if self.family == "exponential":
             return np.broadcast_to(time - since, (S, n))
         b, begins = np.hstack([np.zeros((S, 1)), self.own]), np.concatenate([[0.0], self.cuts])
@@ -255,26 +255,26 @@ class Lifetimes:
     def values(self, points: Vector, nodes: int) -> Vector:
         """(S,) log-likelihoods of the points (S, P), of densities in the data's unit of time."""
         points = self.inner(points)
-        found = self.rows.values(points, nodes) + self.exact * self.log_unit
-        return found if self.before is None else found - self.before.values(points, nodes)
+        value = self.rows.values(points, nodes) + self.exact * self.log_unit
+        return value if self.before is None else value - self.before.values(points, nodes)
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """(c,) the same, gradients (c, P) and minus Hessians (c, P, P): 0 of what is of a prior alone."""
         inner = self.inner(points)
-        found = self.rows.curvature(inner, nodes)
+        parts = self.rows.curvature(inner, nodes)
         if self.before is not None:
             value, slope, bent = self.before.curvature(inner, nodes)
-            found = (found[0] - value, found[1] - slope, found[2] - bent)
+            parts = (parts[0] - value, parts[1] - slope, parts[2] - bent)
         (c, P), p = points.shape, inner.shape[1]
         gradient, curved = np.zeros((c, P)), np.zeros((c, P, P))
-        gradient[:, :p], curved[:, :p, :p] = found[1], found[2]
-        return found[0] + self.exact * self.log_unit, gradient, curved
+        gradient[:, :p], curved[:, :p, :p] = parts[1], parts[2]
+        return parts[0] + self.exact * self.log_unit, gradient, curved
 
     def rule(self, points: Vector, nodes: int) -> Vector:
         """(S,) by how much six more nodes a dimension change the values."""
         points = self.inner(points)
-        found = self.rows.rule(points, nodes)
-        return found if self.before is None else found - self.before.rule(points, nodes)
+        rule = self.rows.rule(points, nodes)
+        return rule if self.before is None else rule - self.before.rule(points, nodes)
 
     def inner(self, points: Vector) -> Vector:
         """Points without what is of a prior alone."""
@@ -302,7 +302,7 @@ class Walk:
 
     @property
     def layout(self) -> Layout:
-        """Of xi."""
+        """The layout of xi."""
         return self.base.layout
 
     @property

@@ -35,7 +35,7 @@ class AskPearson(Message, kind=194):
 class PearsonSums(Message, kind=195, tells=Tells(SUM)):
     """Client to server: number of rows, their mean weight (of six digits), and sums over them: of y where it is a count; with
     weights of mean 1 of (y - mu)^2 / V, of the variance that this has where the model is right, with squared weights, and of
-    mu^2 / V where y is a count. Of successes of trials the first is of the rarer kind, and the last is 0."""
+    mu^2 / V where y is a count. Where rows are successes of trials, the first counts the rarer kind, and the last is 0."""
 
     round: int
     rows: int

@@ -73,7 +73,7 @@ class Weibull(Family):
         return value + within * extra, slope + within * first, curve - within * second
 
     def log_hazard(self, w):
-        """Of events, less the logarithm of A (S, n): derivatives are those of `hazard_slopes`."""
+        """Returns log hazards of events less the logarithm of A (S, n): derivatives are those of `hazard_slopes`."""
         own = w[:, :1] - np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
         return np.where(self.event, own, 0.0)
 
@@ -81,7 +81,7 @@ class Weibull(Family):
         return self.log_hazard(w).sum(axis=1)
 
     def hazard_slopes(self, w):
-        """Of the events' log hazards: (m, n) and (m, m, n)."""
+        """Returns derivatives of the events' log hazards: (m, n) and (m, m, n)."""
         of = np.where(self.event, np.exp(w[0]) * np.log(np.where(self.event, self.y, 1.0)), 0.0)
         return (of + self.event)[None], of[None, None]
 

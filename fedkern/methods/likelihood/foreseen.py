@@ -101,34 +101,34 @@ class Times:
             )
         return cls(at, None if tau is None else float(tau))
 
-    def prediction(self, found: Array, linear: Array) -> Prediction:
+    def prediction(self, summary: Array, linear: Array) -> Prediction:
         """Returns the columns that `fedkern predict` writes.
 
         Parameters
         ----------
-        found : (5, T + 1, n) mean and ends of the probabilities at the times, and of the mean time
+        summary : (5, T + 1, n) mean and ends of the probabilities at the times, and of the mean time
         linear : (2, n) mean and sd of the predictor
         """
         more = dict[str, Array]()
         for k, t in enumerate(self.at):
-            name, (mean, low, *_, high) = f"survival[{t:g}]", found[:, k]
+            name, (mean, low, *_, high) = f"survival[{t:g}]", summary[:, k]
             more |= {name: mean, f"{name}_q025": low, f"{name}_q975": high}
         notes = ("mean: the job has no output.restricted_mean, until which a mean time is taken",) if self.tau is None else ()
-        return Prediction(found[0, -1], dict(zip(ENDS, found[1:, -1])), linear[0], linear[1], more=more, notes=notes)
+        return Prediction(summary[0, -1], dict(zip(ENDS, summary[1:, -1])), linear[0], linear[1], more=more, notes=notes)
 
 
 def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None) -> tuple[Array, Array]:
     """(5, T + 1, n) summaries at the times, and (2, n) of the predictor; offset (n,), or (m, n) at each draw."""
     n, m = len(X), len(drawn.theta)
-    found, linear = np.full((1 + len(ENDS), len(asked.at) + 1, n), np.nan), np.empty((2, n))
+    summary, linear = np.full((1 + len(ENDS), len(asked.at) + 1, n), np.nan), np.empty((2, n))
     for part in pieces(n, MOST // (m * (len(asked.at) + 1))):
         eta, variance = drawn.linear(X[part], None if offset is None else offset[..., part])
         linear[:, part] = eta.mean(axis=0), np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
         if asked.at:
-            found[:, : len(asked.at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(asked.at)))
+            summary[:, : len(asked.at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(asked.at)))
         if asked.tau is not None:
-            found[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, asked.tau))
-    return found, linear
+            summary[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, asked.tau))
+    return summary, linear
 
 
 def _summary(values: Array) -> Array:

@@ -134,13 +134,13 @@ class _Whole:
     @classmethod
     def of(cls, rows: Rows, inner: Array, entry: Array | None) -> _Whole:
         variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
-        found = cls(rows.baseline(inner), predictor(rows, inner), variance, np.ones(len(rows)))
-        return found if entry is None else replace(found, before=found.mean(entry))
+        foreseen = cls(rows.baseline(inner), predictor(rows, inner), variance, np.ones(len(rows)))
+        return foreseen if entry is None else replace(foreseen, before=foreseen.mean(entry))
 
     def mean(self, time: Array) -> Array:
         """(n,) probabilities to be without event at a time of each row, averaged over draws."""
-        found = survival_curves.survival(self.base, self.eta, self.variance, time[np.newaxis])[:, 0]
-        return np.asarray(np.maximum(found.mean(axis=0), np.finfo(float).tiny))
+        foreseen = survival_curves.survival(self.base, self.eta, self.variance, time[np.newaxis])[:, 0]
+        return np.asarray(np.maximum(foreseen.mean(axis=0), np.finfo(float).tiny))
 
     def seen(self, time: Array) -> Array:
         """(n,) the same, given the entry."""
@@ -209,20 +209,20 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
         return {}, [], ""
     tenths = np.sum([one.tenths for one in replies], axis=0)
     shares = tenths / tenths.sum()
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "events": int(events),
         "exact_events": sum(one.exact for one in replies),
         "predictive": {"rows": int(rows), "tenths": [{"share": x} for x in shares.tolist()]},
     }
     if pairs:
-        found["concordance"] = right / pairs
+        content["concordance"] = right / pairs
     first, second, of_level, across, of_shape = np.sum([one.scores for one in replies], axis=0).tolist()
     information = of_shape - across**2 / of_level if of_level > 0 else 0.0
     notes, doubt = [], ""
     if information > 0:
         score = second - across / of_level * first
         log_shape, z = score / information, score / information**0.5
-        found["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
+        content["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
         if model.family == "exponential" and abs(z) > SURE and abs(log_shape) > OFF:
             doubt = _not_constant(z)
     seen, begins = np.sum([one.pieces for one in replies], axis=0), [0.0, *model.cuts]
@@ -242,7 +242,7 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
             f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); the hazard may have another shape: take "
             f"{other}, or a covariate is missing{together}"
         )
-    return found, notes, doubt
+    return content, notes, doubt
 
 
 def _not_constant(z: float) -> str:

@@ -98,21 +98,21 @@ def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.
     )
 
 
-def of_variational(model: OwnModel, rounds: int, found: Weighted | None, judged: Verdict, doubts: Sequence[str]) -> Fit:
-    """Of weighted draws from about a variational fit; where no client had an answer nothing is released."""
-    if found is None:
+def of_variational(model: OwnModel, rounds: int, draws: Weighted | None, judged: Verdict, doubts: Sequence[str]) -> Fit:
+    """Returns the result of weighted draws about a variational fit; nothing is released where no client had an answer."""
+    if draws is None:
         raise JobError(f"no draw has a weight, so that nothing can be published: {judged.why}")
-    evidence, error = found.log_evidence
+    evidence, error = draws.log_evidence
     more: dict[str, object] = {
         **_about(model),
-        "k_hat": found.k_hat,
-        "ess": found.effective,
+        "k_hat": draws.k_hat,
+        "ess": draws.effective,
         "log_evidence": {"value": evidence, "error": error},
     }
     local = "local.csv of a client has means and sds of its q(u), a normal distribution, and not of weighted draws"
     return Fit(
-        posterior=_released(model, found),
-        arrays={"draws": found.draws, "log_ratios": found.log_ratios},
+        posterior=_released(model, draws),
+        arrays={"draws": draws.draws, "log_ratios": draws.log_ratios},
         stop="rounds",
         rounds=rounds,
         verdict=_judged(doubts, judged),

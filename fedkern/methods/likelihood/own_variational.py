@@ -106,22 +106,22 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
 
     machines = {k: sfvi.client(model.names[k], k, own, Joint(one), len(model.names)) for k, one in owns.items()}
     server, clients = run.exchange(fitted(model), start, machines)
-    found = _weigh(run, model, server, clients)
+    weighing = _weigh(run, model, server, clients)
     for k, client in clients.items():
         with owned(k):
             _write(run, k, client)
     if server is None:
         return None
-    assert found is not None
-    judged = _verdict(found, model.settings.effective, server.round)
-    return own_publish.of_variational(model, server.round, found.weights, judged, run.hooks.doubts)
+    assert weighing is not None
+    judged = _verdict(weighing, model.settings.effective, server.round)
+    return own_publish.of_variational(model, server.round, weighing.weights, judged, run.hooks.doubts)
 
 
 def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, clients: Mapping[int, sfvi.Client]) -> Weighing | None:
     """Returns weighted draws at the server's place. All parties go through as many questions as there may be."""
     answers = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     drawn: list[tuple[Array, Array]] = []
-    found, asks = Weighing(None, 0), server is not None
+    weighing, asks = Weighing(None, 0), server is not None
     for piece in range(PIECES):
         stage = weighed().with_alias(f"terms-{piece + 1}")
         told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, answers)
@@ -136,9 +136,9 @@ def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, client
         prior = np.asarray(model.prior.values(made.inner), np.float64)
         drawn.append((made.inner, values + prior - (made.log_q - made.beside)))
         every = Weighted(*(np.concatenate(part) for part in zip(*drawn)))
-        found = Weighing(every, piece + 1)
+        weighing = Weighing(every, piece + 1)
         asks = not (every.reliable and every.effective >= model.settings.effective)
-    return None if server is None else found
+    return None if server is None else weighing
 
 
 def _draws(model: OwnModel, parameters: Array, piece: int) -> wide.Wide:
@@ -180,9 +180,9 @@ def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) ->
     return out
 
 
-def _verdict(found: Weighing, wanted: float, rounds: int) -> Verdict:
+def _verdict(weighing: Weighing, wanted: float, rounds: int) -> Verdict:
     """Returns whether the weights say that the draws are right, with what to do where they do not."""
-    weights = found.weights
+    weights = weighing.weights
     chains = 'take algorithm.sampler = "hmc"'
     if weights is None:
         return Verdict(False, f"no client's log-likelihoods say whether q is near the posterior: {chains}")

@@ -1,6 +1,6 @@
 """Says at which clients times are in another unit than at the others, from numbers that clients exchange anyway.
 
-Of a hazard that all clients share each tells its events and how long it saw its rows (`exchanges.level`); of a Cox model with
+Where all clients share a hazard, each tells its events and how long it saw its rows (`exchanges.level`). In a Cox model with
 `output.survival_at` each tells its cumulative hazard (`exchanges.hazard_curves`). Days among months make both some 30 times as
 large or as small. A Cox model alone compares rows of one client only, so that its ratios do not depend on units of time.
 

@@ -107,11 +107,11 @@ def _shared(rows: Rows, draws: Vector, mean: Vector) -> Vector:
 def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
     layout = rows.layout
     eta, variance = predictor_over_effects(rows, draws)
-    found = draws[:, effect.column, np.newaxis] * average_mean(layout, eta, variance, 1)
+    derivative = draws[:, effect.column, np.newaxis] * average_mean(layout, eta, variance, 1)
     change = of_variance(rows, draws, effect)
     if change.any():
-        found = found + change * average_mean(layout, eta, variance, 2)
-    return _shared(rows, draws, np.asarray(found * effect.units))
+        derivative = derivative + change * average_mean(layout, eta, variance, 2)
+    return _shared(rows, draws, np.asarray(derivative * effect.units))
 
 
 def of_variance(rows: Rows, draws: Vector, effect: Slope) -> Vector:
