@@ -58,7 +58,10 @@ def counted(table: Table, spec: Spec) -> int:
 
 
 class Events(NamedTuple):
-    """Counts survival times: effective numbers of rows with their event, in all, and where enough rows are at risk, by their weights."""
+    """Counts survival times that end with their event, by the effective number of their rows.
+
+    `events` are all of them; `covered` are those at a time at which enough rows, by their weights, are at risk.
+    """
 
     events: int
     covered: int
