@@ -121,7 +121,7 @@ def find_alike(
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
-    """Finds a row whose time, or time after its entry, is nearly all of the client's: the sum of these is told."""
+    """Finds a row whose time, or time after its entry, is nearly the sum of all rows' times, which is told."""
     time, *entry = (np.nan_to_num(without_faults(floats(table.columns[name]))) for name in spec.times)
     if heavy(time, weights):
         return (Rare(spec.times[:1], 1, far=True),)
@@ -207,7 +207,7 @@ def _of_weights(table: Table, spec: Spec, wanted: int) -> tuple[Rare, ...]:
 
 
 def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
-    """Returns (n,) the events of each row, and the number of its trials, where it has them."""
+    """Returns (n,) the events of each row, and (n,) its trials, where rows have them."""
     cells = table.columns[str(spec.response)]
     if spec.positive is not None and isinstance(cells, Text):
         y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
@@ -232,10 +232,9 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
 
 
 def of_a_level(config: JobConfig, wanted: int) -> int:
-    """Returns how many rows must have a level of the response, if any has it.
+    """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
 
-    `wanted` rows must share a value of a covariate. A likelihood of ordered levels has a function of the rows of each alone,
-    which thresholds single out: three were determined.
+    A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
     """
     return min(LEAST_OF_LEVEL, wanted) if getattr(config.model, "family", "") in NOMINAL else wanted
 

@@ -18,7 +18,7 @@ from .stage import Stage
 
 @dataclass(frozen=True)
 class Said:
-    """Holds, at the server, lines for a reader, and why no result of these files can stand."""
+    """Holds the lines for a reader, and the reasons why no result of these files can stand; at the server."""
 
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """Describes, for `fedkern check`, how much the messages of a job tell of their senders' rows.
 
 The meaning of each message, and the numbers that can be computed from it, stand with the message (`Tells` of
-`algorithms.core.messages`). This module applies them to one job, private or open, and to a client with no more rows than the
-job asks for.
+`algorithms.core.messages`). This module applies them to one job, private or open, and to a client with no more rows than
+the job asks for.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[s
 
 
 def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """Yields the statements by the clients for which they hold: first those for all clients."""
+    """Yields the statements by the clients for which they hold; those for all clients come first."""
     for where in sorted({one.where for one in told.values() if one.computed}):
         words = _computed({kind: one._replace(where="") for kind, one in told.items() if one.where == where})
         yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"

@@ -107,7 +107,7 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:
-    """Returns who takes part, with the tables that the caller holds in the place of files."""
+    """Returns the parties of a job, with the tables that the caller holds in the place of files."""
     instructions()
     parties = method.rows.parties(part.config, part.folder)
     return incomplete.laid(part.config, parties if part.held is None else part.held.over(parties))

@@ -104,7 +104,7 @@ def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, dra
 
 @contextmanager
 def judging(run: Run[C], kept: Kept) -> Iterator[None]:
-    """Adds to a fault while draws are judged where the draws are on the disk, and what to do."""
+    """Completes an error that is raised while draws are judged: it says where the draws are, and how to go on."""
     try:
         yield
     except Exception as error:

@@ -604,7 +604,7 @@ def _trials(config: Config) -> Iterator[str]:
 
 
 def _centred(config: Config) -> Iterator[str]:
-    """Yields why a private job without an intercept is refused: its file declares centres, and no column of levels replaces it."""
+    """Yields the refusal of a private job without an intercept that declares centres and has no column of levels in its place."""
     if config.model.intercept or config.data.builtin is not None or config.formula is not None:
         return
     columns = {name: one.encoded for name, one in config.data.columns.items() if name != config.data.response}
