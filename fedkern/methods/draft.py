@@ -41,7 +41,7 @@ TIMES = re.compile(
 )
 # Columns of a survival study that are no covariates: each is left out of the job, and the key that it may be of is said.
 OTHERS = (
-    (re.compile(r"(\w+_)?(entry|since|t?start|left_trunc\w*)(_?(time|months?|days?|weeks?|years?|age))?"), "data.entry"),
+    (re.compile(r"(\w+_)?(entry|since|from|t?start|left_trunc\w*)(_?(time|months?|days?|weeks?|years?|age))?"), "data.entry"),
     (re.compile(r"(\w+_)?(left|right|lower|upper|until)(_?(time|months?|days?|weeks?|years?))?"), "data.time_upper"),
     (re.compile(r"(case_?)?(weights?|wt)"), "data.weight"),
     (re.compile(r"strat(um|a)"), "data.strata"),
@@ -303,7 +303,7 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
 
 def _time(response: str, seen: Seen, ignored: Sequence[str]) -> str | None:
     """Returns the column that seems to say how long a row was seen, where the response may be whether it ended with an event."""
-    if seen.kinds[response] not in ("binary", "text"):
+    if seen.kinds[response] not in ("binary", "text") and response not in seen.two:
         return None
     numeric = [name for name in seen.names if name not in {response, *ignored} and seen.kinds[name] in ("real", "count")]
     times = [name for name in numeric if TIMES.fullmatch(name.lower())]
@@ -329,6 +329,14 @@ def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[
         and ((TIMES.fullmatch(name.lower()) and seen.kinds[name] in ("real", "count")) or STATUS.fullmatch(name.lower()))
     ]
     ignored += [*keys, *after]
+    if event in seen.two:  # as 1 and 2 of R's lung: nothing tells which is the event
+        labels = [*labels, '# positive = ".."   # fill in: the value that says that the event was seen']
+        asked = [
+            *asked,
+            f"data.positive: which of its two values says that the event of {event} was seen (R's Surv: the larger one)",
+        ]
+    if re.search("censor", event.lower()):
+        asked = [*asked, f'data.event: 1 must say that the event was seen; where 1 in {event} says censored, give positive = "0"']
     lines = [
         f"time = {_text(time)}{_note('by its name: how long a row was seen, till its event or without one')}",
         f"event = {_text(event)}{_note('whether it ended with the event')}",

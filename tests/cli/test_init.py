@@ -124,6 +124,21 @@ def test_what_is_known_afterwards_is_no_covariate(
         assert name in said
 
 
+def test_an_event_that_is_coded_as_1_and_2_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As R's `lung` has it; its time was a covariate of a Poisson job."""
+    rng = np.random.default_rng(5)
+    rows = zip(rng.uniform(1, 900, 60).round(1), rng.integers(1, 3, 60), rng.integers(40, 80, 60))
+    file, path = tmp_path / "a.csv", tmp_path / "job.toml"
+    file.write_text("\n".join(["time,status,age", *(",".join(map(str, row)) for row in rows), ""]))
+    assert main(["init", str(file), "--out", str(path)]) == 0
+    assert "data.positive: which of its two values" in capsys.readouterr().out
+    text = path.read_text()
+    job = tomllib.loads(text)
+    assert (job["data"]["time"], job["data"]["event"], job["model"]["family"]) == ("time", "status", "cox")
+    path.write_text(text.replace('# positive = ".."', 'positive = "2"'))
+    assert main(["check", str(path), *few.SET]) == 0
+
+
 @pytest.mark.parametrize("name", ["months", "follow_up", "futime", "os_months", "time_to_death", "FU_days", "survival_time"])
 def test_names_of_follow_up_times(name: str) -> None:
     assert draft.TIMES.fullmatch(name.lower())
