@@ -223,12 +223,13 @@ class Model(JobModel[OutputSection]):
     @property
     def takes_client(self) -> bool:
         """Whether the job could have an effect of clients beside the effects that it has."""
-        return not (self.config.random.group is not None and not self.layout.concave)
+        group = self.config.random.group is not None
+        return not (self.config.without_intercept or (group and not self.layout.concave))
 
     @property
     def takes_client_slopes(self) -> bool:
-        """Whether jobs of this kind can have slopes that differ between clients."""
-        return True
+        """Whether the job could have slopes that differ between clients, beside an effect of each client."""
+        return not self.config.without_intercept
 
     @property
     def start_at(self) -> Array:
