@@ -6,8 +6,8 @@ file.
 
 Every checkpoint and stored answer begins with a `Stamp`: whose it is, how the state is laid out (`layout`), since which start of
 the machine it was written (`boot`), and how far the party's ledger and budget were written then (a `Mark` of each). A party's
-files lie in its `home`, a folder of the run's folder; a file's `ground` (`fedkern/ground.py`) is the folder below which no link is
-followed on the way to it.
+files lie in its `home`, a folder of the run's folder; a file's `ground` (`fedkern/ground.py`) is the folder below which no link
+is followed on the way to it.
 """
 
 from __future__ import annotations
