@@ -329,7 +329,7 @@ class Keeper(Hooks):
         |---|---|
         | OwnFault | its `own` |
         | a `PRIVATE_TEXT` in a private job; one that nobody foresaw | its traceback |
-        | all others: their text tells all | nothing |
+        | all others, whose text is for all | nothing |
 
         Returns
         -------

@@ -7,15 +7,15 @@
 // Hessian is sum over rows of a x x' less sum over events of w m m', where a = w e^eta times the sum of c over the sets at which the
 // row is at risk: two Gram matrices. The gradient is the sum over rows of (w - a) x, where w is taken as 0 for rows without the event.
 //
-// Ties are Efron's: of d rows with the event at one time, the m-th term (m = 0 .. d - 1) has their mean weight as w, and its S counts
-// them by the share (d - m) / d only. So a set has two sums of c: of the tied rows, where each c counts by its share, and of the rest.
+// Ties are Efron's: of d rows with the event at one time, the j-th term (j = 0 .. d - 1) has their mean weight as w, and its S counts
+// them by the share (d - j) / d only. So a set has two sums of c: of the tied rows, where each c counts by its share, and of the rest.
 //
 // The first pass goes through a stratum's steps in their order, and moves S and first moments. Sums that have fallen far since rows
 // left them are mostly rounding: they are recomputed from the rows at risk (`values.hpp`).
 //
 // The second pass goes through the steps backwards. With C(step) the sum of c over the sets that end with this step or a later one,
 //
-//     a = w e^eta (C(step at which the row joins) - C(step at which it leaves)).
+//     a = w e^eta (C(step at which the row joins) - C(step at which it leaves)). The second is 0 if it never leaves.
 //
 // That could be a difference of large numbers, so C does not run on past a set at which sums were recomputed:
 //  1. just there, the rows from which the sums were recomputed get w e^eta C, for all the sets of later steps;
@@ -35,7 +35,8 @@ namespace fedkern {
 inline namespace FEDKERN_ISA {
 namespace survival {
 
-/// How far, in log scale, predictors of one run of steps may rise: e^300 is near the end of a double's range.
+/// How far, in log scale, predictors of one run of steps may rise. Sums relative to its largest are then as small as e^-300 = 1e-130,
+/// and products of two of them are numbers with all digits yet.
 inline constexpr double most_rise = 300;
 
 class Curvature {
@@ -48,19 +49,19 @@ class Curvature {
 
     const SurvivalRows& rows_;
     const Steps& steps_;
-    const Index p_, width_;                    // columns; and rounded up to whole vectors
-    Index next_set_, end_set_, block_begin_;   // the next set, the one behind the stratum's last, the first step of the block
-    bool is_recomputed_ = false;               // sums were just recomputed: go on at another step
-    double top_, sum_rest_, sum_tied_;         // S by parts, relative to e^top: rows tied at the next set, and the rest
-    double peak_, tied_value_;                 // the largest S since it was recomputed; sum of w eta over the tied rows
+    const Index p_, width_;                  // columns; and rounded up to whole vectors
+    Index next_set_, end_set_, block_begin_; // the next set, the one behind the stratum's last, the first step of the block
+    bool is_recomputed_ = false;             // sums were just recomputed: go on at another step
+    double top_, sum_rest_, sum_tied_;       // S by parts, relative to e^top: rows tied at the next set, and the rest
+    double peak_, tied_value_;               // the largest S since it was recomputed; sum of w eta over the tied rows
     std::vector<Segment> segments_;
     Index n_waiting_ = 0; // terms whose logarithms and means wait for others, up to a block of them
     alignas(64) double sums_[block], weights_[block], eta_[block]; // S and w of the terms that wait; predictors of the rows read last
-    Scratch<double> e_;               // of each step w e^(eta - top), below 0 of a row that leaves; after the second pass times C
-    Scratch<double> c_rest_, c_tied_; // of each set the sums of c, relative to e^-top
-    Scratch<double> a_;               // of each row, where steps are not rows
-    Scratch<double> x_, mean_, beta_; // rows of the block, means of the terms that wait, the point: all padded to `width_`
-    Scratch<double> M_rest_, M_tied_; // first moments: sums of w e^(eta - top) x
+    Scratch<double> e_;                  // of each step w e^(eta - top), below 0 of a row that leaves; after the second pass times C
+    Scratch<double> c_rest_, c_tied_;    // of each set the sums of c, relative to e^-top
+    Scratch<double> a_;                  // of each row, where steps are not rows
+    Scratch<double> x_, mean_, beta_;    // rows of the block, means of the terms that wait, the point: all padded to `width_`
+    Scratch<double> M_rest_, M_tied_;    // first moments: sums of w e^(eta - top) x
     Scratch<double> of_rows_, of_means_; // the two Gram matrices
 
   public:
