@@ -58,7 +58,7 @@ class RunHooks(Keeper):
 
     def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
         private, once = config.privacy is not None, config.answers_once
-        super().__init__(names, folder, private=private, every=config.algorithm.checkpoint_every, remembers=once)
+        super().__init__(names, folder, private=private, every=config.algorithm.checkpoint_every, stores_answers=once)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}
         self.holders: dict[int, Holder] = {}
@@ -80,7 +80,7 @@ class RunHooks(Keeper):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if isinstance(error, Exception):
-                self.tell(error)
+                self.write_fault(error)
             # Only a run that has ended well is sealed: an interrupted one goes on.
             if error is None and self._identity is not None:
                 for log in self._logs.values():

@@ -3,6 +3,11 @@
 The server and every client keep their own checkpoints, under one number that the driver hands out when no question is open. A
 run goes on from the newest number of which every party that is still needed can read its own. Number 0 is the start and needs no
 file.
+
+Every checkpoint and stored answer begins with a `Stamp`: whose it is, how the state is laid out (`layout`), since which start of
+the machine it was written (`boot`), and how far the party's ledger and budget were written then (a `Mark` of each). A party's
+files lie in its `home`, a folder of the run's folder; a file's `ground` (`fedkern/ground.py`) is the folder below which no link
+is followed on the way to it.
 """
 
 from __future__ import annotations
@@ -41,9 +46,13 @@ from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
 from .stamp import Stamp, boot
 
-OPEN = (JobError, LostPeer, BudgetSpent, DeviceError, RemoteFault, KeyboardInterrupt)  # faults whose text tells nothing of rows
+# Faults whose text tells nothing of rows, so that others may read it in a private job too.
+SHARED_TEXT = (JobError, LostPeer, BudgetSpent, DeviceError, RemoteFault, KeyboardInterrupt)
 
-TELLING = (NumericalError, DeviceMemoryError)  # and those of ours whose text does
+# Errors of fedkern whose text may tell something of rows; DeviceMemoryError is one, though it is a DeviceError.
+PRIVATE_TEXT = (NumericalError, DeviceMemoryError)
+
+NO_LAYOUT = bytes(16)  # in stamps that are made before a protocol has begun
 
 LOG = logging.getLogger(__name__)
 
@@ -58,20 +67,27 @@ class Exchange(NamedTuple):
 
 
 class Keeper(Hooks):
-    """Writes the files of a run while it goes. Without a folder it only counts the wire.
+    """Serves as the hooks that write the files of a run while it goes. Without a folder it only counts the wire's bytes.
 
     Parameters
     ----------
     names
-        Of all clients, by number.
+        The names of all clients, by number.
     folder
         Where the run's files go.
     private
-        Others learn of a fault only that one happened, and the server's releases are stored before they leave.
+        Others learn of a fault only that one happened. Answers, and the server's releases, are stored before they are sent.
     every
         Seconds between checkpoints.
-    remembers
-        Answers are stored before they leave, and sent again in a resumed run.
+    stores_answers
+        Answers are stored before they are sent, and sent again in a resumed run, although the job is not private.
+
+    Attributes
+    ----------
+    notes : for the reader of the result, from the whole job
+    remembers : whether answers are stored: in a private job and with `stores_answers`, where there is a folder
+    clients : the numbers of those that live here
+    gone : name -> why, of clients that the job goes on without; the numbers of those lost in this protocol are the driver's
     """
 
     def __init__(
@@ -81,18 +97,18 @@ class Keeper(Hooks):
         *,
         private: bool = False,
         every: float = 60.0,
-        remembers: bool = False,
+        stores_answers: bool = False,
     ) -> None:
         self.folder, self.private, self.every = folder, private, every
         self.wire = Wire(names)
-        self.keeps, self.remembers = folder is not None, folder is not None and (private or remembers)
-        self.notes: list[str] = []  # on checkpoints that could not be read
+        self.keeps, self.remembers = folder is not None, folder is not None and (private or stores_answers)
+        self.notes: list[str] = []
         self.protocol = ""
-        self._since = time.monotonic()
+        self._since = time.monotonic()  # when the last checkpoint was taken; only the server's place decides when one is due
         self._metrics_size = 0  # of a resumed run, at its checkpoint
         self._logs: dict[Path, Lines] = {}
-        self.clients: tuple[int, ...] = ()  # that live here
-        self.gone: dict[str, str] = {}  # clients that the job goes on without: why
+        self.clients: tuple[int, ...] = ()
+        self.gone: dict[str, str] = {}
         self._outboxes: dict[int, Outbox] = {}
         self._draws: dict[int, Draws] = {}  # party -> those of this protocol
         self._releases: Releases | None = None  # of the server
@@ -104,20 +120,31 @@ class Keeper(Hooks):
     def run_exchange(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
         """Runs `run_protocol` with this object as its hooks; with `resume` from the newest checkpoint that all parties have.
 
-        All places must agree on `resume`. It is None for an exchange that has nothing to resume, before or after the rounds. Once
-        the rounds have begun, signals are held.
+        All places must agree on `resume`.
+
+        Parameters
+        ----------
+        resume
+            None: an exchange before or after the rounds, which has no checkpoint to go on from. False: rounds from their start.
+            True: rounds from the newest checkpoint.
+
+        Notes
+        -----
+        With False or True, signals no longer raise `Stopped` wherever the code is, from here to the end of the job: a checkpoint
+        is worth more than an end at once. A transport may also hold them for the time of one exchange.
         """
         protocol, start, clients, codec = exchange
         self.protocol, self.checkpoint_number, self._since = protocol.name, 0, time.monotonic()
         self.clients = tuple(clients)
         self._draws.clear()
+        # `clients` is the exchange's own mapping: restored states take the place of first ones in it.
         if self.folder:
             states = {**clients, SERVER: start[0]} if place.is_server else clients
             self._layouts = {party: state_layout(state, protocol.save(state)) for party, state in states.items()}
             # All parties go back to one number; later checkpoints are removed, for they belong to a past that is done again.
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
-                self.checkpoint_number = number = self._chosen(place, parties)
+                self.checkpoint_number = number = self._choose(place, parties)
                 for party in parties:
                     self.folder.forget_after(party, protocol.name, number)
                     saved = self._read(party, number)
@@ -138,7 +165,8 @@ class Keeper(Hooks):
             place.signals.hold()
         try:
             return place.run_protocol(protocol, start, clients, codec, self)
-        except RemoteFault as fault:  # machines know clients by their numbers
+        except RemoteFault as fault:
+            # Machines know clients by their numbers: the text's "client 3:" becomes the client's name.
             fault.args = (re.sub(r"\bclient (\d+)(?=:)", self._named, str(fault), count=1),)
             raise
 
@@ -153,7 +181,7 @@ class Keeper(Hooks):
     def stamp(self, party: int, *, sync: bool) -> Stamp:
         """Returns the stamp of everything that a party writes now; with `sync` all of its ledger is on the disk then."""
         assert self.folder
-        of_state = self._layouts.get(party, bytes(16))
+        of_state = self._layouts.get(party, NO_LAYOUT)
         stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot, layout=of_state)
         if party == SERVER:
             return stamp
@@ -161,7 +189,7 @@ class Keeper(Hooks):
         return stamp._replace(ledger=ledger.mark, synced=ledger.synced(surely=sync))
 
     def forget(self, client: int, protocol: Protocol[Any, Any]) -> None:
-        """Removes a client's stored answers in this protocol: they are given anew, and not as they were before a crash."""
+        """Deletes a client's stored answers in this protocol, so that a resumed run computes them anew."""
         if self.folder:
             for path in (self.folder.home(client) / "outbox").glob(f"{protocol.name}-*.log"):
                 self.folder.remove(path)
@@ -182,14 +210,18 @@ class Keeper(Hooks):
         self._outboxes.clear()
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
-        """Writes a message into its client's ledger, before it leaves."""
+        """Writes a message into its client's ledger, before it leaves. `charged`: local steps that the budget paid for it."""
         if self.folder:
             line = self._lines.get((self.protocol, type(message))) or self._line(message)
             log = self._ledgers.get(client) or self._ledger(client)
             log.write(line % (getattr(message, "round", -1), n_bytes, charged))
 
     def _line(self, message: Message) -> str:
-        """Returns a line of the ledger without its numbers: all messages of a kind have the same fields and shapes."""
+        """Returns a line of the ledger without its numbers: all messages of a kind have the same fields and shapes.
+
+        `format` fills in the parts here, and `%` round, bytes and charge for each message; "%.0s" swallows the round of a message
+        that has none. A brace of the JSON is written four times, since the f-string and `format` each halve their number.
+        """
         kind = type(message)
         fields = {name: " ".join(f.shape) or f.type.__name__ for name, f in schema(kind).items()}
         shapes = {name: value.shape for name, value in vars(message).items() if hasattr(value, "shape")}
@@ -243,12 +275,13 @@ class Keeper(Hooks):
             more = {"frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
             self._keep(SERVER, number, saved, more)
             LOG.info("checkpoint %d of %s", number, self.protocol)
-            if self._releases and isinstance(done := saved.get("round"), int):
-                self._releases.passed(done)
+            # A run that goes on from here asks for the releases of this round and later ones only.
+            if self._releases and isinstance(round := saved.get("round"), int):
+                self._releases.passed(round)
             self._since = time.monotonic()
 
     def _keep(self, party: int, number: int, saved: Saved, more: Record) -> None:
-        """Writes a party's checkpoint, with its draws beside it."""
+        """Writes a party's checkpoint, and the sampler's new draws to their own file, to which the checkpoint refers."""
         assert self.folder
         if party not in self._draws:
             self._draws[party] = self._draws_of(party)
@@ -276,35 +309,50 @@ class Keeper(Hooks):
         return f"client {self.wire.clients[client]!r}"
 
     def lost(self, client: int, why: str) -> None:
-        """Notes that a client is lost, and why."""
+        """Notes, for the result and for checkpoints, that the job goes on without a client, and why."""
         LOG.warning("client %r is lost: %s", self.wire.clients[client], printable(why))
         self.gone[self.wire.clients[client]] = why
 
     def public(self, error: BaseException) -> str:
         """Returns the text of a fault that others may read."""
-        where = "; fault.txt in its own folder has all of it" if self.tell(error) and not isinstance(error, OwnFault) else ""
-        if not self.private or (isinstance(error, OPEN) and not isinstance(error, TELLING)):
+        is_written = self.write_fault(error)
+        # The text of an OwnFault says this itself once it is written.
+        where = "; fault.txt in its own folder has all of it" if is_written and not isinstance(error, OwnFault) else ""
+        if not self.private or (isinstance(error, SHARED_TEXT) and not isinstance(error, PRIVATE_TEXT)):
             return super().public(error) + where
         return f"a fault, which is not described here because it may tell something of the rows{where}"
 
-    def tell(self, error: BaseException) -> bool:
-        """Puts the hidden part of a fault into the folder of the party that it is about; returns whether it is there."""
-        hidden = TELLING if self.private else ()
+    def write_fault(self, error: BaseException) -> bool:
+        """Writes the part of a fault that others do not read into the folder of the party that it is about.
+
+        | error | written |
+        |---|---|
+        | OwnFault | its `own` |
+        | a `PRIVATE_TEXT` in a private job; one that nobody foresaw | its traceback |
+        | all others, whose text is for all | nothing |
+
+        Returns
+        -------
+        whether it has been written
+        """
+        hidden = PRIVATE_TEXT if self.private else ()
         foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
         if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
             return False
         whole = error.own if isinstance(error, OwnFault) else "".join(traceback.format_exception(error))
         party: int | None = getattr(error, "party", None)
+        # Where at most one party lives, the fault is that party's.
         if party is None and len(self.clients) <= 1:
             party = self.clients[0] if self.clients else SERVER
+        # With several clients nobody knows whose rows the text quotes: each gets only the place in the code.
         about = {party: whole} if party is not None else dict.fromkeys(self.clients, describe_origin(error))
         try:
             for home, text in about.items():
                 self.keep_fault(home, text)
-        except JobError:  # a full disk: the fault itself matters more
+        except JobError:  # what a full disk becomes; the fault itself matters more
             return False
         if isinstance(error, OwnFault):
-            error.kept = True
+            error.kept = True  # its text says from now on where the rest is
         return True
 
     def keep_fault(self, party: int, text: str) -> None:
@@ -341,41 +389,62 @@ class Keeper(Hooks):
                 self._logs[path].cut(at)
         return self._logs[path]
 
-    def _chosen(self, place: Any, parties: list[int]) -> int:
-        """Returns the number from which the run goes on."""
+    def _choose(self, place: Any, parties: list[int]) -> int:
+        """Returns the number from which the run goes on, and notes the checkpoints here that can't be read."""
         assert self.folder
-        offers = {party: self._offered(party) for party in parties}
-        lost = {n: self._lost(n) for n in offers.get(SERVER, [])}
+        readable, faults = self._find_readable(parties)
+        lost = {n: self._lost(n) for n in readable.get(SERVER, [])}
 
-        def rule(everybody: Offers) -> int | None:
-            needed = {n: [p for p in everybody if p not in lost[n]] for n in everybody[SERVER]}
-            return max((n for n, needs in needed.items() if all(n in everybody[p] for p in needs)), default=None)
+        def rule(offers: Offers) -> int | None:
+            """Chooses the newest number of the server's that every client which was not lost by then can read."""
+            needed = {n: [party for party in offers if party not in lost[n]] for n in offers[SERVER]}
+            return max((n for n, those in needed.items() if all(n in offers[party] for party in those)), default=None)
 
-        number: int | None = place.choose(offers, rule)
+        number: int | None = place.choose(readable, rule)
         if number is None:
             raise JobError(
                 f"{self.folder.path}: the parties have no checkpoint of {self.protocol} in common, so the run can't go on; "
                 "start it anew in another folder (--out)"
             )
+        instead = "an older checkpoint is used" if number else "the rounds start anew"
+        self.notes += [f"{fault}; {instead}" if n > number else fault for n, fault in faults]
         return number
 
-    def _offered(self, party: int) -> list[int]:
-        """Returns the numbers of the checkpoints that a party can read."""
+    def _find_readable(self, parties: list[int]) -> tuple[dict[int, list[int]], list[tuple[int, str]]]:
+        """Reads the checkpoints of parties.
+
+        Returns
+        -------
+        readable : party -> the numbers that it can go on from
+        faults : the numbers of all others, each with the reason
+
+        Raises
+        ------
+        JobError
+            A party has checkpoints and can read none of them.
+        """
         assert self.folder
-        numbers, readable = self.folder.numbers(party, self.protocol), []
-        for number in numbers:
-            try:
-                saved = self.folder.kept(party, self.protocol, number, self._layouts[party])
-                if "draws" in saved:
-                    self._draws_of(party).check(Reference.read(saved["draws"]))
-                readable.append(number)
-            except ValueError as error:
-                self.notes.append(f"{error}; an older checkpoint is used")
-        if max(numbers, default=0) <= spare(party):
-            readable.append(0)
-        if not readable:
-            raise JobError(f"{'; '.join(self.notes)}: none can be read, so the run can't go on; start it anew (--out)")
-        return readable
+        readable: dict[int, list[int]] = {}
+        faults: list[tuple[int, str]] = []
+        for party in parties:
+            numbers, own_faults = self.folder.numbers(party, self.protocol), []
+            readable[party] = []
+            for number in numbers:
+                try:
+                    saved = self.folder.kept(party, self.protocol, number, self._layouts[party])
+                    if "draws" in saved:
+                        self._draws_of(party).check(Reference.read(saved["draws"]))
+                    readable[party].append(number)
+                except ValueError as error:
+                    own_faults.append((number, str(error)))
+            # The start counts as one of the older checkpoints that a party keeps, until later ones take its place.
+            if max(numbers, default=0) <= spare(party):
+                readable[party].append(0)
+            if not readable[party]:
+                why = "; ".join(fault for _, fault in own_faults)
+                raise JobError(f"{why}: none can be read, so the run can't go on; start it anew (--out)")
+            faults += own_faults
+        return readable, faults
 
     def _lost(self, number: int) -> set[int]:
         saved = self._read(SERVER, number)

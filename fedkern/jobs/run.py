@@ -157,11 +157,11 @@ class Run(At[C]):
     used: Used = ON_HOST
     lines: Lines[Any] | None = None
 
-    def knowing(self, model: object) -> Run[C]:
+    def with_model(self, model: object) -> Run[C]:
         """Returns the run once its model is known: the stages of the model may be exchanged."""
         return replace(self, stages=(*self.stages, *self.stages_of(model)))
 
-    def saying(self, lines: Lines[S]) -> Run[C]:
+    def with_lines(self, lines: Lines[S]) -> Run[C]:
         """Returns the run that writes lines of metrics, and shows its progress."""
         return replace(self, lines=lines)
 

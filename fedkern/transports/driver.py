@@ -4,8 +4,8 @@ A transport moves frames. `ServerSide` turns frames into events of the server's 
 does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: only `Hooks` touch the world.
 
 A checkpoint is taken when no question is open. The server's frames are held back, every client is told to `Keep` its state under
-a number, and last the server keeps its state and the held frames. A later run that starts from one number at all parties goes on
-as if nothing had happened.
+a number, and last the server keeps its state and the unsent frames. A later run that starts from one number at all parties goes
+on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -258,9 +258,9 @@ class ServerSide(Generic[S, C]):
         self.open = [0] * codec.n_clients  # questions that each client has not answered to the end
         self.n_open = 0  # the sum of these
         self.lost: dict[int, str] = {}  # why
-        self.held: list[tuple[int, Frame]] = []
+        self.unsent: list[tuple[int, Frame]] = []
         self.keeping: set[int] | None = None  # clients that have yet to keep their state
-        self.stopping: str | None = None
+        self.stopping: str | None = None  # the signal that asks the run to stop
         self._last: tuple[Message | None, Frame] = None, b""  # encoded last: the same message often goes to all clients
         self.state, effects = start
         self.finished = protocol.finished(self.state)
@@ -274,11 +274,11 @@ class ServerSide(Generic[S, C]):
     @property
     def done(self) -> bool:
         """Whether the machine has finished and no client has to be waited for."""
-        return self.finished and not self.n_open and not self.held and self.keeping is None
+        return self.finished and not self.n_open and not self.unsent and self.keeping is None
 
     def outgoing(self) -> list[tuple[int, Frame]]:
         """Returns the frames to send now: none while a checkpoint waits for open questions."""
-        if self.n_open and not self.held:
+        if self.n_open and not self.unsent:
             return []
         self.stopping = self.stopping or self.hooks.should_stop()
         # A checkpoint begins when nothing is open; until then the frames stay here.
@@ -288,8 +288,8 @@ class ServerSide(Generic[S, C]):
             if self.n_open:
                 return []
             self._end_checkpoint()
-        # Nothing stands in the way: all held frames leave, but for those of lost clients.
-        out, self.held = [item for item in self.held if item[0] not in self.lost], []
+        # Nothing stands in the way: all unsent frames leave, but for those of lost clients.
+        out, self.unsent = [item for item in self.unsent if item[0] not in self.lost], []
         for client, frame in out:
             self._ask(client, frame)
         if not out and not self.n_open and not self.finished:
@@ -369,7 +369,7 @@ class ServerSide(Generic[S, C]):
         if self.keeping:
             raise RemoteFault(f"{_names(self.keeping)} answered Keep without Kept")
         self.keeping = None
-        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.held, frozenset(self.lost))
+        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.unsent, frozenset(self.lost))
         if self.stopping:
             raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
 
@@ -386,7 +386,7 @@ class ServerSide(Generic[S, C]):
             same = effect is message
             frame = self.codec.readdress(frame, target) if same else self.codec.encode(target, effect)
             self._last = effect, frame
-            self.held.append((target, frame))
+            self.unsent.append((target, frame))
 
     def _ask(self, client: int, frame: Frame) -> tuple[int, Frame]:
         self.open[client] += 1

@@ -1,4 +1,7 @@
-"""Runs all parties in one process. Every message goes through the codec, so the bytes are those of the wire."""
+"""Runs all parties in one process. Every message goes through the codec, so the bytes are those of the wire.
+
+A place is a process in which parties live; here one place has the server and all clients.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from ..algorithms.core.messages import Protocol, Start
 from .codec import Codec, Frame
@@ -18,22 +21,32 @@ C = TypeVar("C")
 
 @dataclass
 class InProcess:
-    """Runs a job in one process, which is the server's place and every client's. `order` shuffles arrivals (tests)."""
+    """Runs a job in one process, which is the server's place and every client's.
+
+    Attributes
+    ----------
+    order : shuffles arrivals, in tests
+    rank, size, is_server : its number, the number of places, whether the server lives here
+    n_threads : of kernels; None for all that the machine has
+    hooks : of the latest protocol
+    names : of the clients, as soon as they are known
+    signals : that ask the job to end. A command catches them inside `with place.signals`, and none elsewhere
+    """
 
     order: random.Random | None = None
     rank: int = 0
     size: int = 1
     is_server: bool = True
-    n_threads: int | None = None  # whatever the machine has
+    n_threads: int | None = None
     hooks: Hooks | None = None
-    names: tuple[str, ...] = ()  # of the clients
-    signals: Signals = field(default_factory=Signals)  # of a command; they say something only inside `with place.signals`
+    names: tuple[str, ...] = ()
+    signals: Signals = field(default_factory=Signals)
 
     @property
     def gathering(self) -> InProcess:
-        """The transport without a server.
+        """The transport of protocols in which every place runs a copy of the server's part (allgather).
 
-        In one process it is the same: one replica of the server's machine serves all clients.
+        In one process one copy is enough, so it is this same transport.
         """
         return self
 
@@ -50,22 +63,31 @@ class InProcess:
         raise RuntimeError("the process of a job without ranks is the server's place")
 
     def agree(self, configuration: bytes) -> None:
-        """Does nothing, since no other place could disagree."""
+        """Checks nothing: no other place could have another configuration."""
 
-    def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """Returns the result of the server's `rule` for the bytes of all places, of which this is the only one."""
-        return rule([mine])
+    def settle(self, told: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
+        """Returns the result of the server's `rule` for what all places tell, of which this is the only one."""
+        return rule([told])
 
-    def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """Returns the result of the server's `rule` for the numbers that all parties offer."""
-        return rule(mine)
+    def choose(self, offers: Offers, rule: Callable[[Offers], int | None]) -> int | None:
+        """Returns the result of the server's `rule` for the checkpoints that all parties offer, by number."""
+        return rule(offers)
 
     def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
-        """Runs a protocol to its end, as the function `run_protocol` does, while signals are held."""
+        """Runs a protocol to its end, as the function `run_protocol` does; a signal waits until the server's next question."""
+        self.hooks = hooks = hooks or Hooks()
         with self.signals.held():
             return run_protocol(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
+
+
+class InFlight(NamedTuple):
+    """Holds a frame on its way between the server and a client."""
+
+    to_client: bool  # or from it
+    client: int
+    frame: Frame
 
 
 def run_protocol(
@@ -82,19 +104,19 @@ def run_protocol(
     Parameters
     ----------
     protocol
-        The machines.
+        The state machines of server and client.
     start
         The server's first state, and its first effects.
     clients
         Client number -> its first state, for all of them.
     codec
-        The frames of this job.
+        Makes frames of messages, and messages of frames.
     hooks
         Budget, ledger, checkpoints, signals.
     order
         Shuffles which of the frames in flight arrives next. Between one client and the server they stay in order, as on any wire.
     signals
-        One of these ends the run with a checkpoint.
+        If one is pending, the run ends with a checkpoint instead of the next question.
 
     Returns
     -------
@@ -104,35 +126,40 @@ def run_protocol(
     Raises
     ------
     LostPeer
-        Stopped by a signal; the hooks hold a checkpoint.
+        A signal has stopped the run, and the hooks have a checkpoint; it has the exit code of a lost peer.
     RemoteFault
         A machine refused a message of another.
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
-    flying: deque[tuple[bool, int, Frame]] = deque()  # whether to a client, which, frame
-    while flying or not server.done:  # what flies is of a question that is open
+    flying: deque[InFlight] = deque()
+    # A frame in flight belongs to an open question, so the server is not done then.
+    while flying or not server.done:
         # The server sends when it has something to send, or when all its questions are answered.
-        if server.held or not server.n_open:
+        if server.unsent or not server.n_open:
             server.stopping = server.stopping or (signals.pending if signals else None)
-            flying += [(True, client, frame) for client, frame in server.outgoing()]
+            flying += [InFlight(True, client, frame) for client, frame in server.outgoing()]
+        # Nothing was sent: the server has finished, or a checkpoint without clients ends at the next turn.
         if not flying:
             continue
         if order:
-            _forward(flying, order)
+            _bring_to_front(flying, order)
         to_client, client, frame = flying.popleft()
         if to_client:
+            # Progress shows which client computes now.
             hooks.waiting((client,))
-            flying += [(False, client, answer) for answer in side.receive(frame)[1]]
+            _, answers = side.receive(frame)
+            flying += [InFlight(False, client, answer) for answer in answers]
         else:
-            server.arrive(frame, side.clients)
+            # The server is told which clients live here, and nothing of their states.
+            server.arrive(frame, side.clients.keys())
     return server.state, side.clients
 
 
-def _forward(flying: deque[tuple[bool, int, Frame]], order: random.Random) -> None:
-    """Puts the first frame of a lane, chosen at random, before all others."""
+def _bring_to_front(flying: deque[InFlight], order: random.Random) -> None:
+    """Puts a frame before all others: the first of a lane (one direction of one client), which is chosen at random."""
     lane = flying[order.randrange(len(flying))][:2]
-    place = next(i for i, item in enumerate(flying) if item[:2] == lane)
-    frame = flying[place]
-    del flying[place]
-    flying.appendleft(frame)
+    index = next(i for i, item in enumerate(flying) if item[:2] == lane)
+    item = flying[index]
+    del flying[index]
+    flying.appendleft(item)

@@ -136,25 +136,25 @@ class Ranks:
         if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):
             patience.longest = 2e-2  # all who may have something to say wake this rank
 
-    def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """Returns the result of rank 0's `rule` for the bytes of all ranks, in the order of the ranks."""
-        return self.exchange("run", mine, lambda told: [rule(told)] * len(told))
+    def settle(self, told: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
+        """Returns the result of rank 0's `rule` for what all ranks tell, in the order of the ranks."""
+        return self.exchange("run", told, lambda by_rank: [rule(by_rank)] * len(by_rank))
 
-    def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """Returns the result of the server's `rule` for the numbers that all parties offer.
+    def choose(self, offers: Offers, rule: Callable[[Offers], int | None]) -> int | None:
+        """Returns the result of the server's `rule` for the checkpoints that all parties offer, by number.
 
         Each rank gives those of the parties on it.
         """
 
-        def answer(offers: list[bytes]) -> list[bytes]:
+        def answer(by_rank: list[bytes]) -> list[bytes]:
             everybody: dict[int, set[int]] = {}
-            for data in offers:
+            for data in by_rank:
                 for party, number in tags.OFFER.iter_unpack(data):
                     everybody.setdefault(party, set()).add(number)
             chosen = rule(everybody)
-            return [struct.pack("<q", -1 if chosen is None else chosen)] * len(offers)
+            return [struct.pack("<q", -1 if chosen is None else chosen)] * len(by_rank)
 
-        pairs = [tags.OFFER.pack(party, number) for party in sorted(mine) for number in sorted(mine[party])]
+        pairs = [tags.OFFER.pack(party, number) for party in sorted(offers) for number in sorted(offers[party])]
         (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
         return chosen if chosen >= 0 else None
 
@@ -179,7 +179,7 @@ class Ranks:
             here[rank].add(client)
         self._drop(server)
         while True:
-            if server.held or not server.n_open:
+            if server.unsent or not server.n_open:
                 if server.done:
                     break
                 # Once the job is to stop, `outgoing` begins a checkpoint instead of a round.
@@ -211,7 +211,7 @@ class Ranks:
             elif item[1] == tags.END:
                 return side.clients
             else:
-                frames = side.receive(item[2])[1]
+                _, frames = side.receive(item[2])
             asked = self.signals.pending or hooks.should_stop()
             # The server learns of the request before the answer, which might be the last.
             if asked and not announced:

@@ -50,7 +50,7 @@ class Place(Transport, Protocol):
 
     @property
     def gathering(self) -> Transport:
-        """The same places without a server."""
+        """The same places for protocols in which every place runs a copy of the server's part (allgather)."""
 
     def mine(self, n_clients: int) -> list[int]:
         """Returns the numbers of the clients that live here."""
@@ -64,10 +64,11 @@ class Place(Transport, Protocol):
     def agree(self, configuration: bytes) -> None:
         """Checks that all places have the same configuration, and sets the same level of instructions at all."""
 
-    def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """Returns the result of the server's `rule` for the bytes of all places, in their order."""
+    def settle(self, told: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
+        """Returns the result of the server's `rule` for what all places tell, in their order."""
 
-    def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """Returns the result of the server's `rule` for the numbers that all parties offer; each place gives the numbers of its
-        parties.
+    def choose(self, offers: Offers, rule: Callable[[Offers], int | None]) -> int | None:
+        """Returns the result of the server's `rule` for the checkpoints that all parties offer, by number.
+
+        Each place gives the numbers of its parties.
         """

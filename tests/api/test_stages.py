@@ -71,7 +71,7 @@ def test_a_listed_exchange_with_other_messages_is_refused(tmp_path: Path, what: 
             ),
             "server": replace(stage, allgather=True),
         }[what]
-        run.knowing(model).exchange(other, model.start, {})
+        run.with_model(model).exchange(other, model.start, {})
 
     with pytest.raises(RuntimeError, match="or not with these messages"):
         performed(tmp_path, fit)
@@ -87,7 +87,7 @@ def test_a_listed_exchange_may_come_again_under_another_name(tmp_path: Path) -> 
 
         clients = {k: column_notes.Client(Degenerate()) for k in run.mine}
         stage = Stage.of(column_notes).with_alias("once more")
-        run.knowing(model).exchange(stage, lambda: column_notes.start(run.names), clients)
+        run.with_model(model).exchange(stage, lambda: column_notes.start(run.names), clients)
 
     performed(tmp_path, fit)
     assert any('"once more"' in line for line in sent(tmp_path))

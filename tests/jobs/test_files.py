@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -221,8 +222,34 @@ def test_two_damaged_checkpoints_are_an_error(tmp_path):
     folder = interrupted(tmp_path)
     for number in folder.numbers(SERVER, "toy"):
         damage(folder._checkpoint(SERVER, "toy", number), "altered")
-    with pytest.raises(JobError, match=r"toy-\d+\.ckpt was cut short or altered.*none can be read"):
-        Run(tmp_path).go(resume=True)
+    run = Run(tmp_path)
+    run.notes.append("column 'age' has one value")  # of an earlier stage: it is no reason
+    with pytest.raises(JobError) as caught:
+        run.go(resume=True)
+    reason = rf"{re.escape(str(tmp_path))}/checkpoint/toy-\d+\.ckpt was cut short or altered"
+    assert re.fullmatch(
+        rf"{reason}; {reason}: none can be read, so the run can't go on; start it anew \(--out\)", str(caught.value)
+    )
+
+
+def test_a_damaged_checkpoint_that_is_not_the_newest_changes_nothing(tmp_path, whole):
+    folder = interrupted(tmp_path)
+    damage(folder._checkpoint(1, "toy", folder.numbers(1, "toy")[0]), "altered")
+    run = Run(tmp_path)
+    assert result(run.go(resume=True)) == whole[0]
+    assert len(run.notes) == 1
+    assert run.notes[0].endswith("was cut short or altered")
+
+
+def test_without_a_whole_checkpoint_the_first_rounds_start_anew(tmp_path, whole):
+    folder = RunFolder(tmp_path, NAMES, b"job")
+    with pytest.raises(Crash):
+        Run(tmp_path, fatal=2 * N).go()
+    assert folder.numbers(SERVER, "toy") == [1]
+    damage(folder._checkpoint(SERVER, "toy", 1), "cut")
+    run = Run(tmp_path)
+    assert result(run.go(resume=True)) == whole[0]
+    assert [note.partition("; ")[2] for note in run.notes] == ["the rounds start anew"]
 
 
 def test_a_checkpoint_that_only_one_party_has_is_not_used(tmp_path):

@@ -294,6 +294,14 @@ def test_a_stop_without_checkpoints_says_so():
         run(hooks)
 
 
+def test_a_place_has_the_hooks_of_its_latest_protocol():
+    place, hooks = inprocess.InProcess(), Hooks()
+    place.run_protocol(toy.PROTOCOL, toy.start(N, ROUNDS), clients(), CODEC, hooks)
+    assert place.hooks is hooks
+    place.run_protocol(toy.PROTOCOL, toy.start(N, ROUNDS), clients(), CODEC)
+    assert place.hooks is not hooks
+
+
 def test_signals_are_remembered_and_end_a_run():
     before = [signal.getsignal(getattr(signal, name)) for name in Signals.NAMES]
     with Signals() as signals:

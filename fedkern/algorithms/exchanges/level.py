@@ -1,14 +1,24 @@
-"""Agrees on the units of the response before a spatial job or an open regression: two sums of each client give level and scale.
+"""Agrees on the units of the response before a spatial job or a regression without privacy: two sums of each client give them.
 
 | leg | a client sends | all get |
 |---|---|---|
-| level | two sums of its responses and offsets (`models.spatial.units.sums`) | level; of a Gaussian response the next question |
-| spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
+| level | two sums of its responses and offsets | level; of a measured response the next question |
+| spread (measured responses) | sum and sum of squares about the pooled mean | level and scale |
 | again (counts in intervals) | the two sums, with the mean of each such count at the last level | level, until it stands still |
 
-If the response has a unit, the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
-`centres`): another unit, or a wrong cell, which a heavy-tailed response may have. Answers are added in client order. So the
-result does not depend on the unit of exposures, or of a Gaussian response.
+The two sums, `first` and `second`, are (`models.spatial.units.sums`; each term times its case weight):
+
+| response | leg | first | second |
+|---|---|---|---|
+| counts | level, again | cases, sum y | exposure, sum e^offset |
+| successes | level, again | successes, sum y | failures, sum (trials - y) e^offset |
+| measured (identity link: Gaussian, Student's t) | level | number of responses | sum (y - offset) |
+| measured | spread | sum (y - offset - centre) | sum (y - offset - centre)^2 |
+
+The server notes a client whose standard deviation or mean of a measured response is not that of the others (`spreads`,
+`centres`): another unit, or a wrong cell, which a heavy-tailed response may have. The fit uses the agreed units (`Units.rows`),
+so it does not depend on the unit of exposures or of a measured response. Answers are added in client order, so the sums have the
+same bits on every run.
 """
 
 from __future__ import annotations
@@ -28,16 +38,21 @@ from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import centres, spreads
 
-DIMS: dict[str, int] = {}
-LEVEL, SPREAD, AGAIN = 0, 1, 2  # the legs; from AGAIN on all are alike
-STILL, MOST_AGAIN = 1e-9, 40  # of a level, and the legs that look for it: steps of an EM
-LARGER = ", or its errors are that much larger there"
-MOST = 1e150  # of a Gaussian response, which will be squared
+DIMS: dict[str, int] = {}  # no message has an array
+LEVEL, SPREAD, AGAIN = 0, 1, 2  # the legs; from AGAIN on all are alike: a step of an EM each
+STILL = 1e-9  # a level that a step moves by less has converged
+MOST_AGAIN = 40  # EM steps at most
+LARGER = ", or its errors are that much larger there"  # in `spreads.doubt`, after "another unit .. or has a wrong cell there"
+MOST = 1e150  # of a measured response, which will be squared
 
 
 @dataclass(frozen=True)
 class AskLevel(Message, kind=140):
-    """Server to client. Leg 0: which are your two sums? Leg 1: which are they about the pooled mean?"""
+    """Server to client: which are your two sums?
+
+    `round` is the leg. Leg 1 asks for the sums about the pooled mean, `centre`; legs from 2 on for those with the mean of each
+    count of which an interval is known, at the level `centre`.
+    """
 
     round: int
     centre: float
@@ -45,7 +60,7 @@ class AskLevel(Message, kind=140):
 
 @dataclass(frozen=True)
 class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
-    """Client to server: two numbers, whatever the number of rows."""
+    """Client to server: two numbers, whatever the number of rows; the module says which."""
 
     round: int
     first: float
@@ -54,14 +69,14 @@ class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
 
 @dataclass(frozen=True)
 class Level(Message, kind=142):
-    """Server to client: eta = level + scale eta_model."""
+    """Server to client: the linear predictor in the data's units is level + scale times that of the model."""
 
     round: int
     level: float
     scale: float
 
 
-TIMES = {AskLevel: 2, LevelSums: 2}  # of a Gaussian job, which also asks for the spread
+TIMES = {AskLevel: 2, LevelSums: 2}  # the `Settings.times` of a measured response
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,8 @@ class Settings:
     ----------
     family : of the response
     response : its column, for the texts of errors
-    intercept : whether the model has one; without, the level is 0, and the scale is about 0
-    sd : the error standard deviation of a Gaussian response where the job gives it; of a count its dispersion
+    intercept : whether the model has one; without, the level is 0, and the scale is the root mean square about 0
+    sd : `model.scale` where the job gives it: the error standard deviation of a measured response, the dispersion of a count
     intervals : whether there may be counts of which an interval is known
     noisy : whether counts have noise, so that their sums may be below 0
     """
@@ -93,7 +108,7 @@ class Settings:
 
     @property
     def measured(self) -> bool:
-        """Whether the response has a unit, as a Gaussian one."""
+        """Whether the response has a unit: a Gaussian one, or Student's t."""
         return FAMILIES[self.family].link == "identity"
 
 
@@ -112,9 +127,14 @@ class Client:
 class Server:
     """Holds the answers and the result.
 
-    `told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each` that
-    of each client (the sum of its weights); `answers` those of the first leg, in the clients' order; `note` is for the reader
-    of the result, and `doubt` the reason why it cannot stand.
+    Attributes
+    ----------
+    leg, centre : of the open question; the driver calls a leg a round
+    told : client -> its answer of this leg
+    answers : those of the first leg, in the clients' order
+    rows, each : the number of measured responses, or the sum of their weights, of all clients and of each
+    note : for the reader of the result
+    doubt : why the job marks its result as one not to be trusted; the fit goes on
     """
 
     settings: Settings
@@ -131,6 +151,7 @@ class Server:
 
     @property
     def round(self) -> int:
+        """The leg, under the name by which the driver asks for it."""
         return self.leg
 
 
@@ -153,6 +174,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if event.round >= AGAIN:
         rows = fill_intervals(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
     pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
+    # Only a measured response has a largest value, and it has no intervals that were filled.
     most = MOST if state.settings.measured else np.inf
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
@@ -168,12 +190,15 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     Raises
     ------
     JobError
-        No client has a response, or a Gaussian one has no spread to learn its scale from.
+        No client has a response, or a measured one has no spread to learn its scale from.
+    LostPeer
+        A client is gone.
     """
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be.
+    # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be. Only counts have
+    # noise, so a sum of squares never has it.
     counted = not (state.settings.measured or state.settings.noisy)
     if (counted and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
         raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
@@ -184,8 +209,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     answers, s = in_order(state.told), state.settings
     state = replace(state, told=PersistentMap())
     if state.leg == SPREAD:
-        state = _apart(state, np.array(answers))
-        return _known(state, _gaussian(s, answers, state.centre, state.rows))
+        state = _note_odd_clients(state, np.array(answers))
+        return _send_units(state, _measured_units(s, answers, state.centre, state.rows))
     if state.leg == LEVEL:
         state = replace(state, answers=tuple(answers))
     with np.errstate(over="ignore"):
@@ -194,32 +219,37 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
     if not np.isfinite(level):
         raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
-    if s.intervals and not (state.leg >= AGAIN and _stands(state.centre, level, state.leg)):
+    # Only counts have intervals. Their legs go from LEVEL to AGAIN, for they have no spread.
+    if s.intervals and not (state.leg >= AGAIN and _stops_asking(state.centre, level, state.leg)):
         leg = max(state.leg + 1, AGAIN)
         return replace(state, leg=leg, centre=level), once.ask(len(state.clients), AskLevel(leg, level))
     if not s.measured:
-        state = replace(state, note=_one_sided(s, answers))
-        return _known(state, Units(level if s.intercept else 0.0, pooled=level))
+        state = replace(state, note=_describe_one_kind(s, answers))
+        return _send_units(state, Units(level if s.intercept else 0.0, pooled=level))
     # A measured response needs a second leg: its spread about the level of all clients.
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
     state = replace(state, each=tuple(first for first, _ in answers))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
 
 
-def _stands(before: float, level: float, leg: int) -> bool:
-    """Tells whether the level stands still, or the legs are used up."""
+def _stops_asking(before: float, level: float, leg: int) -> bool:
+    """Tells whether the level has converged, or all legs are used up.
+
+    A level that has not converged gets no note, for any number that all parties share would do: results are in the data's units
+    again, and the level only says where the fit starts and where the intercept's prior has its centre.
+    """
     return abs(level - before) < STILL or leg == AGAIN + MOST_AGAIN - 1
 
 
-def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
-    """Sends the units to all."""
+def _send_units(state: Server, units: Units) -> tuple[Server, ServerEffects]:
+    """Ends the exchange: all parties get the units."""
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
-def _apart(state: Server, about: Array) -> Server:
-    """Returns the state with a note on clients whose response varies otherwise, or about another mean.
+def _note_odd_clients(state: Server, about: Array) -> Server:
+    """Returns the state with notes and doubts on clients whose response varies otherwise than others', or about another mean.
 
-    `about` (m, 2): their sums about the centre.
+    `about` (m, 2): all clients' sums about the centre.
     """
     n, what = np.array(state.each), f"column {state.settings.response!r}"
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -229,7 +259,8 @@ def _apart(state: Server, about: Array) -> Server:
         degrees = np.maximum(n - 1, 0)
         spread = spreads.compare_spreads(own * degrees, degrees)
         sure = spreads.certain(spread, mean / np.sqrt(own))
-    heavy = not FAMILIES[state.settings.family].linear  # tails, or a wrong cell, in which nothing else is wrong
+    # In a heavy-tailed response one wrong cell makes an odd spread, and the model bears it: that is worth a note, and no doubt.
+    heavy = not FAMILIES[state.settings.family].linear
     sure &= not heavy
     moved = centres.compare_centres(mean, own, degrees, ~spread.odd | heavy)
     notes = (*spreads.notes(spread, what, state.clients), *centres.notes(moved, what, state.clients))
@@ -237,32 +268,35 @@ def _apart(state: Server, about: Array) -> Server:
     return replace(state, note="; ".join(filter(None, (state.note, *notes))), doubt="; ".join(filter(None, doubts)))
 
 
-def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:
-    """Returns a note if every response is of one kind, so that the level is a convention."""
+def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:
+    """Returns a note if every response is of one kind, so that the data give no finite level; "" otherwise."""
     first, second = (sum(column) for column in zip(*answers))
     if s.noisy:
-        return _lost_in_noise(s, first)
+        return _describe_lost_cases(s, first)
     what = "0" if not first else "a success" if not second else ""
     if not what:
         return ""
     return (
-        f"column {s.response!r}: every response of every client is {what}: half a response of the other kind stands for the "
-        "pooled level, and the prior decides how far from it intercept, effects and map are"
+        f"column {s.response!r}: every response of every client is {what}: the pooled level is computed as if there were "
+        "half a response of the other kind, and the prior decides how far from it intercept, effects and map are"
     )
 
 
-def _lost_in_noise(s: Settings, first: float) -> str:
-    """Returns a note if noise has eaten all cases."""
-    if first > 0:
+def _describe_lost_cases(s: Settings, cases: float) -> str:
+    """Returns a note if noise has made the number of cases 0 or less; "" otherwise."""
+    if cases > 0:
         return ""
     return (
-        f"column {s.response!r}: with their noise the clients' counts add up to {first:g}: half a case stands for the pooled "
-        "level, and the prior decides how far from it intercept, effects and map are"
+        f"column {s.response!r}: with their noise the clients' counts add up to {cases:g}: the pooled level is computed as if "
+        "there were half a case, and the prior decides how far from it intercept, effects and map are"
     )
 
 
-def _gaussian(s: Settings, answers: list[tuple[float, float]], centre: float, n: float) -> Units:
-    """Returns the units of a Gaussian response. Without an intercept the model is about 0, and so is the scale."""
+def _measured_units(s: Settings, answers: list[tuple[float, float]], centre: float, n: float) -> Units:
+    """Returns the units of a measured response.
+
+    A model without an intercept has its zero at 0, not at the mean, so its scale is the root mean square about 0.
+    """
     mean, sd = spread(answers, centre, n)
     scale = sd if s.intercept else float(np.hypot(mean, sd))
     if not np.isfinite(scale):

@@ -28,7 +28,7 @@ def fit(run: Run[Config]) -> Fit | None:
     steps = steps_of(run.config)
     tables = run.tables()
     opening = steps.agree(run, tables)
-    run = run.knowing(opening.model)  # from here on the exchanges of this model are allowed
+    run = run.with_model(opening.model)  # from here on the exchanges of this model are allowed
     read = opening.read_rows(run, tables)
     if steps.fit is not None:
         return steps.fit(run, read)
@@ -49,7 +49,7 @@ def _find_mode_and_draw(run: Run[Config], read: Read) -> tuple[importance.Server
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model = read.model
     clients = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}
-    return run.saying(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
+    return run.with_lines(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
 
 
 def _walk(
@@ -58,7 +58,7 @@ def _walk(
     """The last states of server and clients after the chains; where clients need draws, those of clients that were told some."""
     model = read.model
     walkers = {k: model.walker(k, likelihood, at_mode.get(k)) for k, likelihood in read.likelihoods.items()}
-    server, clients = run.saying(lines.of_chains()).exchange(stage_of_chains(model), lambda: model.walk(mode), walkers)
+    server, clients = run.with_lines(lines.of_chains()).exchange(stage_of_chains(model), lambda: model.walk(mode), walkers)
     if not model.tells_draws:
         return server, clients
 

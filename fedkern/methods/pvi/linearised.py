@@ -62,7 +62,7 @@ def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
     )
 
 
-def longer(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
+def describe_long_rows(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
     """Yields a warning for the holder alone: its rows are longer than the job file says, so that the clip cuts many of them."""
     share = 0.0 if clip is None or not len(X) else float((np.linalg.norm(X, axis=1) > 2 * clip).mean())
     if share > CUT:

@@ -175,7 +175,7 @@ class Model(JobModel[OutputSection]):
         """Whether the released posterior is made of the clients' noisy sums, after the last round."""
         return self.config.algorithm.posterior is not None
 
-    def design(self, client: str) -> noise_aware.Design | None:
+    def design_of_sums(self, client: str) -> noise_aware.Design | None:
         """Returns which sums a client keeps of its noisy gradients; None where no posterior is made of them."""
         if not self.with_noise:
             return None
@@ -207,7 +207,7 @@ class Model(JobModel[OutputSection]):
         """Returns what the server knows of a client's noisy sums before they come: how many there are, and how large they can
         be."""
         name, settings = self.names[client], self.settings
-        design, mechanism = self.design(name), self.plan(name).mechanism
+        design, mechanism = self.design_of_sums(name), self.plan(name).mechanism
         assert design is not None
         # One noisy gradient holds at most what all rows can add, and noise of a thousand standard deviations.
         gradient = mechanism.clip / mechanism.rate * (noise_aware.MOST_ROWS + 1e3 * mechanism.sigma)
@@ -271,7 +271,7 @@ class Model(JobModel[OutputSection]):
             return global_vi.start(settings, prior, n)
         if not self.by_client:
             return pvi.start(settings, prior, n)
-        mechanism, averaged = self.plan("the federation").mechanism, self.averaged_sites
+        mechanism, averaged = self.plan_of_all.mechanism, self.averaged_sites
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
 
     def client(self, index: int, local: Local) -> Client:
@@ -282,6 +282,11 @@ class Model(JobModel[OutputSection]):
     def plan(self, client: str) -> Plan:
         """Returns the plan of one client (with unit = "client" that of the federation, whatever the name)."""
         return budget.plan(self.config.spending, client, budget.Sizes(self.encoding.size, len(self.names)))
+
+    @property
+    def plan_of_all(self) -> Plan:
+        """The plan of the server's account, where whole clients are protected."""
+        return self.plan("the federation")
 
     @property
     def load(self) -> Load:

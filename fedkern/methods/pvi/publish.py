@@ -74,13 +74,13 @@ class Ended:
     Attributes
     ----------
     server : its machine's last state
-    told : the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
+    noisy_sums : the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
     checked : the answers of an open job's clients about q
     doubts : reasons why no result of these files can stand
     """
 
     server: Server
-    told: noise_aware.Server | None
+    noisy_sums: noise_aware.Server | None
     checked: Checked = field(default_factory=Checked)
     doubts: tuple[str, ...] = ()
 
@@ -321,7 +321,7 @@ def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, 
 
     The posterior is None where the job asks for none, or no client's sums are enough.
     """
-    design, told = model.design(model.names[0]), ended.told
+    design, told = model.design_of_sums(model.names[0]), ended.noisy_sums
     if design is None or told is None:
         return None, {}
     used = {k: (sums, model.noise(model.names[k])) for k, sums in told.replies.items() if sums.late}

@@ -1,4 +1,7 @@
-"""Runs a partitioned job from agreed columns to its result, by the same code in one process and on every rank of an MPI job."""
+"""Runs a job of partitioned variational inference (PVI) from its columns to its result.
+
+The same code runs in one process and on every rank of an MPI job.
+"""
 
 from __future__ import annotations
 
@@ -35,65 +38,68 @@ from .stages import noisy_sums, trained
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs the part of one place.
+    """Runs a job at one place, the server's or clients'. Every place comes to the same exchanges in the same order.
 
     Returns
     -------
     the result at the server's place, None elsewhere
     """
-    # Agree on columns: from here on every place has the same model.
+    # Agree on columns: from here on every place has the same model, and may exchange what it asks for.
     tables = run.tables()
     model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
-    run = run.knowing(model)
-    counted = incomplete.exchange_incomplete(run, tables)
-    run.hooks.notes += incomplete.notes(run.config, counted)
-    # Each table becomes arrays; a fault of its rows is told to its holder alone.
+    run = run.with_model(model)
+    missing = incomplete.exchange_incomplete(run, tables)
+    run.hooks.notes += incomplete.notes(run.config, missing)
+    # Each table becomes arrays, and its memory is freed; a fault of its rows is told to its holder alone (`owned`).
     designs, degenerates = {}, {}
     for k in list(tables):
         with owned(k):
-            designs[k], degenerates[k], notes = _encoded(model, run.names[k], tables.pop(k))
+            designs[k], degenerates[k], notes = _encode(model, run.names[k], tables.pop(k))
         run.note_rows(k, notes, designs[k].faults)
     if model.privacy is None:
-        said = column_notes.exchange_notes(run, degenerates)
-        run.hooks.notes += said.notes
-        run.hooks.doubts += said.doubts
-    # The response's units come before the machines, whose rows are in these units.
+        columns = column_notes.exchange_notes(run, degenerates)
+        run.hooks.notes += columns.notes
+        run.hooks.doubts += columns.doubts
     test = _test_rows(run.parties, model) if run.place.is_server else None
+    # The response's units come before the clients' machines, whose rows are in these units.
     model = replace(model, response=response.exchange_level(run, model, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
-    # The account must be open before the first message may spend of it.
+    # Accounts are open before the rounds, the first exchange of a private job that spends: those before tell nothing of its rows.
+    # `_clients` has opened the clients' accounts; where whole clients are protected, one account at the server pays for all.
     if model.by_client and run.place.is_server:
-        run.hooks.open_budget(SERVER, model.plan("the federation"))
-    server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
+        run.hooks.open_budget(SERVER, model.plan_of_all)
+    server, clients = run.with_lines(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
-    # Numbers are in the data's units from here on.
-    server, ended = response.end_rounds(run, model, server)
-    model = replace(model, response=ended)
-    told = _noisy_sums(run, model, server, clients)
-    # An open job asks its clients about the released q.
+    # From here on the server's numbers are in the data's units.
+    server, data_units = response.end_rounds(run, model, server)
+    model = replace(model, response=data_units)
+    noisy_sum_state = _exchange_noisy_sums(run, model, server, clients)
+    # Without privacy the clients test the released q; in a private job each of these exchanges does nothing. Is q where the
+    # posterior of all rows is? Do their log-likelihoods at draws from q agree with it? Do responses vary as the model says?
     rows = {k: _rows(design) for k, design in designs.items()}
     arrived = arrival.exchange_slopes(run, model, server, rows)
-    checked = replace(weights.exchange_terms(run, model, server, rows), arrived=arrived)
-    checked = replace(checked, dispersed=dispersion.exchange_pearson(run, model, server, rows))
-    certificates = _certified(run, model)
+    diagnostics = replace(weights.exchange_terms(run, model, server, rows), arrived=arrived)
+    diagnostics = replace(diagnostics, dispersed=dispersion.exchange_pearson(run, model, server, rows))
+    certificates = _exchange_certificates(run, model)
     if server is None:
         return None
-    more: dict[str, object] = {"incomplete": counted} if counted else {}
+    more: dict[str, object] = {"incomplete": missing} if missing else {}
+    # A scale that was learnt: the variance of a measured response, or a negative binomial's r.
     if model.response.variance is not None or model.response.r is not None:
         more["scale"] = model.scale
-    fitted = publish.fit(model, publish.Ended(server, told, checked, tuple(run.hooks.doubts)), test)
+    fitted = publish.fit(model, publish.Ended(server, noisy_sum_state, diagnostics, tuple(run.hooks.doubts)), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 
 
-def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
+def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
     """Encodes a client's table.
-
-    Remarks are written to the client's folder and nowhere else, as are faults of its rows.
 
     Returns
     -------
-    its arrays, the columns of which nothing can be learnt, and remarks
+    design : its arrays
+    degenerate : columns of which nothing can be learnt, and far cells: exchanged where no privacy is claimed
+    notes : for the client's folder and nowhere else, as are faults of its rows
     """
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
@@ -101,10 +107,10 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     notes += [*nothing.describe_columns(), *_not_binary(model, design), *not_there(model.ignored, table.names)]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
-        counts = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
-        nothing = with_far(nothing, design.X[counts], model.encoding, design.y[counts])
+        used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
+        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows])
     if model.with_noise and model.privacy is not None and model.family == "bernoulli":
-        notes += linearised.longer(design.X, model.privacy.of(client).clip)
+        notes += linearised.describe_long_rows(design.X, model.privacy.of(client).clip)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
@@ -114,6 +120,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
 def _not_binary(model: Model, design: Design) -> Iterator[str]:
     """Yields a note for each column that is declared as binary and has other values."""
     for at, share in model.declared_binary.items():
+        # Columns are standardised: a 0 has become -share / sd, and a 1 (1 - share) / sd.
         sd = math.sqrt(share * (1 - share))
         other = int(np.abs(design.X[:, at] * sd - np.where(design.X[:, at] > 0, 1 - share, -share) > 0.05).sum())
         if other:
@@ -127,41 +134,45 @@ def _rows(design: Design) -> Rows:
 
 
 def _test_rows(parties: Parties, model: Model) -> Rows | None:
-    """Returns the server's test rows; None where the job has none."""
+    """Returns the rows of the test file that the job gives the server; None where it gives none."""
     table = parties.test()
     with owned(SERVER):
         return None if table is None else _rows(encode(table, model.encoding))
 
 
 def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> dict[int, Client]:
-    """Makes the machines of the clients at this place, and opens their accounts."""
+    """Makes the machines of the clients at this place, and opens their accounts.
+
+    Where whole clients are protected the account is the server's, and the clients' policies are only asked to allow its noise.
+    """
     clients: dict[int, Client] = {}
     if model.by_client:
-        run.hooks.allow(designs, model.plan("the federation"))
+        run.hooks.allow(designs, model.plan_of_all)
     for k, design in designs.items():
-        noise: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if model.privacy is not None and not model.by_client:
             plan = model.plan(model.names[k])
             plan.check_size(model.names[k], len(design.y))
-            noise = {"mechanism": plan.mechanism, "source": model.source(k)}
+            options = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
-            noise["design"] = model.design(model.names[k])
-        # A row's coin must be unknown to others where batches hide which rows were used.
-        noise["coins"] = secrets.randbits(64) if model.secret_batches else None
-        noise["tells"] = arrival.tells(run, model, _rows(design))
+            options["design"] = model.design_of_sums(model.names[k])
+        # The seed of the coins that select rows into a batch, for a client whose batches hide which rows were used.
+        options["coins"] = secrets.randbits(64) if model.secret_batches else None
+        options["tells"] = arrival.tells(run, model, _rows(design))
         rows = response.standardise(_rows(design), model)
-        local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
+        # The rows' arrays go to the device on which this place computes.
+        local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **options)
         clients[k] = model.client(k, local)
     return clients
 
 
 def _lines(model: Model, test: Rows | None) -> Lines[Server]:
-    """Makes the function that writes a line of metrics.jsonl: the updates and, when it is due, metrics on the test rows."""
+    """Makes the function that writes a line of metrics.jsonl: the updates and, in some rounds, metrics on the test rows."""
     settings, method = model.settings, averaged(private=model.privacy is not None)
 
-    def line(server: Server, due: bool) -> Line:
+    def line(server: Server, with_metrics: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
-        if test is not None and due:
+        if test is not None and with_metrics:
             q = response.to_data_units(pvi.released(server), model)
             scale = response.scale_so_far(model, server)
             content["metrics"] = dict(metrics(q, test, settings.family, scale, method))
@@ -171,17 +182,31 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     return line
 
 
-def _noisy_sums(run: Run[Config], model: Model, ended: Server | None, clients: Mapping[int, Client]) -> noise_aware.Server | None:
-    """Asks clients for the sums of their noisy gradients; at the server only, and None where no posterior is made of them."""
+def _exchange_noisy_sums(
+    run: Run[Config], model: Model, server: Server | None, clients: Mapping[int, Client]
+) -> noise_aware.Server | None:
+    """Asks clients for the sums of their noisy gradients.
+
+    Returns
+    -------
+    the state of the server that has them; None at other places, and where no posterior is made of such sums
+    """
     if not model.with_noise:
         return None
-    kept = {k: noise_aware.Client(client.sums) for k, client in clients.items() if isinstance(client, pvi.Client) and client.sums}
-    known = [] if ended is None else [model.known(k, ended) for k in range(len(model.names))]
-    return run.exchange(noisy_sums(model), lambda: noise_aware.start(known), kept)[0]
+    # Only clients with sites have sums: other variants make no such posterior.
+    with_sites = {k: client for k, client in clients.items() if isinstance(client, pvi.Client)}
+    answering = {k: noise_aware.Client(client.sums) for k, client in with_sites.items() if client.sums}
+    known = [] if server is None else [model.known(k, server) for k in range(len(model.names))]
+    return run.exchange(noisy_sums(model), lambda: noise_aware.start(known), answering)[0]
 
 
-def _certified(run: Run[Config], model: Model) -> dict[str, Record]:
-    """Returns each client's certificate of what it has spent, by name; at the server only, and empty without a claim."""
+def _exchange_certificates(run: Run[Config], model: Model) -> dict[str, Record]:
+    """Collects each client's certificate of the privacy that it has spent. Every place must call it.
+
+    Returns
+    -------
+    name -> certificate, at the server's place; empty elsewhere, and in a job that claims no privacy
+    """
     if model.privacy is None:
         return {}
     if model.by_client:

@@ -53,7 +53,7 @@ def fit(run: Run[Config]) -> Fit | None:
     prior.agree(run, files)
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
-    run = run.knowing(model)
+    run = run.with_model(model)
     areas: dict[int, AreaRows] = {}
     for k in list(reads):
         with owned(k):
@@ -139,7 +139,7 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
     def start() -> tuple[hmc.Server, ServerEffects]:
         return hmc.start(s, model.prior, names, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
 
-    return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
+    return run.with_lines(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
 
 
 def _nested(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[nested.Server, nested.Client]:
@@ -149,7 +149,7 @@ def _nested(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | With
     for k, site in sites.items():
         assert isinstance(site, WithinSite)
         clients[k] = nested.client(names[k], k, s, site, prior.n_linear)
-    return run.saying(_lines()).exchange(stages.fitted(model), lambda: nested.start(s, prior, names), clients)
+    return run.with_lines(_lines()).exchange(stages.fitted(model), lambda: nested.start(s, prior, names), clients)
 
 
 def _lines() -> Lines[nested.Server]:
@@ -176,8 +176,8 @@ def _fitted(
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
-    saying = run.saying(measuring(publish.measured(model)))
-    server, clients = saying.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names, ridge=ridge), clients)
+    shown = run.with_lines(measuring(publish.measured(model)))
+    server, clients = shown.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names, ridge=ridge), clients)
     q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
     publish.refuse_nonsense(model, q)

@@ -91,12 +91,12 @@ def fit(run: Run[Config]) -> Fit | None:
     """
     tables = run.tables()
     model = SparseModel(run.config, run.names, run.agreed(tables))
-    run = run.knowing(model)
+    run = run.with_model(model)
     if model.until is not None and not diagnostics.available():
         raise JobError("algorithm.until needs ArviZ for R-hat and ESS: pip install 'fedkern[results]'")
     data = _data(run, model, tables)
     fits = _site_fits(run, data) if model.output.site_fits else None
-    server, clients = sampled(run.saying(_line), data, Variant())
+    server, clients = sampled(run.with_lines(_line), data, Variant())
     # Keep the draws before further exchanges: a loss in these must not cost them.
     released = kept = fitted = None
     if server is not None:

@@ -38,7 +38,7 @@ def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Se
         assert rows.server is not None
         return soul.start(settings, model.likelihood, names, *rows.server.of(rows.train), model.intercept)
 
-    return run.saying(measuring(measured)).exchange(stages.trained(model), start, clients)
+    return run.with_lines(measuring(measured)).exchange(stages.trained(model), start, clients)
 
 
 def measured(state: soul.Server) -> Mapping[str, float]:

@@ -81,7 +81,7 @@ def fit(run: Run[Config]) -> Fit | None:
     """
     at = _aligned(run)
     model = VerticalModel(run.config, run.names, len(at.train), len(at.test) + len(at.new))
-    run = run.knowing(model)
+    run = run.with_model(model)
     check_counts(run.config, len(at.train), len(at.new))
     # Other parties learn how many rows lack a cell, and no more.
     counted = incomplete.exchange_incomplete(run, at.tables, at.complete)
@@ -253,7 +253,7 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
         y, offset = rows.server.of(rows.train)
         return vertical.start(settings, model.centred(y, offset), names, y, offset, sd)
 
-    return run.saying(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
+    return run.with_lines(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
 
 
 def _tell_widths(

@@ -79,13 +79,13 @@ def fitted(model: Any, ended: Ended, answers: dict[int, noise_aware.Sums]) -> An
         told = {one.name: getattr(sums, one.name) for one in fields(sums)}
         server, _ = noise_aware.server_receive(server, k, noise_aware.NoisySums(0, **told))
     assert noise_aware.finished(server) or len(answers) < len(model.names)
-    return publish.fit(model, replace(ended, told=server), None)
+    return publish.fit(model, replace(ended, noisy_sums=server), None)
 
 
 def test_noisy_sums_that_cannot_be_cost_only_their_client(ended: tuple[Any, Ended]) -> None:
     model, end = ended
-    assert end.told is not None
-    honest = dict(end.told.replies)
+    assert end.noisy_sums is not None
+    honest = dict(end.noisy_sums.replies)
     both, alone = fitted(model, end, honest), fitted(model, end, {0: honest[0]})
     assert not any("not in the result" in note for note in both.notes)
     tried = list(hostile_sums(honest[1]))

@@ -175,7 +175,7 @@ def test_rarer_values_than_were_tried_and_too_many_columns_are_not_judged() -> N
     assert "x2 (binary with 3.0% of one value; tried from" in linearised.of_columns(known({"x2": rarer}))
     many = {f"b{k}": BINARY for k in range(9)}
     assert "9 binary ones" in linearised.of_columns(known(many))
-    assert known(many).design("a").binary is None  # type: ignore[union-attr]
+    assert known(many).design_of_sums("a").binary is None  # type: ignore[union-attr]
 
 
 def test_a_column_that_is_not_as_declared_is_told_to_its_holder_alone() -> None:
@@ -224,7 +224,7 @@ def test_a_private_linear_job_says_that_it_takes_the_size_of_its_errors_for_gran
 
 def test_wrong_constants_are_told_to_the_holder() -> None:
     X = np.random.default_rng(0).normal(size=(500, 4))
-    assert not list(linearised.longer(X, 2.2))
-    assert not list(linearised.longer(X, None))
-    (line,) = linearised.longer((X + 1) / 0.7, 2.2)
+    assert not list(linearised.describe_long_rows(X, 2.2))
+    assert not list(linearised.describe_long_rows(X, None))
+    (line,) = linearised.describe_long_rows((X + 1) / 0.7, 2.2)
     assert "of the rows are over twice as long as clip = 2.2" in line
