@@ -106,6 +106,22 @@ def factored(table, options):
     return from_numpyro(with_a_factor, ["mu", "tau", "nu"], *rows)
 
 
+def logistic(x, y):
+    """The plainest program: at 0 all its logits are 0, where NumPyro clips them and JAX's derivative is another one."""
+    import numpyro
+    import numpyro.distributions as dist
+    a = numpyro.sample("a", dist.Normal(0.0, 2.0))
+    b = numpyro.sample("b", dist.Normal(0.0, 2.0))
+    if y is not None:
+        numpyro.sample("y", dist.Bernoulli(logits=a + b * x), obs=y)
+
+
+def of_logits(table, options):
+    if table is None:
+        return from_numpyro(logistic, ["a", "b"], np.zeros(1), None)
+    return from_numpyro(logistic, ["a", "b"], table["error"] / 10, (table["effect"] > 7).astype(float))
+
+
 def centred(y, s):
     """A prior that depends on rows."""
     import jax.numpy as jnp

@@ -131,9 +131,11 @@ def _check_names(spec: Spec, formula: Formula) -> None:
 def _constants(spec: Spec, formula: Formula, one: Made, told: Mapping[str, Column]) -> Column | None:
     """Returns a column with its centre and scale; None where these are to be exchanged."""
     said = spec.columns.get(one.name)
+    if spec.standardise == "none":  # columns as they are, as without a formula: a declared centre is of knots and curves alone
+        return Column(one.name, "numeric", None, 0.0, 1.0)
     if said is not None and said.center is not None:
         return said
-    if one.indicator or spec.standardise == "none":
+    if one.indicator:
         return Column(one.name, "numeric", None, 0.0, 1.0)
     if spec.standardise == "exchange":
         return told.get(one.name)

@@ -235,7 +235,7 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
     p = float(chdtrc(9, chi2))
     if not doubt and p < UNLIKELY:
         other = "more model.cuts" if model.family == "piecewise" else 'model.family = "piecewise" or "cox"'
-        together = ", or rows came one by one (then remove entered_together)" if model.config.random.entered_together else ""
+        together = ", or rows came one by one (then remove entered_together)" if model.entered_together else ""
         k = int(np.abs(shares - 0.1).argmax())
         notes.append(
             f"times are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "

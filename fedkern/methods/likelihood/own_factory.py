@@ -112,7 +112,7 @@ def load_factory(text: str, job: Path) -> Factory:
         try:
             loaded = importlib.import_module(module)
         except KeyboardInterrupt:
-            raise
+            raise KeyboardInterrupt from None
         except BaseException as error:
             lacks = f" without {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
             text = f"{who}: importing it failed{lacks} ({type(error).__name__}); mend the package, or install what it needs"

@@ -102,7 +102,7 @@ def _refuse_observed(who: str, made: object) -> None:
     if observed := getattr(made, "observed", ()):
         raise JobError(
             f"{who}: called without rows the program still has {', '.join(map(repr, observed))} (a factor, or an observed site), "
-            "which would count once for each client: leave it out where there are no rows, or make it the prior of a shared site"
+            "which counts once for each client, also where the program has it with rows alone: make it the prior of a shared site"
         )
 
 

@@ -159,6 +159,11 @@ class LifetimeModel(TimeModel):
         """The times between which a piecewise hazard is constant."""
         return tuple(self.config.model.cuts or ())
 
+    @property
+    def entered_together(self) -> bool:
+        """Whether each group is there because all of its rows were without event until their entries."""
+        return self.config.random.entered_together
+
     def baseline_numbers(self, points: Array) -> Array:
         return Baseline.of(self.layout, points, np.array(self.cuts)).own  # without a unit: the coefficients have it
 
@@ -201,7 +206,7 @@ class LifetimeModel(TimeModel):
             np.array(self.cuts),
             n_threads,
             math.exp(self.log_unit),
-            together=self.config.random.entered_together,
+            together=self.entered_together,
         )
 
     @property
@@ -227,7 +232,7 @@ class LifetimeModel(TimeModel):
 
     @property
     def takes_client(self) -> bool:
-        return not self.config.random.entered_together and super().takes_client
+        return not self.entered_together and super().takes_client
 
     @property
     def _start_of_intercept(self) -> float:
@@ -306,7 +311,7 @@ class LifetimeModel(TimeModel):
         if self.config.data.entry is not None and self.config.model.random is not None:
             one_by_one = "of rows that came one by one, each given no event until its own; it takes groups of twenty rows or more"
             together = "of groups that are there because all of their rows were without event until these"
-            yield f"entries  {together if self.config.random.entered_together else one_by_one}"
+            yield f"entries  {together if self.entered_together else one_by_one}"
         if not given:
             told = "each client tells its events, and how long it saw rows"
             yield f"unit     of time: how long rows were seen for one event; {told}"

@@ -144,7 +144,10 @@ def _sites(distributions: Any, latent: Mapping[str, Any], names: Sequence[str]) 
             continue
         support, shape = site["fn"].support, tuple(map(int, np.shape(site["value"])))
         if support.is_discrete:
-            raise JobError(f"from_numpyro: the latent site {name!r} is discrete; sum it out in the program")
+            raise JobError(
+                f"from_numpyro: the latent site {name!r} is discrete; sum it out in the program, or, if it is the response, "
+                "leave it out where there are no rows (if y is not None: ..)"
+            )
         bijection = distributions.biject_to(support)
         if tuple(bijection.inverse_shape(shape)) != shape:
             raise JobError(

@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 
 SLOPE = "log_prior_gradient"
 WIDE = 2.0  # starts beside the first are uniform up to this, as Stan's
+# By which the first is off 0: programs have corners there (a logit that NumPyro clips), at which their derivatives are wrong.
+AWAY = 0.01
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Given:
         points = 2 * WIDE * (np.array(u) - 0.5)
         starts = getattr(self.own.supplied, "starts", None)
         if starts is None:
+            corner = points[0] == 0
+            points[0, corner] = AWAY * np.sqrt(2.0 + np.arange(self.size))[corner]
             return points
         own = np.asarray(starts, np.float64)
         if own.ndim != 2 or own.shape[1] != self.size or not np.isfinite(own).all():

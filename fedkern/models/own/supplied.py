@@ -354,7 +354,7 @@ def contained(what: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise
+        raise KeyboardInterrupt from None  # a package may have raised it, with a text
     except MemoryError:
         raise MemoryError(f"{what}: no memory is left for the package") from None
     except BaseException as error:  # asyncio's CancelledError, GeneratorExit and their like are no `Exception`

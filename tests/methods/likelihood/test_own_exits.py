@@ -75,6 +75,10 @@ def without_memory(table, options):
     return Leaving(table, _raising(MemoryError))
 
 
+def interrupted(table, options):
+    return Leaving(table, _raising(KeyboardInterrupt))
+
+
 def cancelled(table, options):
     import asyncio
     return Leaving(table, _raising(asyncio.CancelledError))
@@ -139,6 +143,11 @@ def test_no_text_of_an_exception_is_told_whatever_its_type(
     assert "7.123456" not in said.err + said.out
     assert "client 'b': the model of factory \"own_leaving:" in said.err
     assert "values" in said.err
+
+
+def test_an_interrupt_of_a_package_tells_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(written(tmp_path, "interrupted")), "--out", str(tmp_path / "out"), "--quiet"]) == 3
+    assert "7.123456" not in "".join(capsys.readouterr())
 
 
 def test_a_package_that_changes_the_folder_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,10 @@ def test_the_quadrature_is_that_of_the_specification() -> None:
         assert both == pytest.approx(wanted[name], abs=1.5e-3), name
 
 
+def test_the_plainest_program_runs(tmp_path: Path) -> None:
+    assert fedkern.run(job(tmp_path, "of_logits", "", 2)).converged is True
+
+
 @pytest.mark.parametrize("factory", ["in_jax", "in_stan", "in_numpyro", "plain"])
 def test_eight_schools_are_as_by_quadrature(factory: str, tmp_path: Path) -> None:
     """One school a client, where that takes no time; the model in NumPyro has its own prior."""

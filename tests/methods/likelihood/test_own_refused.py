@@ -198,7 +198,7 @@ def test_a_policy_lists_which_factories_are_allowed(where: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("factory", "said"),
     [
-        ("factored", "called without rows the program still has 'soft' (a factor, or an observed site), which would count once"),
+        ("factored", "called without rows the program still has 'soft' (a factor, or an observed site), which counts once"),
         ("prior_of_rows", "its log_prior depends on rows, or is not that of the model without any, which the server takes"),
     ],
 )
