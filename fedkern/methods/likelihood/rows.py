@@ -26,6 +26,7 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
+from .parts import check_parts
 from .pieces import check_pieces
 from .times import Columns, check_between, read_times
 
@@ -98,6 +99,9 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
             check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
         elif few.lowered(config) is None:
             check_pieces(config.model.cuts or (), times, begin)
+            check_parts(config, table, spec, client, times)
+    else:
+        check_parts(config, table, spec, client)
 
 
 @dataclass(frozen=True)
