@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedkern.algorithms.sfvi import wide
 from fedkern.models.variational import Block
-from fedkern.results.reweighed import reweighed
+from fedkern.results.reweighed import reweigh
 from fedkern.results.verdict import Verdict, with_weights
 
 P, PLACES = 4, (3, 1)
@@ -63,7 +63,7 @@ def test_the_change_of_an_sd_is_foreseen_where_draws_of_q_do_not_see_it(ratio):
     h, z = found.inner.T
     log_p = -0.5 * (h / (0.5 * ratio)) ** 2 - np.log(ratio) - 0.5 * z**2
     ratios = log_p - (found.log_q - found.beside)
-    said = reweighed(("h", "b"), np.column_stack([h, z * np.exp(h)]), ratios, beside=found.beside, wanted=1000)
+    said = reweigh(("h", "b"), np.column_stack([h, z * np.exp(h)]), ratios, beside=found.beside, wanted=1000)
     right = np.array([ratio, np.exp(0.25 * (ratio**2 - 1))]) - 1  # of E exp(2 h) = exp(2 sd^2)
     assert said.reliable
     assert (np.abs(said.sd - right) < 0.05 * (1 + right) + 3 * said.sd_error).all()
@@ -73,7 +73,7 @@ def test_the_change_of_an_sd_is_foreseen_where_draws_of_q_do_not_see_it(ratio):
     if ratio == 2:  # as draws of q say it: less than half of what is right, and no doubt
         inner = wide.draws(block, parameters, (), e[:400])
         (h, z), only = inner.inner.T, inner
-        blind = reweighed(("h", "b"), np.column_stack([h, z * np.exp(h)]), -0.5 * h**2 - 0.5 * z**2 - only.log_q)
+        blind = reweigh(("h", "b"), np.column_stack([h, z * np.exp(h)]), -0.5 * h**2 - 0.5 * z**2 - only.log_q)
         assert blind.sd[1] < 0.5 * right[1]
 
 
@@ -82,7 +82,7 @@ def test_weights_that_are_worth_too_little_say_that_it_is_not_near():
     parameters = block.at(np.zeros(2), np.eye(2))
     found = wide.draws(block, parameters, (0,), np.random.default_rng(3).standard_normal((2000, wide.normals(2))))
     far = -0.5 * ((found.inner - 3) ** 2).sum(axis=1)
-    said = reweighed(("h", "z"), found.inner, far - (found.log_q - found.beside), beside=found.beside, wanted=1000)
+    said = reweigh(("h", "z"), found.inner, far - (found.log_q - found.beside), beside=found.beside, wanted=1000)
     assert not said.reliable
     assert not said.content["moves"]
     judged = with_weights(Verdict("settled", "nothing moves"), said)

@@ -247,7 +247,7 @@ def test_effects_of_rows_that_were_seen_late_are_given_their_entries(level: str)
     share = np.exp(found - logsumexp(found))
     mean = share @ (sd * z)
     rows, draws = lived(one, given).rows, np.tile(lived(one, given).inner(xi[np.newaxis]), (400, 1))
-    inner, own = effects.completed(rows, draws, 15, 7)
+    inner, own = effects.complete_draws(rows, draws, 15, 7)
     seen = effects.of_groups(rows, inner, 7) if level == "group" else own
     assert seen is not None
     assert seen.mean[0, 0] == pytest.approx(mean, abs=0.005)

@@ -32,19 +32,19 @@ ROOM = 2 << 30  # bytes that a call may ask for
 
 
 def given_to_run(kernel: Kernel, call: Callable[[], Any]) -> list[tuple[Any, ...]]:
-    """What the public function gives to `run` while `call` is made, and what it gets back."""
-    run, seen = kernel.run, []
+    """What the public function gives to `compute` while `call` is made, and what it gets back."""
+    compute, seen = kernel.compute, []
 
     def watched(inputs, out, n_threads, backend, symbols=None, **scalars):
-        found = run(inputs, out, n_threads, backend, symbols, **scalars)
+        found = compute(inputs, out, n_threads, backend, symbols, **scalars)
         seen.append((inputs, n_threads, symbols, scalars, found))
         return found
 
-    kernel.__dict__["run"] = watched
+    kernel.__dict__["compute"] = watched
     try:
         call()
     finally:
-        kernel.__dict__["run"] = run
+        kernel.__dict__["compute"] = compute
     return seen
 
 

@@ -12,37 +12,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...data.faults import who
 from ...data.table import Table
 from ...errors import OwnFault
-from ...jobs import few
 from ...models.encoding import Spec
-from .keys import Config
 from .times import Times
 
 
-def check_parts(config: Config, table: Table, spec: Spec, client: str, times: Times | None = None) -> None:
+def check_parts(family: str, wanted: int, table: Table, spec: Spec, begin: str, times: Times | None = None) -> None:
     """Refuses a client of whose rows few, and not none, have an interval (`times`) or are zeros of a zero-inflated response.
+
+    Parameters
+    ----------
+    family : of the response
+    wanted : the number of such rows that the job asks for, where there are some
+    begin : the beginning of the sentence, which names the client
 
     Raises
     ------
     OwnFault
         There are few; numbers are for the holder.
     """
-    if few.lowered(config) is not None:
-        return
     if times is not None:
         n, kind = int((np.isfinite(times.upper) & (times.upper > times.time)).sum()), "events in an interval (data.time_upper)"
         remedy = "give their times, or leave out data.time_upper and these rows"
-    elif config.model.family == "zero-inflated-poisson" and spec.response in table.columns:
+    elif family == "zero-inflated-poisson" and spec.response in table.columns:
         n, kind = int((np.asarray(table.columns[str(spec.response)]) == 0).sum()), "zeros in the response"
         remedy = 'take model.family = "poisson"'
     else:
         return
-    wanted = config.told_up_to(few.coefficients(table, spec)) + 1
     if not 0 < n < wanted:
         return
-    begin, advice = who(client, table.source), f"{remedy}, take fewer columns, or pool it with another site's rows"
+    advice = f"{remedy}, take fewer columns, or pool it with another site's rows"
     why = "terms of the others cancel in messages, so that these few are told"
     raise OwnFault(
         f"{begin}: few rows with {kind}, and not none: {why}: {advice}",

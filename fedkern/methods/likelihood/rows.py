@@ -91,6 +91,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         It lacks one, or has too few rows of it; cells are for the holder.
     """
     check_groups(config, table, spec, client)
+    family, wanted = config.model.family, config.told_up_to(few.coefficients(table, spec)) + 1
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
         times = read_times(columns, table, event, client)
@@ -99,9 +100,9 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
             check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
         elif few.lowered(config) is None:
             check_pieces(config.model.cuts or (), times, begin)
-            check_parts(config, table, spec, client, times)
-    else:
-        check_parts(config, table, spec, client)
+            check_parts(family, wanted, table, spec, begin, times)
+    elif few.lowered(config) is None:
+        check_parts(family, wanted, table, spec, who(client, table.source))
 
 
 @dataclass(frozen=True)

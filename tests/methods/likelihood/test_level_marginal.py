@@ -99,11 +99,12 @@ def test_effects_on_levels_are_averages_over_the_pooled_rows(model: dict[str, An
         for k, level in enumerate(LEVELS):
             row, own = found["effects"][f"{level}:{name}"], values[:, k]
             assert (row["change"], row["level"]) == (change, level)
-            assert row["mean"] == pytest.approx(own.mean(), rel=3e-4, abs=2e-6), (name, level)
-            assert row["sd"] == pytest.approx(own.std(), rel=1e-3, abs=1e-7), (name, level)
+            # A client's sums have three digits.
+            assert row["mean"] == pytest.approx(own.mean(), rel=1.5e-3, abs=2e-5), (name, level)
+            assert row["sd"] == pytest.approx(own.std(), rel=5e-3, abs=1e-6), (name, level)
             low, high = np.quantile(own, [0.025, 0.975], method="hazen")
-            assert (row["q025"], row["q975"]) == pytest.approx((low, high), rel=2e-3, abs=2e-6), (name, level)
-        assert abs(sum(found["effects"][f"{level}:{name}"]["mean"] for level in LEVELS)) < 5e-5  # some level is always there
+            assert (row["q025"], row["q975"]) == pytest.approx((low, high), rel=6e-3, abs=2e-5), (name, level)
+        assert abs(sum(found["effects"][f"{level}:{name}"]["mean"] for level in LEVELS)) < 2e-4  # some level is always there
 
 
 def test_a_formula_moves_all_terms_of_a_column() -> None:
