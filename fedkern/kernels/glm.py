@@ -485,15 +485,17 @@ def clipped_grad_sum(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Returns the sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
+    """Returns the sum over rows of clipped gradients of the expected log-likelihood, to which DP-PVI adds noise.
 
-    Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by
-    w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row moves the sum by at most `clip`:
+    Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma), or in (mu, L). It is
+    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row (named once in `rows`) moves the sum
+    by at most `clip`:
 
     ============================ ===================================================================================
     a row with                   counts as
     ============================ ===================================================================================
-    ||v_i|| <= clip              v_i
+    ||v_i|| <= clip (1 - 1e-9)   v_i
+    a longer v_i                 v_i, shortened to that length
     ||v_i|| = 0                  0
     clip = inf                   v_i: the likelihood's part of the gradient of the ELBO
     anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
@@ -503,7 +505,7 @@ def clipped_grad_sum(
     Raises
     ------
     TypeError, ValueError
-        As `loglik_grad`; a clip, grid or noise that is not positive or does not go with the others; draws or noise without a key.
+        As `loglik_grad`; a clip or grid that is not positive, a negative noise, or one that does not go with the others; draws or noise without a key.
     IndexError
         An index in `rows` that is no row of X; on a device this is waited for.
     """
