@@ -505,7 +505,8 @@ def clipped_grad_sum(
     Raises
     ------
     TypeError, ValueError
-        As `loglik_grad`; a clip or grid that is not positive, a negative noise, or one that does not go with the others; draws or noise without a key.
+        As `loglik_grad`; a clip or grid that is not positive, a negative noise, or one that does not go with the others; draws or
+        noise without a key.
     IndexError
         An index in `rows` that is no row of X; on a device this is waited for.
     """
