@@ -155,7 +155,7 @@ def survival(folder: Path) -> None:
             x, life, seen = float(generator.normal()), float(generator.exponential()), float(generator.exponential())
             life, seen = round(0.1 + 20 * life / np.exp(0.5 * x), 1), round(0.1 + 40 * seen, 1)
             died, months = int(life <= seen), min(life, seen)
-            until = "" if not died else months if i % 3 else round(months + 2, 1)
+            until = "" if not died else months if i // 2 % 2 else round(months + 2, 1)
             rows.append([round(x, 4), "fm"[i % 2], f"w{i % 8}", months, until, died, round(0.3 * months, 1)])
         table(folder / "rows" / f"{name}.csv", names, rows)
     (folder / "cox.toml").write_text(SURVIVAL.replace("[algorithm]", '[model]\nfamily = "cox"\n[algorithm]'))

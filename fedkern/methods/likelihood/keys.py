@@ -529,7 +529,7 @@ def _shared(config: Config) -> Iterator[str]:
     """Faults of a model whose baseline hazard all share."""
     data, model, family = config.data, config.model, config.model.family
     if not model.intercept:
-        yield f'model.intercept = false: of "{family}" it is the log hazard; remove the key, or "- 1" from the formula'
+        yield f'model.intercept = false (or "- 1" in a formula): of "{family}" it is the logarithm of the hazard; remove it'
     if data.strata is not None:
         yield (
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '

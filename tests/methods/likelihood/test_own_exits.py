@@ -163,6 +163,7 @@ def test_a_factory_that_leaves_is_one_that_failed(tmp_path: Path) -> None:
         fedkern.run(written(tmp_path, "at_once"))
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # JAX warns of it
 def test_a_child_of_the_package_may_end(tmp_path: Path) -> None:
     assert fedkern.run(written(tmp_path, "in_a_child")).converged is True
 
