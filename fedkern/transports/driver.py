@@ -1,11 +1,11 @@
-"""Runs the machines of a protocol for every transport, calls the hooks around them, and takes checkpoints.
+"""Runs the machines of a protocol for every transport, calls `Hooks` before and after their steps, and takes checkpoints.
 
 A transport moves frames. `ServerSide` turns frames into events of the server's machine and its effects into frames; `ClientSide`
 does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: only `Hooks` touch the world.
 
 A checkpoint is taken when no question is open. The server's frames are held back, every client is told to `Keep` its state under
-a number, and last the server keeps its state and the unsent frames. A later run that starts from one number at all parties goes
-on as if nothing had happened.
+a number, and last the server keeps its state and the unsent frames. A later run in which all parties load the checkpoint of the
+same number goes on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ from ..algorithms.core.messages import (
 )
 from ..errors import FedkernError, HolderError, LostPeer, describe_no_memory, describe_origin, mark_party
 from .codec import Codec, Frame, is_last
+
+# Other modules import these two from here.
 from .signals import Signals as Signals
 from .signals import Stopped as Stopped
 
 S = TypeVar("S")
 C = TypeVar("C")
-Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers
+Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers of the checkpoints that it has
 
 
+# `Tells` says what a client's message tells of its rows, in an open job and in a private one: neither tells anything here.
 @dataclass(frozen=True)
 class Received(Message, kind=0xFF01, tells=Tells(NOTHING, private=NOTHING)):
     """Client to server: the question was understood, and there is nothing to answer."""
@@ -63,9 +66,9 @@ class Kept(Message, kind=0xFF03, tells=Tells(NOTHING, private=NOTHING)):
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Holds the seconds of silence after which a transport acts."""
+    """Holds the seconds after which a transport acts."""
 
-    start: float = 300.0  # not all ranks have come: those that wait for them exit with code 1
+    start: float = 300.0  # until all ranks have connected; after it those that have exit with code 1
     lost: float = 600.0  # a rank that owes an answer counts as dead, and so does a server that says nothing
     grace: float = 5.0  # what the ranks of a failing job get to end by themselves
 
@@ -79,7 +82,8 @@ class Ended(FedkernError):
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns the documented exit code of an error; it is 1 for an error that nobody foresaw."""
+    """Returns the exit code of an error, as `fedkern --help` lists them; it is 1 for an error that nobody foresaw."""
+    # RemoteFault comes from the algorithms, and is no FedkernError.
     if isinstance(error, RemoteFault | MemoryError):
         return 2
     if isinstance(error, KeyboardInterrupt):
@@ -90,23 +94,25 @@ def exit_code(error: BaseException) -> int:
 class Hooks:
     """Lets machines and transports reach their surroundings: budget, ledger, disk, signals.
 
-    This base class agrees to everything and stores nothing; override the methods that you need.
+    This base class agrees to everything and stores nothing; override the methods that you need. They are called:
 
-    On a rank with clients: `charge`, `recall`, `remember`, `sending`, `keep_client`. At the server: `charge` (client SERVER),
-    `release`, `observe`, `waiting`, `delivered`, `checkpoint_due`, `keep_server`, `lost`. On every rank: `control`,
-    `should_stop`, `who`, `public`.
+    - on a rank with clients, for each question: `recall`, `charge`, `sending`, `remember`; in a checkpoint `sending`,
+      `keep_client`;
+    - at the server: `checkpoint_due` and `delivered` when it sends, `delivered` and `observe` when a frame comes,
+      `charge` (client SERVER) and `release` where its machine asks, `waiting` while it waits, `keep_server` and `lost`;
+    - on every rank: `control`, `should_stop`, `who`, `public`.
     """
 
     keeps = False  # whether there are checkpoints
-    remembers = False  # whether answers are kept until a checkpoint has passed them
-    checkpoint_number = 0  # of the last checkpoint; a resumed run sets the one it starts from
+    remembers = False  # whether answers are kept until a later checkpoint makes them unnecessary
+    checkpoint_number = 0  # of the last checkpoint that has begun; a resumed run sets the one it starts from
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
-        """Asks the holder's budget for steps, before any row is read."""
+        """Asks the holder's budget for steps, before any row is read for them."""
         return Charged(charge.steps)
 
     def release(self, asked: Release) -> Released:
-        """Writes the content that the server is about to release to the disk.
+        """Writes to the disk the content that the server is about to release.
 
         After a crash it returns the stored one, which is sent again.
         """
@@ -122,33 +128,37 @@ class Hooks:
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         """Writes a message to the ledger where the client lives, before its bytes leave.
 
-        `charged`: local steps paid for this message.
+        `charged`: local steps paid for the whole answer, on its first message; 0 on the others.
         """
 
     def control(self, rank: int, what: str, n_bytes: int) -> None:
-        """Writes to a rank's ledger the bytes that leave it and belong to no client's message."""
+        """Writes to the rank's ledger, beside those of clients, the bytes that leave it and belong to no client's message."""
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
-        """Counts the bytes of a frame at the server; direction is "to_client" or "to_server"."""
+        """Counts at the server the bytes of a frame: "to_client" when it is about to leave, "to_server" when it has come."""
 
     def observe(self, state: object, event: Event) -> None:
-        """Sees the server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
+        """Sees the server's state after every event (a message, ClientLost, Charged, ChargeFailed or Released)."""
 
     def waiting(self, clients: Sequence[int]) -> None:
-        """Tells which clients owe the server an answer while nothing comes.
+        """Shows to the user which clients owe the server an answer while nothing comes.
 
-        In one process it names the client that begins to answer.
+        In one process it is called with the one client that begins to answer.
         """
 
     def checkpoint_due(self) -> bool:
-        """Tells whether a checkpoint is due; called after every event of the server."""
+        """Tells whether a checkpoint is due.
+
+        The server asks each time when frames could leave, also several times for one checkpoint: the answer must stay True until
+        the checkpoint has begun. It must be False where `keeps` is False. A run that stops, keeps or has finished does not ask.
+        """
         return False
 
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
         """Stores a client's part of a checkpoint."""
 
     def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
-        """Stores the server's part of a checkpoint, with its unsent frames, after all clients but the lost have stored theirs."""
+        """Stores the server's part of a checkpoint, with its unsent frames, after the clients that are not lost have theirs."""
 
     def should_stop(self) -> str | None:
         """Returns the name of the signal that asks the run to stop, or None."""
@@ -159,13 +169,13 @@ class Hooks:
         return f"client {client}"
 
     def lost(self, client: int, why: str) -> None:
-        """Records that a client is gone for good while the job goes on; `why` names its rank."""
+        """Records that a client is gone for good while the job goes on; `why` names its rank and tells what happened."""
 
     def public(self, error: BaseException) -> str:
         """Returns the text that other parties may read about a fault on this rank.
 
-        The text of an error that nobody foresaw is left out, since it may quote a cell. An error of a holder has a text for
-        others.
+        The text of an error that nobody foresaw is left out, since it may quote a cell. A HolderError carries a text
+        for others (`told`).
         """
         if isinstance(error, HolderError):
             return error.told
@@ -184,7 +194,7 @@ class ClientSide(Generic[S, C]):
         self.expected = (*protocol.to_client, Keep)
 
     def receive(self, frame: Frame) -> tuple[int, list[Frame]]:
-        """Returns the client that a frame is for, and the frames of its answer: at least one, and the last one is marked."""
+        """Answers a frame: returns the client that it is for, and the frames of the answer (at least one; the last is marked)."""
         client, question = self.codec.decode(frame, self.expected)
         if client not in self.clients:
             raise RemoteFault(f"client {client}: {type(question).__name__} came to a rank where it does not live")
@@ -196,13 +206,15 @@ class ClientSide(Generic[S, C]):
 
     def _answers(self, client: int, question: Message, frame: Frame) -> list[Frame]:
         """Returns the frames of a client's answer, after the ledger and the store of answers have them."""
-        # A checkpoint: the ledger gets its line first, since the kept state knows how the ledger ends.
+        # A checkpoint: the ledger gets its line first, since `keep_client` stores the ledger's mark (length and hash) beside the
+        # state, by which a resumed run finds that the ledger was altered.
         if isinstance(question, Keep):
             kept: list[Message] = [Kept(question.number)]
             frames = self._logged(client, kept, self._encoded(client, kept), 0)
             self.hooks.keep_client(client, question.number, self.protocol.save(self.clients[client]))
             return frames
-        # Asked before a crash: the same bytes leave again, and neither is a row read nor a step charged twice.
+        # Asked before a crash: the same bytes leave again, and neither is a row read nor a step charged twice. The ledger gets
+        # their lines a second time, without a charge, since the bytes leave a second time.
         if self.hooks.remembers and (before := self.hooks.recall(client, frame)):
             frames, saved = before
             self.clients[client] = self.protocol.load(self.clients[client], saved)
@@ -216,10 +228,13 @@ class ClientSide(Generic[S, C]):
         return frames
 
     def _ask(self, client: int, question: Message) -> tuple[list[Message], int]:
-        """Returns the machine's messages and the steps that were charged; each charge is answered before the machine goes on."""
+        """Gives the question to the machine; returns its messages and the steps that were charged.
+
+        Each charge is answered before the machine goes on.
+        """
         state, effects = self.protocol.client_receive(self.clients[client], question)
         messages = [effect for effect in effects if not isinstance(effect, Charge)]
-        # The usual case, without a charge.
+        # The usual case, without a charge; a shortcut, since the loop below would give the same.
         if len(messages) == len(effects):
             self.clients[client] = state
             return messages or [Received()], 0
@@ -242,10 +257,10 @@ class ClientSide(Generic[S, C]):
         return [self.codec.encode(client, message, i == last) for i, message in enumerate(messages)]
 
     def _logged(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
-        """Writes the frames to the ledger before anything is stored, so that the stored state knows how the ledger ends."""
+        """Writes messages to the ledger, with the lengths of their frames, before anything is stored: see `_answers`."""
         for message, frame in zip(messages, frames):
             self.hooks.sending(client, message, len(frame), charged)
-            charged = 0  # it was for all of them
+            charged = 0  # the first message carries the steps of the whole answer
         return frames
 
 
@@ -255,9 +270,9 @@ class ServerSide(Generic[S, C]):
     def __init__(self, protocol: Protocol[S, C], start: Start[S], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.codec, self.hooks = protocol, codec, hooks
         self.expected = (*protocol.to_server, Received, Kept)
-        self.open = [0] * codec.n_clients  # questions that each client has not answered to the end
+        self.open = [0] * codec.n_clients  # for each client the number of questions that it has not answered to the end
         self.n_open = 0  # the sum of these
-        self.lost: dict[int, str] = {}  # why
+        self.lost: dict[int, str] = {}  # client -> why
         self.unsent: list[tuple[int, Frame]] = []
         self.keeping: set[int] | None = None  # clients that have yet to keep their state
         self.stopping: str | None = None  # the signal that asks the run to stop
@@ -277,7 +292,11 @@ class ServerSide(Generic[S, C]):
         return self.finished and not self.n_open and not self.unsent and self.keeping is None
 
     def outgoing(self) -> list[tuple[int, Frame]]:
-        """Returns the frames to send now: none while a checkpoint waits for open questions."""
+        """Returns the frames to send now.
+
+        None leave while a checkpoint waits for open questions, nor while clients have yet to answer and nothing is unsent. In the
+        second case signals are not looked at: they are when frames could leave.
+        """
         if self.n_open and not self.unsent:
             return []
         self.stopping = self.stopping or self.hooks.should_stop()
@@ -288,18 +307,19 @@ class ServerSide(Generic[S, C]):
             if self.n_open:
                 return []
             self._end_checkpoint()
-        # Nothing stands in the way: all unsent frames leave, but for those of lost clients.
+        # Nothing stands in the way: all unsent frames leave, but for those to lost clients.
         out, self.unsent = [item for item in self.unsent if item[0] not in self.lost], []
         for client, frame in out:
             self._ask(client, frame)
         if not out and not self.n_open and not self.finished:
             if self.lost:
                 raise self._gone(self.lost, f"{self.protocol.name} cannot go on without them")
+            # A fault of the algorithm: it has asked nothing, or a client said Received where an answer was needed.
             raise FedkernError(f"{self.protocol.name}: the server has not finished and waits for nobody")
         return out
 
     def arrive(self, frame: Frame, here: Container[int]) -> None:
-        """Takes one frame from the rank where the clients `here` live."""
+        """Takes one frame from a rank; `here` are the clients that live on that rank."""
         client, message = self.codec.decode(frame, self.expected)
         if client not in here:
             raise RemoteFault(f"client {client}: {type(message).__name__} came from a rank where it does not live")
@@ -333,7 +353,7 @@ class ServerSide(Generic[S, C]):
     def lose(self, why: Mapping[int, str]) -> None:
         """Tells the machine, unless it has finished, of each client that is gone for good.
 
-        Raises LostPeer if it cannot do without.
+        Raises LostPeer if the machine cannot go on without them; `hooks.lost` is not called for the client by which the job ends.
         """
         new = {client: why[client] for client in sorted(why) if client not in self.lost}
         for client in new:
@@ -350,7 +370,7 @@ class ServerSide(Generic[S, C]):
             self.hooks.lost(client, why[client])
 
     def _gone(self, why: Mapping[int, str], so: str) -> LostPeer:
-        """Returns an error that names every client that is gone, and its rank."""
+        """Returns an error that names every client of `why`, and its rank; `so` is the consequence."""
         names = [self.hooks.who(client) for client in why]
         what = ", ".join(dict.fromkeys(why.values()))
         if not all(name in so for name in names):
@@ -358,6 +378,7 @@ class ServerSide(Generic[S, C]):
         return LostPeer(f"{what}: {so}")
 
     def _begin_checkpoint(self) -> list[tuple[int, Frame]]:
+        # A stop by a signal is a LostPeer, here and in `_end_checkpoint`, for its exit code (3).
         if not self.hooks.keeps:
             raise LostPeer(f"stopped by {self.stopping}; this run keeps no checkpoints")
         self.keeping = set(range(self.codec.n_clients)) - self.lost.keys()
@@ -369,6 +390,7 @@ class ServerSide(Generic[S, C]):
         if self.keeping:
             raise RemoteFault(f"{_names(self.keeping)} answered Keep without Kept")
         self.keeping = None
+        # `unsent` may still have frames to lost clients, which `outgoing` leaves out.
         self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.unsent, frozenset(self.lost))
         if self.stopping:
             raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
@@ -389,6 +411,7 @@ class ServerSide(Generic[S, C]):
             self.unsent.append((target, frame))
 
     def _ask(self, client: int, frame: Frame) -> tuple[int, Frame]:
+        """Counts a question as open; the transport sends it."""
         self.open[client] += 1
         self.n_open += 1
         self.hooks.delivered("to_client", client, len(frame))
@@ -403,10 +426,11 @@ def at_server(start: Start[S] | None) -> Start[S]:
 
 
 def restart(protocol: Protocol[S, C], state: S, saved: Saved, frames: Iterable[Frame], codec: Codec) -> Start[S]:
-    """Returns the `start` of a resumed run: the server's fresh state with the saved values, and its unsent messages."""
+    """Returns the `start` of a resumed run: the first state with the saved values put into it, and the unsent messages."""
     return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for frame in frames]
 
 
 def _names(clients: Iterable[int]) -> str:
+    """Returns "client 1", or "clients 1, 2"."""
     listed = ", ".join(str(client) for client in sorted(clients))
     return f"client {listed}" if "," not in listed else f"clients {listed}"
