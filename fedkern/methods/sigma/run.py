@@ -1,4 +1,7 @@
-"""Runs a spatial job from its files to its result, by the same code in one process and on every rank of an MPI job."""
+"""Runs a job of the method sigma (disease maps, and other spatial data) from its files to its result.
+
+The same code runs in one process and on every rank of an MPI job.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,17 @@ from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from . import borders, budget, own, publish, stages, weights
-from . import files as prior
+from . import files as prior  # `_nested` and `_fitted` have a local `prior`, a density, which hides it
 from .keys import Config
 from .model import SigmaModel
 from .points import extend_file
 from .rows import AreaRows, Reading, needed, rows
 
-SCATTER = 0.1  # sd of the places where chains start
+SCATTER = 0.1  # sd of the points where chains start
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs the part of one place.
+    """Does the work of this place (a process, or an MPI rank) in the job.
 
     Returns
     -------
@@ -42,18 +45,20 @@ def fit(run: Run[Config]) -> Fit | None:
     """
     config, names = run.config, run.names
     tables = run.tables()
-    _check_headers(run, tables)  # the agreement is about covariates alone
+    _check_headers(run, tables)  # `run.agreed` below compares covariates alone, so a missing response would be found too late
     files = prior.read(run)
-    # Bind the prior before any message: private clients remember what they said.
+    # Bind the prior before any message: a private client's answers are sent again after a crash, so a resumed run must have the
+    # same prior. `fault` is the text where it has another.
     fault = "its file of the prior is not the one with which this run began"
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))
+    # Tables leave these mappings when they are used: their memory is freed, and a private job keeps no count without noise.
     reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
     encoding = run.agreed({k: read.table for k, read in reads.items()})
     prior.agree(run, files)
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
-    run = run.with_model(model)
+    run = run.with_model(model)  # its stages do not depend on the units, which come below
     areas: dict[int, AreaRows] = {}
     for k in list(reads):
         with owned(k):
@@ -61,9 +66,10 @@ def fit(run: Run[Config]) -> Fit | None:
             files.clients[k] = extend_file(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
-        # Noise comes before any number of the counts is computed; from here on only noisy counts exist.
+        # Noise comes before any number computed from the counts leaves this process; from here on only noisy counts exist.
         if model.privacy is not None:
             areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])
+    # `degenerate` holds the covariates of which nothing can be learnt.
     run.hooks.notes += column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
     sites = {}
@@ -72,7 +78,7 @@ def fit(run: Run[Config]) -> Fit | None:
             sites[k] = model.site(files.clients[k], area_rows.observed)
     server: publish.Server | None
     clients: Mapping[int, hmc.Client | sfvi.Client | nested.Client]
-    settled: dict[str, bool | None] = {}
+    settled: dict[str, bool | None] = {}  # name -> whether the client's unknowns have settled; None: the client is gone
     reweighed = None
     if model.chains:
         server, clients = _sampled(run, model, sites)
@@ -81,6 +87,7 @@ def fit(run: Run[Config]) -> Fit | None:
     else:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
+        # Only a variational fit is judged by weights here: a nested one has weights in its rounds.
         reweighed = weights.exchange_terms(run, model, server, clients, settled)
     fitted, known = None, None
     if server is not None:
@@ -95,6 +102,7 @@ def fit(run: Run[Config]) -> Fit | None:
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))
+    # `own.write` returns None only in jobs that ask for no sums.
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
     if model.privacy is not None:
         certificates = run.certified()
@@ -103,15 +111,16 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
-    """Asks clients for sums of how well areas are predicted, where the job asks; the answer is at the server's place."""
+    """Adds up over clients how well areas are predicted, in jobs with output.fit; the answer is at the server's place."""
     if not model.output.fit:
         return None
     clients = {k: once.ready_client(fit_sums.make_reply(one)) for k, one in sums.items()}
+    # 0 is the round; [0] is the state of the server.
     return run.ask(Stage.of(fit_sums), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
-    """Refuses a client's file without the job's columns, or without rows, before the names of others leave it."""
+    """Refuses a client's file without the job's columns, or without rows, before the names of its other columns leave it."""
     for k, table in tables.items():
         with owned(k):
             begin = who(run.names[k], table.source)
@@ -121,7 +130,7 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 
 
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
-    """Asks the clients for the units of the response; every place gets the same."""
+    """Asks the clients for the units of the response, the same at every place; the server's have the number `n` of rows too."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
     server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, run.names), clients)
     if server is not None and server.note:
@@ -147,15 +156,16 @@ def _nested(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | With
     s, names, prior = model.nested, model.names, model.standard
     clients = {}
     for k, site in sites.items():
-        assert isinstance(site, WithinSite)
+        assert isinstance(site, WithinSite)  # `SigmaModel` refuses a nested job with a trained prior
         clients[k] = nested.client(names[k], k, s, site, prior.n_linear)
     return run.with_lines(_lines()).exchange(stages.fitted(model), lambda: nested.start(s, prior, names), clients)
 
 
 def _lines() -> Lines[nested.Server]:
-    """Makes the function that writes a line of metrics.jsonl."""
+    """Makes the function that composes a line: a record for metrics.jsonl, and words for the progress."""
     doing = {"mode": "looking for the mode", "lattice": "around the mode", "draws": "weights"}
 
+    # `v` holds the points of the lattice; `drawn` counts questions for weights, and `values` the draws that these are about.
     def line(server: nested.Server, due: bool) -> Line:
         places = len(server.v)
         words = f"{doing[server.phase]}, {server.drawn} questions" if server.drawn else f"{doing[server.phase]}, {places} places"
@@ -171,10 +181,10 @@ def _fitted(
 
     Returns
     -------
-    the last states of this place's parties, and at the server whether each client's unknowns have settled
+    the last states of this place's parties; at the server, name -> whether each client's unknowns have settled (else empty)
     """
     v, names = model.sfvi, model.names
-    prior = model.prior if v.local_steps else None
+    prior = model.prior if v.local_steps else None  # local steps need the gradient of the prior, which else is the server's
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
     shown = run.with_lines(measuring(publish.measured(model)))
     server, clients = shown.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names, ridge=ridge), clients)
