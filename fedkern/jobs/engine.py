@@ -1,4 +1,13 @@
-"""Runs a whole job of any method, and checks it before. The same code serves one process and every rank of an MPI job."""
+"""Runs a whole job of any method, and checks it before. The same code serves one process and every rank of an MPI job.
+
+| command | function |
+|---|---|
+| `fedkern run` | `perform` |
+| `fedkern check` | `run_check`, by `looked_at` |
+| `fedkern check --local FILE` | `local` |
+
+They enter a method by its doors: `method.rows`, `method.stages` and `method.run`.
+"""
 
 from __future__ import annotations
 
@@ -40,29 +49,33 @@ LOG = logging.getLogger(__name__)
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
-    """Does the part of one place (a process, or an MPI rank) in a job.
+    """Does the work of this place (a process, or an MPI rank) in a job.
 
     Returns
     -------
     the result at the server's place, None elsewhere
     """
     place, config = part.place, part.config
+    # Follows "stopped by SIGINT" where a signal ends the work at once: until the first exchange that can be resumed.
     place.signals.advice = " before the first round; nothing is lost"
     parties = there(method, part)
     mine = place.mine(parties.n_clients)
     # All ranks must mean the same job before any of them asks a policy.
     agree(part, parties)
     used = devices.used(config.job.device, place, mine)
+    # A client's site file may limit the threads of its kernels. A place has one number for all its clients, so the least limit
+    # binds; without a number (None) it has all cores.
     limits = [site.threads for k in mine if (site := parties.site(k)).threads is not None]
     if limits:
         place.n_threads = min(place.n_threads or cores(), *limits)
     files = _files(part, parties, output)
-    # The bits of a BLAS product depend on its number of threads: a job uses one, and splits its own kernels instead.
+    # The bits of a BLAS product depend on its number of threads: BLAS gets one, and only the project's kernels use several.
+    # Until `place.hooks` is set below, others read of a fault by the hooks that the place had.
     with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
         hooks.clients = tuple(mine)
         if files is not None:
             files.own_ground(mine, resume=output.resume)
-        # Policies are asked before a row is read: a refused job has learnt nothing.
+        # Policies may refuse the job, so they are read before a row is: a refused job has learnt nothing.
         hooks.permit(place, parties, quiet=output.quiet)
         kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         # Clients that are left out read why in their own folders; those that go on get new numbers.
@@ -73,21 +86,24 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
                 place.hooks = hooks
-                place.stand_by()
+                place.stand_by()  # does not return: it ends with the job
         parties = kept.parties
+        # Each warning comes with a word, which only `run_check` prints.
         for _, text in few.first(config):
             hooks.notes.append(text)
             if place.is_server and not output.quiet:
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         if files is not None:
-            # The folders are closed to other users before they are bound to this run.
+            # The folders are closed to other users before the identity of this run is written into them. Without a folder nothing
+            # is kept, and no run can be resumed.
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
-        # The holders' accounts are looked into before the first message leaves.
+        # The holders' accounts (of earlier jobs, and of spent budgets) are looked into before the first message leaves.
         hooks.note_use()
         parties = hooks.counting(parties)
+        # `used` is the device on which the clients that live here compute.
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):
@@ -99,7 +115,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
 
 
 def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
-    """Returns the run's folder, for these parties."""
+    """Returns the run's folder, with a folder for each of these parties; None where nothing is written."""
     if output.folder is None:
         return None
     own = part.config.output.own_folders(part.folder)
@@ -107,14 +123,18 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:
-    """Returns the parties of a job, with the tables that the caller holds in the place of files."""
-    instructions()
+    """Returns the parties of a job; tables that the caller holds in memory stand for their files."""
+    instructions()  # refuses a FEDKERN_ISA that this processor does not have
     parties = method.rows.parties(part.config, part.folder)
     return incomplete.laid(part.config, parties if part.held is None else part.held.over(parties))
 
 
 def agree(part: Part[C], parties: Parties) -> None:
-    """Refuses a rank whose job or clients differ from rank 0's, and too many ranks (JobError)."""
+    """Refuses a rank whose job or clients differ from rank 0's, and too many ranks (JobError).
+
+    The place learns the clients' names here.
+    """
+    # A formula is compared by itself: ranks may read it differently although their job files are the same, and the text says how.
     place = part.place
     place.names = parties.names
     place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
@@ -131,13 +151,15 @@ def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
     Raises
     ------
     JobError
-        Whatever would end the job before the first row is read.
+        Something would end the job: for example ranks differ, a policy or an account refuses, a column is missing.
     """
     said, parties, opening, left = looked_at(method, part)
     if said is None:
         return None
+    # Each policy must allow the noise of the method's plan.
     n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
     for party, binding in holders.permit_all(part.config, parties, here).items() if said.plans else ():
+        # A party without a plan of its own is in a job that has one plan: for all clients, or for the server.
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
@@ -156,7 +178,9 @@ def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
-    """Returns a method's answer on a job (None but at the server's place), who takes part, how it opens, and who is left out.
+    """Returns a method's answer on a job, the parties, the opening stages, and the notes on clients that are left out.
+
+    The answer is None at all places but the server's.
 
     Raises
     ------
@@ -167,20 +191,23 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     parties = there(method, part)
     agree(part, parties)
     server = [SERVER] if place.is_server else []
+    # A check has no hooks: `holders.between` reports a refusal as `RunHooks.between_holder_and_job` does, and writes nothing.
     bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
     kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
-        place.stand_by()
+        place.stand_by()  # does not return
     parties = kept.parties
+    # Clients that stay have new numbers from here on.
     bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
     opening = tuple(method.stages.opening(config))
+    # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
-    """Returns how a file is written, if it is a client's whose site file says so."""
+    """Returns the dialect that a client's site file gives for this path; None where none does."""
     for k in range(parties.n_clients):
         site = parties.site(k)
         if site.dialect is not None and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
@@ -189,7 +216,10 @@ def _written(parties: Parties, path: Path) -> Dialect | None:
 
 
 def local(method: Method[C], part: Part[C], path: Path) -> int:
-    """Prints the faults of the rows of one's own file, and returns the exit code. Nothing leaves this process."""
+    """Checks one's own file before a job, prints the result, and returns the exit code. Nothing leaves this process.
+
+    It prints faults of rows, notes, fingerprints, and whether policies, their accounts and the job's limits allow the file.
+    """
     config = part.config
     parties = method.rows.parties(config, part.folder)
     dialect = _written(parties, path) or config.data.dialect.dialect
@@ -197,7 +227,9 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
-    encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())  # else any cell may be what it is
+    # Where a job has a factory of its own, the factory alone knows which columns it reads, so no cell is looked at.
+    encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())
+    # `private` here: a bad row becomes NaN, so that all faults are listed and none is raised.
     design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
@@ -206,7 +238,9 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     if mark := mark_of_rows(path, dialect):
         lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
     own = OwnFile(config, part.folder, path, rows, spec, encoding)
-    stop = 0 if spec.private else faults.rows - len(rows.broken) * config.private  # lines that cannot be read end no private job
+    # No bad row ends a job whose `spec.private` is True. Other jobs end by them, but a private one (sigma's, whose covariates are
+    # public) not by lines that cannot be read, which `faults.rows` counts too.
+    stop = 0 if spec.private else faults.rows - len(rows.broken) * config.private
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
@@ -225,6 +259,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
         notes = (*notes, *far.notes(rows, encoding, design.y), *far.spelled(encoding))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
+    # A refused job reads nothing more.
     if not said.allowed:
         return JobError.exit_code
     for line in method.stages.look_through(own) or ():
