@@ -27,18 +27,25 @@ from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
 Response = np.ndarray  # of any plain type
-ClippedSums = Callable[..., tuple[Any, ...]]  # (mu, log_sigma, rows if there are any, step) -> (skipped, total)
+# (mu, log_sigma, rows if there are any, step) -> (skipped, total). This is the order of the compiled code; `clipped_grad_sum`
+# returns (total, skipped).
+ClippedSums = Callable[..., tuple[Any, ...]]
 
+# The names of estimators and methods, and their numbers in the compiled code. "analytic" draws nothing: its expectations are
+# closed forms, or a quadrature. "stl" is "sticking the landing" (Roeder, Wu, Duvenaud 2017).
 METHODS = {"probit": 0, "quadrature": 1}
 CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
 ELBO_ESTIMATORS = {"stl": 0, "total": 1, "analytic": 2}
 
+# Records are made of these. An `Array` has a name, a shape and types; a `Scalar` a name, a `Domain` (words for a refusal, a test
+# in x, a conversion) and a default. WORD is [0, 2^32), OPTIONAL_KEY a key of random numbers or None, MADE not given by callers.
+# `Together` groups scalars that are refused in one sentence.
 _INTEGERS: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in ("int64", "int32", "int8", "uint8", "bool"))
 _X = Array("X", ("n", "d"))
 _Y = Array("y", ("n",), FLOATS + _INTEGERS)
 _MU = Array("mu", ("d",), F64)
 _LOG_SIGMA = Array("log_sigma", ("d",), F64)
-_FACTOR = Array("log_sigma", ("d", "d"), F64)
+_FACTOR = Array("log_sigma", ("d", "d"), F64)  # the factor L, under the same name: its shape decides which record is used
 _COLUMNS = (Array("offset", ("n",), FLOATS, optional=True), Array("weights", ("n",), FLOATS, optional=True))
 _PRIOR = (Array("prior_shift", ("d",), F64), Array("prior_precision", ("d",), F64))
 _PRIOR_FULL = (_PRIOR[0], Array("prior_precision", ("d", "d"), F64))
@@ -49,6 +56,7 @@ _FAMILY = (
     Scalar("scale", Domain("must be positive and finite", "0 < x < inf", "float(x)"), 1.0),
 )
 _DRAWS = (
+    # Draw 2^32 - 1 is the noise of `clipped_grad_sum`; no draw of the posterior can have that number.
     Scalar("draws", Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)"), 1),
     Scalar("key", OPTIONAL_KEY, None),
     Scalar("client", WORD, 0),
@@ -58,6 +66,7 @@ _COUNTER = (
     Together(("draws", "key", "client", "step"), "1 <= draws < 2^31, 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32"),
 )
 _ELBO = (*_FAMILY, Scalar("estimator", choice_of(ELBO_ESTIMATORS), "stl"), *_DRAWS)
+# An empty test is made by `_check_clipped`, since it needs other arguments too.
 _CLIPPED = (
     *_FAMILY,
     Scalar("clip", Domain("must be at least 1e-100 (inf: no clipping)", "x >= 1e-100", "float(x)")),
@@ -181,7 +190,7 @@ ELBO_GRAD_FULL = Kernel(
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
     streams=("draws",),
     function="elbo_grad",
-    scalars=(Scalar("normaliser", MADE), *_ELBO),
+    scalars=(Scalar("normaliser", MADE), *_ELBO),  # made by `elbo_grad`; the mean-field kernel computes its own
     together=_COUNTER,
     returns=True,
     backends=BACKENDS,
@@ -332,6 +341,7 @@ def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
 
 
 def _full(log_sigma: Vector) -> bool:
+    # Whether it is the factor L of a full-rank posterior.
     return getattr(log_sigma, "ndim", 1) == 2
 
 
@@ -408,6 +418,7 @@ def elbo_grad(
     precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
     inputs = (X, y, mu, log_sigma, shift, precision, offset, weights)
     if full:
+        # Only for its checks: the normaliser is made from arrays that have the right shapes.
         record.prepare({a.name: value for a, value in zip(record.inputs, inputs)})
         if not (np.diagonal(log_sigma) > 0).all():
             raise ValueError(f"{record.public}: log_sigma must be a lower Cholesky factor with a positive diagonal")
@@ -420,10 +431,12 @@ def elbo_grad(
 
 
 def _spread_out(value: float | Vector, mu: Vector) -> Vector:
+    # A number becomes a vector of it; an array stays.
     return np.full_like(mu, value, np.float64) if isinstance(value, (int, float)) else value
 
 
 def _as_matrix(value: float | Vector, mu: Vector) -> Vector:
+    # A number or a diagonal becomes a matrix; a matrix stays.
     return np.diag(_spread_out(value, mu)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
 
 
@@ -433,7 +446,7 @@ def _log_normaliser(shift: Vector, precision: Vector) -> float:
     try:
         factor = np.linalg.cholesky(on_host(precision))
     except np.linalg.LinAlgError:
-        return 0.0
+        return 0.0  # the bound leaves the constant out as a whole, also where one entry of a diagonal P is not positive
     whitened = np.linalg.solve(factor, on_host(shift))
     return float((np.log(np.diagonal(factor)) - 0.5 * np.log(2 * np.pi)).sum() - 0.5 * (whitened**2).sum())
 
@@ -512,6 +525,7 @@ def clipped_grad_sum(
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
     _check_clipped(record, clip, family, scale, estimator, key, grid, noise_multiplier)
+    # `out` must be int64 with a grid, float64 without; types that fit neither are refused by `compute`.
     given = None if out is None else getattr(out, "dtype", None)
     if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
         raise TypeError(
@@ -534,6 +548,7 @@ def _check_clipped(
     grid: float | None,
     noise_multiplier: float,
 ) -> None:
+    # One key serves the draws and the noise, which have different counters: see `_CLIPPED_WORDS`.
     name = record.public
     _check_scale(record, family, scale)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
@@ -549,6 +564,8 @@ def _check_clipped(
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
 
 
+# `binds` gives this function the arguments of `clipped_grad_sum` less those that are left out; `given` has all of them by name,
+# those left out with their defaults. Arrays that vary are given once, for their types and shapes (`rows`: whether it is None).
 @binds(
     *(clipped_grad_sum, CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL),
     varying=("mu", "log_sigma", "rows", "step"),
