@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -24,7 +25,7 @@ from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import far, table
 from ..data.design import check_header, encode
-from ..data.dialect import Dialect
+from ..data.dialect import Dialect, stem
 from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
@@ -210,9 +211,16 @@ def _written(parties: Parties, path: Path) -> Dialect | None:
     """Returns the dialect that a client's site file gives for this path; None where none does."""
     for k in range(parties.n_clients):
         site = parties.site(k)
-        if site.dialect is not None and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
+        same = path.exists() and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths)
+        if site.dialect is not None and same:
             return site.dialect
     return None
+
+
+def _table_name(path: Path) -> str:
+    """Returns a file's name as policies have it, in quotes where TOML wants some."""
+    name = stem(path)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def local(method: Method[C], part: Part[C], path: Path) -> int:
@@ -236,7 +244,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (of the file)")
     if mark := mark_of_rows(path, dialect):
-        lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
+        lines.append(f"  fingerprint {mark} (of its rows: for [data.{_table_name(path)}] in policy.toml, if wanted)")
     own = OwnFile(config, part.folder, path, rows, spec, encoding)
     # No bad row ends a job whose `spec.private` is True. Other jobs end by them, but a private one (sigma's, whose covariates are
     # public) not by lines that cannot be read, which `faults.rows` counts too.

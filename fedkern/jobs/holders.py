@@ -407,7 +407,7 @@ def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSe
     """Returns which client a file is, and the names that policies may give it."""
     data = replace(data_set(path), mark=partial(mark_of_rows, path, dialect))
     for k in range(parties.n_clients):
-        if any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
+        if path.exists() and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
             return parties.names[k], replace(data, policy=parties.site(k).policy)
     return data.names[0], data
 

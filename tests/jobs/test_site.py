@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,18 @@ def test_a_site_file_that_is_none(job: Path, content: str, said: str) -> None:
 )
 def test_folders_are_left_out_of_what_others_read(text: str, told: str) -> None:
     assert without_folders(text) == told
+
+
+def test_the_table_of_a_policy_is_named_as_policies_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A packed file by its first name, one with a blank in quotes; and a file that is not there is no traceback."""
+    rows = "x,y\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(60))
+    packed, blank = tmp_path / "ward.csv.gz", tmp_path / "ward b.csv"
+    packed.write_bytes(gzip.compress(rows.encode()))
+    blank.write_text(rows)
+    job = tmp_path / "job.toml"
+    job.write_text('[job]\nmethod = "likelihood"\n[data]\nclients = ["ward*"]\nresponse = "y"\n')
+    for file, table in ((packed, "[data.ward] in policy.toml"), (blank, '[data."ward b"] in policy.toml')):
+        main(["check", str(job), "--local", str(file)])
+        assert table in capsys.readouterr().out
+    assert main(["check", str(job), "--local", str(tmp_path / "nobody.csv")]) == 2
+    assert "nobody.csv" in capsys.readouterr().err
