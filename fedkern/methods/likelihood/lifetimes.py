@@ -31,6 +31,7 @@ from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
 from .time_models import LifetimeModel, Lived
+from .times import middle
 
 Array = NDArray[np.float64]
 
@@ -60,9 +61,8 @@ def complete(
     own = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
     write_effects(run, model, own)
     order = slice(None) if held.order is None else held.order
-    upper = np.where(np.isfinite(times.upper), times.upper, times.time)
     entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)
-    return Ended(own, lived, times.event[order], entry, ((times.time + upper) / 2)[order])
+    return Ended(own, lived, times.event[order], entry, middle(times)[order])
 
 
 def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, Ended]) -> Checked:

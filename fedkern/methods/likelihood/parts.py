@@ -33,7 +33,7 @@ def check_parts(family: str, wanted: int, table: Table, spec: Spec, begin: str, 
         There are few; numbers are for the holder.
     """
     if times is not None:
-        n, kind = int((np.isfinite(times.upper) & (times.upper > times.time)).sum()), "events in an interval (data.time_upper)"
+        n, kind = int(times.between.sum()), "events in an interval (data.time_upper)"
         remedy = "give their times, or leave out data.time_upper and these rows"
     elif family == "zero-inflated-poisson" and spec.response in table.columns:
         n, kind = int((np.asarray(table.columns[str(spec.response)]) == 0).sum()), "zeros in the response"

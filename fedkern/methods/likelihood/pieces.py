@@ -51,7 +51,7 @@ def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
 
 def _few(cuts: Array, rows: Times) -> Iterator[Few]:
     """Yields the kinds of rows of which a client has few."""
-    between = np.isfinite(rows.upper) & (rows.upper > rows.time)
+    between = rows.between
     # Who begins at a cut is seen from the piece on that begins there, and who ends at it in the one before.
     end = np.searchsorted(cuts, np.where(between, rows.upper, rows.time), side="left")
     first = np.where(between, np.searchsorted(cuts, rows.time, side="right"), end)

@@ -73,6 +73,11 @@ class Times(NamedTuple):
     labels: tuple[str, ...]
     upper: Array
 
+    @property
+    def between(self) -> NDArray[np.bool_]:
+        """(n,) whether the event is in an interval."""
+        return np.asarray(np.isfinite(self.upper) & (self.upper > self.time))
+
 
 def read_times(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
     """Returns a client's times, which do not depend on the agreement of the parties.
@@ -158,9 +163,14 @@ def check_between(times: Sequence[float], rows: Times, event: Array, weights: Ar
         raise OwnFault(told, own)
 
 
+def middle(rows: Timed) -> Array:
+    """Returns (n,) when each row has its event, or is seen last; an event in an interval counts at its middle."""
+    return np.where(np.isfinite(rows.upper), (rows.time + rows.upper) / 2, rows.time)
+
+
 def exposure(rows: Timed) -> Array:
     """Returns (n,) how long each row was seen without event; an event in an interval counts at its middle."""
-    end = np.where(np.isfinite(rows.upper), (rows.time + rows.upper) / 2, rows.time)
+    end = middle(rows)
     return np.asarray(end if rows.entry is None else end - np.maximum(rows.entry, 0.0))
 
 
