@@ -4,22 +4,25 @@
 #include <utility>
 #include <vector>
 
+#include "fedkern/pack.hpp"
 #include "fedkern/rng.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 namespace sem {
 
-typedef double Lanes __attribute__((vector_size(64), may_alias));
-typedef U64 LaneBits __attribute__((vector_size(64), may_alias));
+using Lanes = Pack<double>;
 
-inline constexpr Index lanes = 8;
+inline constexpr Index lanes = Lanes::size;
 
 FEDKERN_INLINE Index padded(Index n) { return (n + lanes - 1) / lanes * lanes; }
-FEDKERN_INLINE Lanes& at(double* x, Index i) { return *reinterpret_cast<Lanes*>(x + i); }
-FEDKERN_INLINE const Lanes& at(const double* x, Index i) { return *reinterpret_cast<const Lanes*>(x + i); }
-FEDKERN_INLINE void add_magnitude(const Lanes& x, Lanes& total) { total += Lanes(LaneBits(x) & 0x7fffffffffffffffULL); }
-FEDKERN_INLINE double sum(const Lanes& x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+FEDKERN_INLINE Lanes at(const double* x, Index i) { return Lanes::load(x + i); }
+FEDKERN_INLINE void put(const Lanes& value, double* x, Index i) { value.store(x + i); }
+/// total += |x|.
+FEDKERN_INLINE void add_magnitude(const Lanes& x, Lanes& total) {
+    typedef U64 Bits __attribute__((vector_size(Lanes::bytes)));
+    for (int i = 0; i < Lanes::parts; ++i) total.part[i] += Lanes::Part(Bits(x.part[i]) & 0x7fffffffffffffffULL);
+}
 
 /// Arrays of doubles in one piece of memory, each beginning at a cache line and zero at first. Laid out twice with the same calls:
 /// before `allocate` they are only counted.
@@ -32,11 +35,12 @@ class Workspace {
     void allocate() {
         memory_.assign(used_ + lanes, 0.0);
         base_ = memory_.data();
-        while (reinterpret_cast<std::uintptr_t>(base_) % sizeof(Lanes)) ++base_;
+        while (reinterpret_cast<std::uintptr_t>(base_) % line) ++base_;
         used_ = 0;
     }
 
   private:
+    static constexpr std::uintptr_t line = 64;
     std::vector<double> memory_;
     double* base_ = nullptr;
     Index used_ = 0;
@@ -51,22 +55,27 @@ struct Square {
 
 /// out = e - delta y. Returns sum |out|.
 FEDKERN_INLINE double shift(const double* e, const double* y, double delta, double* out, Index width) {
-    Lanes total[4] = {};
+    Lanes total[4];
+    for (Lanes& one : total) one = Lanes::all(0);
+    const Lanes by = Lanes::all(delta);
     Index i = 0;
     for (; i + 4 * lanes <= width; i += 4 * lanes)
 #pragma GCC unroll 4
         for (Index k = 0; k < 4; ++k) {
-            const Lanes shifted = at(e, i + k * lanes) - delta * at(y, i + k * lanes);
-            at(out, i + k * lanes) = shifted;
+            const Lanes shifted = at(e, i + k * lanes) - by * at(y, i + k * lanes);
+            put(shifted, out, i + k * lanes);
             add_magnitude(shifted, total[k]);
         }
     for (; i < width; i += lanes) {
-        const Lanes shifted = at(e, i) - delta * at(y, i);
-        at(out, i) = shifted;
+        const Lanes shifted = at(e, i) - by * at(y, i);
+        put(shifted, out, i);
         add_magnitude(shifted, total[0]);
     }
-    return sum((total[0] + total[1]) + (total[2] + total[3]));
+    return ((total[0] + total[1]) + (total[2] + total[3])).sum();
 }
+
+/// How many vectors `combine` works on at once: what registers hold.
+inline constexpr int most_combined = register_bytes == 64 ? 8 : register_bytes == 32 ? 4 : 2;
 
 /// The vectors from i on of out = base - sum_h coefficient_h y_h.
 template <int vectors> FEDKERN_INLINE void combine_part(const double* base, const double* coefficient, const double* Y, Index p,
@@ -74,38 +83,43 @@ template <int vectors> FEDKERN_INLINE void combine_part(const double* base, cons
     Lanes part[vectors];
 #pragma GCC unroll 8
     for (int k = 0; k < vectors; ++k) part[k] = at(base, i + k * lanes);
-    for (Index h = 0; h < p; ++h)
+    for (Index h = 0; h < p; ++h) {
+        const Lanes by = Lanes::all(coefficient[h]);
 #pragma GCC unroll 8
-        for (int k = 0; k < vectors; ++k) part[k] -= coefficient[h] * at(Y + h * width, i + k * lanes);
+        for (int k = 0; k < vectors; ++k) part[k] = part[k] - by * at(Y + h * width, i + k * lanes);
+    }
 #pragma GCC unroll 8
     for (int k = 0; k < vectors; ++k) {
-        at(out, i + k * lanes) = part[k];
+        put(part[k], out, i + k * lanes);
         add_magnitude(part[k], total);
     }
 }
 
 /// out = base - sum_h coefficient_h y_h, rows y_h of Y. Returns sum |out|.
 inline double combine(const double* base, const double* coefficient, const double* Y, Index p, Index width, double* out) {
-    Lanes total = {};
+    constexpr int most = most_combined;
+    Lanes total = Lanes::all(0);
     Index i = 0;
-    for (; i + 8 * lanes <= width; i += 8 * lanes) combine_part<8>(base, coefficient, Y, p, width, out, i, total);
-    if (width - i >= 4 * lanes) combine_part<4>(base, coefficient, Y, p, width, out, i, total), i += 4 * lanes;
+    for (; i + most * lanes <= width; i += most * lanes) combine_part<most>(base, coefficient, Y, p, width, out, i, total);
+    if (most == 8 && width - i >= 4 * lanes) combine_part<4>(base, coefficient, Y, p, width, out, i, total), i += 4 * lanes;
     for (; i < width; i += lanes) combine_part<1>(base, coefficient, Y, p, width, out, i, total);
-    return sum(total);
+    return total.sum();
 }
 
 /// y += a x.
 FEDKERN_INLINE void add(double a, const double* x, double* y, Index begin, Index width) {
-    for (Index i = begin / lanes * lanes; i < width; i += lanes) at(y, i) += a * at(x, i);
+    const Lanes by = Lanes::all(a);
+    for (Index i = begin / lanes * lanes; i < width; i += lanes) put(at(y, i) + by * at(x, i), y, i);
 }
 
 /// out[k] = x . y_k for `count` <= 4 rows y_k that follow each other.
 template <int count> FEDKERN_INLINE void dots_of(const double* x, const double* y, Index width, double* out) {
-    Lanes total[count] = {};
+    Lanes total[count];
+    for (Lanes& one : total) one = Lanes::all(0);
     for (Index i = 0; i < width; i += lanes)
 #pragma GCC unroll 4
-        for (int k = 0; k < count; ++k) total[k] += at(x, i) * at(y + k * width, i);
-    for (int k = 0; k < count; ++k) out[k] = sum(total[k]);
+        for (int k = 0; k < count; ++k) total[k] = total[k] + at(x, i) * at(y + k * width, i);
+    for (int k = 0; k < count; ++k) out[k] = total[k].sum();
 }
 
 /// out[k] = x . y_k for `count` rows y_k that follow each other.
@@ -131,7 +145,7 @@ inline double invert(const Square& W, std::vector<Index>& pivots) {
         if (!(product > 1e-200 && product < 1e200 && k + 1 < p)) log_det += math::log(product), product = 1;
         if (!(math::magnitude(pivot) > 0)) return log_det;
         const double inverse = 1 / pivot; // single elements are written after the vectors that hold them: a wait less
-        for (Index i = 0; i < W.width; i += lanes) at(W[k], i) *= inverse;
+        for (Index i = 0; i < W.width; i += lanes) put(at(W[k], i) * Lanes::all(inverse), W[k], i);
         W[k][k] = inverse;
         for (Index i = 0; i < p; ++i) {
             if (i == k) continue;
@@ -155,12 +169,14 @@ inline bool is_contraction(Square T, Square spare) {
         std::fill_n(columns, T.width, 0.0);
         double trace = 0, rows = 0, most = 0;
         for (Index i = 0; i < p; ++i) {
-            Lanes row = {};
+            Lanes row = Lanes::all(0);
             for (Index k = 0; k < T.width; k += lanes) {
+                Lanes column = at(columns, k);
                 add_magnitude(at(T[i], k), row);
-                add_magnitude(at(T[i], k), at(columns, k));
+                add_magnitude(at(T[i], k), column);
+                put(column, columns, k);
             }
-            rows = std::max(rows, sum(row));
+            rows = std::max(rows, row.sum());
             trace += T[i][i];
         }
         for (Index k = 0; k < p; ++k) most = std::max(most, columns[k]);
@@ -183,7 +199,7 @@ inline void factorise(const Square& A) {
         const double pivot = A[k][k], root = math::sqrt(pivot > 1 ? pivot : 1);
         std::fill(A[k] + k / lanes * lanes, A[k] + k, 0.0);
         A[k][k] = root * root;
-        for (Index i = k / lanes * lanes; i < A.width; i += lanes) at(A[k], i) /= root;
+        for (Index i = k / lanes * lanes; i < A.width; i += lanes) put(at(A[k], i) / Lanes::all(root), A[k], i);
         for (Index i = k + 1; i < A.p; ++i) add(-A[k][i], A[k], A[i], i, A.width);
     }
 }

@@ -282,7 +282,7 @@ class Chain {
         double g[tile_size];
         for (Index a = 0; a < p_; ++a) {
             const double* y = Y_ + a * row_;
-            for (Index i = 0; i < row_; i += lanes) at(weighted_, i) = at(weight_, i) * at(y, i);
+            for (Index i = 0; i < row_; i += lanes) put(at(weight_, i) * at(y, i), weighted_, i);
             std::fill_n(first_[a], first_.width, 0.0);
             for (Index begin = a; begin < p_ && a != j; begin += tile_size) {
                 const Index count = std::min(tile_size, p_ - begin);
@@ -385,7 +385,10 @@ class Chain {
         std::swap(e_[j], e_[h]);
         std::swap(sums_[j], sums_[h]);
         sums_[j] /= math::magnitude(w), sums_[h] /= math::magnitude(u);
-        for (Index i = 0; i < row_; i += lanes) at(e_[j], i) /= w, at(e_[h], i) /= u;
+        for (Index i = 0; i < row_; i += lanes) {
+            put(at(e_[j], i) / Lanes::all(w), e_[j], i);
+            put(at(e_[h], i) / Lanes::all(u), e_[h], i);
+        }
     }
 
     /// b_j ~ IG(shape + n, rate + sum |e_j|), both with the power of the likelihood.

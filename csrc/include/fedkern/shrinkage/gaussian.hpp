@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "fedkern/blas.hpp"
+#include "fedkern/pack.hpp"
 #include "fedkern/rng.hpp"
 #include "scalar.hpp"
 
@@ -22,33 +23,22 @@ inline constexpr Index panel_rows = 4;         // finished together, by loops
 inline constexpr Index panel_size = 1 << 17;   // numbers: a megabyte
 inline constexpr Index least_panel = 64;       // columns
 
-typedef double Lanes __attribute__((vector_size(64), may_alias));
-inline constexpr Index lanes = 8;
+using Lanes = Pack<double>;
+inline constexpr Index lanes = Lanes::size;
 
 FEDKERN_INLINE Index whole_lanes(Index n) { return (n + lanes - 1) / lanes * lanes; }
 
-FEDKERN_INLINE double sum_of(const Lanes& x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
-
 /// x'y in a fixed order: 4 x 8 partial sums.
 FEDKERN_INLINE double dot(const double* x, const double* y, Index n) {
-    Lanes sum[4] = {};
+    Lanes sum[4];
+    for (Lanes& one : sum) one = Lanes::all(0);
     Index i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes)
-        for (Index k = 0; k < 4; ++k) {
-            Lanes a, b;
-            __builtin_memcpy(&a, x + i + k * lanes, sizeof a);
-            __builtin_memcpy(&b, y + i + k * lanes, sizeof b);
-            sum[k] += a * b;
-        }
-    for (; i + lanes <= n; i += lanes) {
-        Lanes a, b;
-        __builtin_memcpy(&a, x + i, sizeof a);
-        __builtin_memcpy(&b, y + i, sizeof b);
-        sum[0] += a * b;
-    }
+        for (Index k = 0; k < 4; ++k) sum[k] = sum[k] + Lanes::load(x + i + k * lanes) * Lanes::load(y + i + k * lanes);
+    for (; i + lanes <= n; i += lanes) sum[0] = sum[0] + Lanes::load(x + i) * Lanes::load(y + i);
     double rest = 0;
     for (; i < n; ++i) rest += x[i] * y[i];
-    return sum_of((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])).sum() + rest;
 }
 
 /// Numbers on a boundary of 64 bytes, without a value at first.
@@ -188,14 +178,13 @@ class CoefficientDraw {
             }
             return total;
         }
-        Lanes sum = {};
+        Lanes sum = Lanes::all(0);
         for (Index i = 0; i < r; i += lanes) {
-            Lanes x = {};
-            for (Index k = 0; k < std::min(lanes, r - i); ++k) x[k] = e[i + k];
-            for (Index j = i; j < p; ++j) x -= d[j] * *reinterpret_cast<const Lanes*>(columns_ + j * ld + i);
-            sum += x * x;
+            Lanes x = r - i < lanes ? Lanes::load(e + i, int(r - i)) : Lanes::load(e + i);
+            for (Index j = i; j < p; ++j) x = x - Lanes::all(d[j]) * Lanes::load(columns_ + j * ld + i);
+            sum = sum + x * x;
         }
-        return sum_of(sum);
+        return sum.sum();
     }
 
   private:
@@ -216,9 +205,9 @@ class CoefficientDraw {
         for (Index i = 0; i < p; ++i) {
             const Index block = i / lanes * lanes;
             if (gram_) {
+                const Lanes own = Lanes::all(s[i]);
                 for (Index k = block; k < ld; k += lanes)
-                    *reinterpret_cast<Lanes*>(A + i * ld + k) =
-                        s[i] * *reinterpret_cast<const Lanes*>(gram_ + i * ld + k) * *reinterpret_cast<const Lanes*>(s + k);
+                    (own * Lanes::load(gram_ + i * ld + k) * Lanes::load(s + k)).store(A + i * ld + k);
             } else {
                 const double* G = D.gram(i);
                 for (Index k = block; k < i; ++k) A[i * ld + k] = 0;
@@ -236,7 +225,8 @@ class CoefficientDraw {
                 if (!(pivot > 0)) return false;
                 const double inverse = 1 / math::sqrt(pivot);
                 inverse_[q] = inverse;
-                for (Index k = q / lanes * lanes; k < ld; k += lanes) *reinterpret_cast<Lanes*>(A + q * ld + k) *= inverse;
+                for (Index k = q / lanes * lanes; k < ld; k += lanes)
+                    (Lanes::load(A + q * ld + k) * Lanes::all(inverse)).store(A + q * ld + k);
             }
             Index i = end;
             for (; i + 4 <= p; i += 4) subtract<4, panel_rows>(i, j);
@@ -261,12 +251,12 @@ class CoefficientDraw {
             for (int b = 0; b < count; ++b) factor[a][b] = A[(j + b) * ld + i + a];
         for (Index k = i / lanes * lanes; k < ld; k += lanes) {
             Lanes x[rows];
-            for (int a = 0; a < rows; ++a) x[a] = *reinterpret_cast<const Lanes*>(A + (i + a) * ld + k);
+            for (int a = 0; a < rows; ++a) x[a] = Lanes::load(A + (i + a) * ld + k);
             for (int b = 0; b < count; ++b) {
-                const Lanes y = *reinterpret_cast<const Lanes*>(A + (j + b) * ld + k);
-                for (int a = 0; a < rows; ++a) x[a] -= factor[a][b] * y;
+                const Lanes y = Lanes::load(A + (j + b) * ld + k);
+                for (int a = 0; a < rows; ++a) x[a] = x[a] - Lanes::all(factor[a][b]) * y;
             }
-            for (int a = 0; a < rows; ++a) *reinterpret_cast<Lanes*>(A + (i + a) * ld + k) = x[a];
+            for (int a = 0; a < rows; ++a) x[a].store(A + (i + a) * ld + k);
         }
     }
 

@@ -91,15 +91,9 @@ FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, c
 
 #ifndef __CUDACC__ // what follows is loops for a CPU
 
-/// The blocks (draw, client, step of `at`) of eight items at a time, as many as fill [0, size).
+/// The blocks (draw, client, step of `at`) of item[0] .. item[size - 1], `size` a multiple of eight.
 FEDKERN_INLINE void blocks_of(const U64* item, Index size, Counter at, U64 key, U64* first, U64* second) {
-    for (Index i = 0; i < size; i += 8) {
-        Octet a = *reinterpret_cast<const Octet*>(item + i), b = Octet{} + U64(at.draw);
-        Octet c = Octet{} + U64(at.client), d = Octet{} + U64(at.step);
-        philox_rounds(a, b, c, d, key);
-        *reinterpret_cast<Octet*>(first + i) = (a & 0xffffffff) | b << 32;
-        *reinterpret_cast<Octet*>(second + i) = (c & 0xffffffff) | d << 32;
-    }
+    for (Index i = 0; i < size; i += word_lanes) blocks_of(*reinterpret_cast<const WordLanes*>(item + i), at, key, first + i, second + i);
 }
 
 /// Draws lambda_sq[i] given m[i] = d_i^2 / (2 tau_i^2), item first.item + i. Returns how many were clipped; NaN where m is NaN.
