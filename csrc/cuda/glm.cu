@@ -226,8 +226,8 @@ template <class Nodes> FEDKERN_DEVICE Coefficients expected(const AnyFamily& fam
 }
 
 /// What a row is multiplied with, in units of the grid; 0 if it is skipped: then it must not be multiplied at all.
-FEDKERN_INLINE double clipped(const Clipping& clip, double squared) {
-    return clip_weight(squared, clip.bound) / (clip.grid > 0 ? clip.grid : 1);
+FEDKERN_INLINE double clipped(const Clipping& clip, double squared, bool single) {
+    return clip.grid > 0 ? clip_weight(squared, clip.bound) / clip.grid : clip_weight(squared, clip.bound, single);
 }
 
 /// The vectors that all rows share. expectation: mu, sigma^2, and z; otherwise: theta_s and sigma e_s (over S if there are several).
@@ -314,7 +314,7 @@ FEDKERN_KERNEL example_rows(Regression data, Likelihood likelihood, Clipping cli
                 }
             k.squared = k.alpha * k.alpha * warp_sums(n2) + warp_sums(nz);
         }
-        const double w = clips ? clipped(clip, k.squared) : 1;
+        const double w = clips ? clipped(clip, k.squared, data.single) : 1;
         if (counts && speaks<R>()) value += k.value, skipped += !(w > 0);
         const int kept = counts && w > 0;
 #pragma unroll
@@ -391,7 +391,7 @@ template <By by, class T> FEDKERN_KERNEL example_coefficients(Regression data, L
             }
             k.squared = k.alpha * k.alpha * warp_sum(n2) + warp_sum(nz);
         }
-        const double w = clips ? clipped(clip, k.squared) : 1;
+        const double w = clips ? clipped(clip, k.squared, data.single) : 1;
         if (lane() == 0) {
             alpha[i] = w > 0 ? w * k.alpha : math::not_a_number<double>();
             beta[i] = w * k.beta;
@@ -604,7 +604,7 @@ FEDKERN_KERNEL chunk_coefficients(Regression data, Likelihood likelihood, Clippi
     for (Index i = thread_of_grid(); i < count; i += threads_of_grid()) {
         const Response own(data, family, begin + i);
         const Coefficients k = expected(family, own, sums.m[i], sums.v[i], sums.n2[i], sums.n4[i], nullptr, 0, with_value, AllNodes{});
-        const double w = clips ? clipped(clip, k.squared) : 1;
+        const double w = clips ? clipped(clip, k.squared, data.single) : 1;
         alpha[i] = w > 0 ? w * k.alpha : math::not_a_number<double>();
         beta[i] = w * k.beta, value[i] = k.value;
     }

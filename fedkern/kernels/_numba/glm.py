@@ -243,7 +243,7 @@ def example_rows(
     """Adds clipped vectors to total or, with a grid, to whole; returns the sum of E log p and the number of rows skipped."""
     d, skipped, values = X.shape[1], 0, 0.0
     x, u, v = np.empty(d), np.empty(d), np.empty(total.size)
-    bound = clip * (1.0 - 1e-9)
+    bound = clip * (1.0 - (2e-5 if X.itemsize == 4 and not grid > 0.0 else 1e-9))
     for k in range(X.shape[0] if all_rows else rows.size):
         i = k if all_rows else rows[k]
         # Compiled code does not check an index: another row would be read, or memory beyond.

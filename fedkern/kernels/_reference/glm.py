@@ -223,7 +223,7 @@ def clipped_grad_sum(
         own = X if rows is None else X[rows]
         kept = np.isfinite(squared) & np.isfinite((own.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
     v, norm = v[kept], np.sqrt(squared[kept])
-    bound = clip * (1 - 1e-9)
+    bound = clip * (1 - (2e-5 if X.dtype == np.float32 and not grid > 0 else 1e-9))  # docs/spec/pvi.md, section 4
     v *= np.divide(bound, norm, out=np.ones_like(norm), where=norm > bound)[:, None]
     if grid > 0:
         total[:] = np.trunc(v / grid).astype(np.int64).sum(axis=0)

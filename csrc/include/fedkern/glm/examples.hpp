@@ -1,17 +1,16 @@
 // Sums over examples of v_i, the gradient of w_i E log p(y_i | x_i'theta) in (mu, omega = log sigma), each clipped to a norm without
 // being written down. Specification: docs/spec/pvi.md, sections 3 and 4.
 #pragma once
+#include "fedkern/privacy/scalar.hpp"
 #include "passes.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-/// A row's norm is right to 1e-15, so this keeps what is summed below the bound.
-inline constexpr double clip_margin = 1 - 1e-9;
-
 /// The weights of rows in units of the grid; NaN for a row that is skipped: NaN x 0 is not 0, so it must never be multiplied.
-inline void clip_weights(Index n, const double* squared_norm, const Clipping& clip, double* w) {
-    const double most = clip.bound * clip_margin, unit = clip.grid > 0 ? clip.grid : 1;
+/// `single`: X is in float32.
+inline void clip_weights(Index n, const double* squared_norm, const Clipping& clip, bool single, double* w) {
+    const double most = clip.bound * (1 - clip_margin(single && !(clip.grid > 0))), unit = clip.grid > 0 ? clip.grid : 1;
     for (Index i = 0; i < n; ++i) {
         const double norm = std::sqrt(squared_norm[i]);
         w[i] = squared_norm[i] <= std::numeric_limits<double>::max() ? (norm > most ? most / norm : 1.0) / unit : nan;
@@ -146,7 +145,13 @@ struct Activated {
     }
 };
 
-/// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is; sums are in float64.
+/// Sums of float32 rows in float32 lanes are closed after so many columns, and the range in which neither overflow nor what underflow
+/// loses matters: section 4, "Rows in float32". Other rows get float64 sums.
+inline constexpr Index narrow_columns = 2048;
+inline constexpr double narrow_least = 0x1p-60, narrow_most = 0x1p100, narrow_deviation = 0x1p20, narrow_theta = 0x1p40;
+
+/// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is. A row's two sums are in
+/// float64, or, of float32 rows that are summed without a grid, in float32 with the margin of section 4.
 template <class T> struct OneWeight {
     static constexpr Shape shape = Shape::linear;
     using Number = T;
@@ -154,13 +159,22 @@ template <class T> struct OneWeight {
     Index d;
     std::vector<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
 
-    OneWeight(const Posterior& q, const Draws& draws)
+    bool narrow = false;
+    std::vector<float> narrow_to, narrow_length; // theta and length in float32
+
+    OneWeight(const Posterior& q, const Draws& draws, [[maybe_unused]] bool grid)
         : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0) {
         const auto e = normal_draws(draws, d);
         for (Index j = 0; j < d; ++j) {
             deviation[j] = math::exp(deviation[j]) * e[j];
             theta[j] += deviation[j];
             length[j] = std::sqrt(1 + deviation[j] * deviation[j]);
+        }
+        if constexpr (sizeof(T) == 4) {
+            narrow = !grid;
+            for (Index j = 0; j < d; ++j)
+                narrow = narrow && math::magnitude(deviation[j]) <= narrow_deviation && math::magnitude(theta[j]) <= narrow_theta;
+            if (narrow) narrow_to.assign(theta.begin(), theta.end()), narrow_length.assign(length.begin(), length.end());
         }
     }
     const double* factor() const { return deviation.data(); }
@@ -178,12 +192,54 @@ template <class T> struct OneWeight {
         sums_of<R>(sum_a, a), sums_of<R>(sum_2, squared);
     }
 
+    /// The same in float32 lanes, whose sums are added in float64.
+    template <int R> FEDKERN_INLINE void narrow_sums(const float* const* x, const char* at, Index pace, double* a, double* squared) const {
+        using V = Pack<float>;
+        for (int r = 0; r < R; ++r) a[r] = squared[r] = 0;
+        for (Index begin = 0; begin < d; begin += narrow_columns) {
+            const float *row[R], *t = narrow_to.data() + begin, *l = narrow_length.data() + begin;
+            for (int r = 0; r < R; ++r) row[r] = x[r] + begin;
+            V sum_a[R], sum_2[R];
+            for (int r = 0; r < R; ++r) sum_a[r] = sum_2[r] = V::all(0);
+            const Index size = std::min(narrow_columns, d - begin);
+            for_packs<V, R>(row, size, at, pace, [&](int r, const V& xj, Index j) {
+                const V z = xj * V::load(l + j);
+                sum_a[r] = sum_a[r] + xj * V::load(t + j);
+                sum_2[r] = sum_2[r] + z * z;
+            });
+            for (int r = 0; r < R; ++r) a[r] += double(sum_a[r].sum()), squared[r] += double(sum_2[r].sum());
+            at += size / V::size * R * pace;
+        }
+    }
+
+    void find_narrow(const RowBlock<float>& block, double* a, double* squared) const {
+        constexpr int tile = register_bytes == 64 ? 4 : register_bytes == 32 ? 2 : 1;
+        const Ahead ahead = block.ahead();
+        Index i = 0;
+        for (; i + tile <= block.size; i += tile) narrow_sums<tile>(block.x + i, ahead.of(i), ahead.pace, a + i, squared + i);
+        for (; i < block.size; ++i) narrow_sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, squared + i);
+        for (i = 0; i < block.size; ++i)
+            if (!(is_finite(a[i]) && squared[i] >= narrow_least && squared[i] <= narrow_most))
+                sums<1>(block.x + i, Ahead::nowhere, 0, a + i, squared + i);
+    }
+
     void find(const RowBlock<T>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
         alignas(64) double a[block_rows];
+        if constexpr (sizeof(T) == 4)
+            if (narrow) {
+                find_narrow(block, a, c.squared);
+                return finish(block, family, a, c);
+            }
         const Ahead ahead = block.ahead();
         Index i = 0;
         for (; i + tile_rows <= block.size; i += tile_rows) sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         for (; i < block.size; ++i) sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
+        finish(block, family, a, c);
+    }
+
+    /// From x'theta and sum x^2 (1 + sigma^2 e^2) to the coefficients.
+    static void finish(const RowBlock<T>& block, const Family& family, double* a, Coefficients& c) {
+        Index i;
         for (i = block.size; i < block.padded; ++i) a[i] = c.squared[i] = 0;
         for (i = 0; i < block.padded; ++i) a[i] += block.offset[i];
         family.slopes(block.padded, a, block.y, c.alpha);
@@ -282,7 +338,7 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
         for (RowBlock<typename Estimator::Number> block(data, family, begin, end); block.next();) {
             estimator.find(block, family, value, c, scratch);
             for (Index i = 0; value && i < block.size; ++i) values[chunk] += c.value[i];
-            if (clip) clip_weights(block.size, c.squared, *clip, w);
+            if (clip) clip_weights(block.size, c.squared, *clip, data.single, w);
             const Kept<typename Estimator::Number> kept(
                 block.size, block.x, [&](Index i) { return scratch.stored(i); }, w, c.alpha, c.beta);
             skipped[chunk] += block.size - kept.size;
@@ -322,8 +378,8 @@ template <class Out> Index glm_clipped_sum(const Regression& data, const Posteri
     Index skipped;
     if (draws.kind == Draws::Kind::weights) {
         skipped = draws.count > 1 ? sum(SeveralWeights(q, draws))
-                  : data.single   ? sum(OneWeight<float>(q, draws))
-                                  : sum(OneWeight<double>(q, draws));
+                  : data.single   ? sum(OneWeight<float>(q, draws, clip.grid > 0))
+                                  : sum(OneWeight<double>(q, draws, clip.grid > 0));
     } else {
         const Activations activations(q);
         skipped = draws.kind == Draws::Kind::activations ? sum(Activated(activations, draws)) : sum(Analytic{activations});

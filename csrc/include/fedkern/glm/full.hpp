@@ -52,7 +52,7 @@ template <class Out> Index sum_full_examples(const Regression& data, const Activ
                     }
                     const double squared = a * a * sum_2 + b * b * sum_4 + 0 * m[i];
                     double w;
-                    clip_weights(1, &squared, *clip, &w);
+                    clip_weights(1, &squared, *clip, data.single, &w);
                     if (!(w == w)) {
                         ++skipped[chunk];
                         continue;

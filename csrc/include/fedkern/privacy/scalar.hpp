@@ -5,11 +5,14 @@
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 
-/// w = min(1, bound (1 - 1e-9) / norm): rounding can't carry a row over the bound. 0 for a row whose norm is not finite, which the
-/// caller skips (0 x inf would be NaN).
-FEDKERN_INLINE double clip_weight(double squared_norm, double bound) {
+/// By how much the rule stays below the bound, so that rounding can't carry a row over it. `single`: the sums of a row may be in
+/// float32.
+FEDKERN_INLINE constexpr double clip_margin(bool single) { return single ? 2e-5 : 1e-9; }
+
+/// w = min(1, bound (1 - margin) / norm). 0 for a row whose norm is not finite, which the caller skips (0 x inf would be NaN).
+FEDKERN_INLINE double clip_weight(double squared_norm, double bound, bool single = false) {
     if (!(squared_norm < math::infinity<double>())) return 0;
-    const double norm = math::sqrt(squared_norm), most = bound * (1 - 1e-9);
+    const double norm = math::sqrt(squared_norm), most = bound * (1 - clip_margin(single));
     return norm > most ? most / norm : 1;
 }
 

@@ -1,0 +1,56 @@
+"""The clip rule of float32 rows, in exact arithmetic: no part of a sum is longer than the bound (docs/spec/pvi.md, section 4)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fedkern.kernels import glm, rng
+
+KEY, CLIP = rng.key(5, "draws"), 1.0
+GREATEST = np.float32(1 + 2**-12 + 2**-23)  # its square is rounded by nearly half a unit
+
+
+def square(values):
+    """The exact squared length."""
+    return sum(Fraction(float(v)) ** 2 for v in values)
+
+
+def rows(d):
+    """Rows of float32 that lose most to rounding, and those beyond its range."""
+    r = np.random.default_rng(d)
+    yield np.full(d, GREATEST)
+    for scale in (1e-30, 1e-20, 1e-8, 1.0, 1e8, 1e20, 1e30):
+        yield (r.standard_normal(d) * scale).astype("f4")
+    first = np.full(d, 2.0**-13, "f4")  # each later square is just less than half a unit of the sum
+    first[:16] = 1
+    yield first
+    yield first[::-1].copy()
+
+
+@pytest.mark.parametrize("d", [1, 2, 15, 16, 17, 108, 2000, 2049, 9001])
+@pytest.mark.parametrize("grid", [None, 2.0**-20])
+def test_no_float32_row_is_longer_than_the_bound(d, grid):
+    mu, omega = np.zeros(d), np.full(d, -1.0)
+    for x in rows(d):
+        # The response is far off, so that every row but those near 0 is clipped.
+        call = {"family": "gaussian", "clip": CLIP, "estimator": "weight-mc", "key": KEY, "grid": grid}
+        total, skipped = glm.clipped_grad_sum(x[None], np.array([1e36]), mu, omega, **call)
+        assert skipped == 0
+        units = Fraction(1 if grid is None else grid) ** 2
+        assert square(total) * units <= Fraction(CLIP) ** 2
+        assert square(total) * units >= Fraction(CLIP * (1 - 4e-5)) ** 2 or grid
+
+
+def test_rows_that_are_not_finite_weigh_nothing():
+    d = 40
+    X = np.random.default_rng(0).standard_normal((6, d)).astype("f4")
+    X[1, 3], X[2, 39], X[4, 0] = np.nan, np.inf, -np.inf
+    call = {"family": "bernoulli", "clip": CLIP, "estimator": "weight-mc", "key": KEY}
+    y, mu, omega = np.ones(6), np.zeros(d), np.zeros(d)
+    total, skipped = glm.clipped_grad_sum(X, y, mu, omega, **call)
+    assert skipped == 3
+    want, _ = glm.clipped_grad_sum(X, y, mu, omega, rows=np.array([0, 3, 5]), **call)
+    np.testing.assert_allclose(total, want, rtol=0, atol=1e-12)
