@@ -20,6 +20,8 @@ class Timed:
 
     timeout = 300
     one_thread = True  # of BLAS
+    # asv's own are up to 40 s a case. A case is read beside its peers of the same run, and what must not slow down is in `gate`.
+    rounds, repeat, warmup_time = 1, (3, 7, 0.5), 0.0
 
     def make(self, *case: Any) -> Call:
         """What is timed, in one case."""
