@@ -10,7 +10,7 @@ timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VE
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-clang lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
 
-.PHONY: demo install test suite shard share lint $(LINTS) nightly golden docs pages references clean
+.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -43,6 +43,14 @@ nightly: lint
 BASE ?= HEAD
 golden: $(VENV)/test
 	$(BIN)/python tests/golden/compare.py $(BASE)
+
+# Whether this commit made a kernel slower beside its peer than another: make gate BASE=COMMIT. Both are compiled first.
+gate: install
+	cd benchmarks && $(BIN)/asv machine --yes && $(BIN)/asv continuous --factor 1.15 --bench '^gate' $(BASE) HEAD
+
+# What asv has measured on this machine, beside the documents.
+speed-pages:
+	cd benchmarks && $(BIN)/asv publish --html-dir $(abspath build/docs/speed)
 
 # The documents, as pages in build/docs, with the gallery's figures, which the installed package draws. A warning is an error; the
 # build and the pages need no network.

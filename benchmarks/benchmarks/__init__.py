@@ -7,8 +7,13 @@ machine drifts: to another tool ("times as fast": larger is better), or to a flo
 import os
 
 # Where they are set, NumPy's matrix products run at half their rate, and every comparison with them would be unfair. But where
-# our kernels are held to a lower level of instructions, the products are, too: a floor is that of a machine that has no more.
+# our kernels are held to a lower level of instructions, so are the products, and the code that Numba and JAX make: peers and
+# floors are those of a machine that has no more. (NumPy's own loops are not: it has no way to say so that all versions know.)
 for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(name, None)
-if core := {"avx2": "Haswell", "baseline": "Prescott"}.get(os.environ.get("FEDKERN_ISA", "")):
+LEVEL = os.environ.get("FEDKERN_ISA", "")
+if core := {"avx2": "Haswell", "baseline": "Prescott"}.get(LEVEL):
     os.environ["OPENBLAS_CORETYPE"] = core
+    os.environ["NUMBA_CPU_NAME"] = {"avx2": "haswell", "baseline": "nehalem"}[LEVEL]  # there is none without SSE4
+    most = {"avx2": "AVX2", "baseline": "SSE4_2"}[LEVEL]
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={most}".strip()

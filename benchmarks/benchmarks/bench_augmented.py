@@ -499,7 +499,7 @@ class Ratios:
 
 
 if __name__ == "__main__":
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
     with common.alone():
         for name, case in CASES.items():
             agree(case)

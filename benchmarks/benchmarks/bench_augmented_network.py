@@ -170,7 +170,7 @@ class Iteration(common.Timed):
 
 
 if __name__ == "__main__":
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
     with common.alone():
         first = {peer: make()() for peer, make in PEERS.items()}
         for peer, parameters in first.items():

@@ -12,12 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from fedkern import _core, kernels
 from fedkern.kernels import glm, rng
 
-from . import common, floors
+from . import common, floors, peers
 
 KEY = rng.key(1, "draws")
 
@@ -86,47 +85,17 @@ def elbo_by_numpy(case: Case) -> Callable[[], Any]:
     return call
 
 
-@njit(cache=False, fastmath=True)
-def _numba_bernoulli(X: Any, y: Any, theta: Any, gradient: Any) -> float:
-    value = 0.0
-    for i in range(X.shape[0]):
-        a = 0.0
-        for j in range(X.shape[1]):
-            a += X[i, j] * theta[j]
-        t = np.exp(-abs(a))
-        value += y[i] * a - max(a, 0.0) - np.log1p(t)
-        r = y[i] - (1 / (1 + t) if a >= 0 else t / (1 + t))
-        for j in range(X.shape[1]):
-            gradient[j] += r * X[i, j]
-    return value
-
-
-@njit(cache=False, fastmath=True)
-def _numba_poisson(X: Any, y: Any, theta: Any, gradient: Any) -> float:
-    value = 0.0
-    for i in range(X.shape[0]):
-        a = 0.0
-        for j in range(X.shape[1]):
-            a += X[i, j] * theta[j]
-        mean = np.exp(a)
-        value += y[i] * a - mean
-        r = y[i] - mean
-        for j in range(X.shape[1]):
-            gradient[j] += r * X[i, j]
-    return value
-
-
 def elbo_by_numba(case: Case) -> Callable[[], Any]:
     """One pass over the rows for each draw."""
     X, y, mu, log_sigma = case.arrays()
     e = noise(case)
-    loop = _numba_poisson if case.family == "poisson" else _numba_bernoulli
+    loop, part = peers.loglik_gradient(case.family), np.empty(case.d, X.dtype)
 
     def call() -> Any:
         sigma = np.exp(log_sigma)
         value, g = 0.0, np.zeros((case.draws, case.d))
         for s in range(case.draws):
-            value += loop(X, y, mu + sigma * e[s], g[s])
+            value += loop(X, y, (mu + sigma * e[s]).astype(X.dtype), part, g[s])
         return value / case.draws, g.mean(axis=0) - mu, (g * e * sigma).mean(axis=0) + 1 - sigma**2
 
     return call
@@ -179,29 +148,15 @@ def clipped_by_numpy(case: Case) -> Callable[[], Any]:
     return call
 
 
-@njit(cache=False, fastmath=True)
-def _numba_clipped(X: Any, y: Any, theta: Any, scale: Any, clip: float, gradient: Any) -> None:
-    for i in range(X.shape[0]):
-        a, squared = 0.0, 0.0
-        for j in range(X.shape[1]):
-            x = np.float64(X[i, j])
-            a += x * theta[j]
-            squared += x * x * scale[j]
-        r = y[i] - 1 / (1 + np.exp(-a))
-        norm = abs(r) * np.sqrt(squared)
-        w = r * (clip / norm if norm > clip else 1.0)
-        for j in range(X.shape[1]):
-            gradient[j] += w * X[i, j]
-
-
 def clipped_by_numba(case: Case) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
     generator = np.random.default_rng(1)
+    loop, part = peers.clipped_gradients(), np.empty(case.d, X.dtype)
 
     def call() -> Any:
         sigma, e = np.exp(log_sigma), generator.standard_normal(case.d)
         g = np.zeros(case.d)
-        _numba_clipped(X, y, mu + sigma * e, 1 + (sigma * e) ** 2, 0.5, g)
+        loop(X, y, (mu + sigma * e).astype(X.dtype), (1 + (sigma * e) ** 2).astype(X.dtype), 0.5, part, g)
         return np.concatenate([g, g * sigma * e]) + 0.5 * generator.standard_normal(2 * case.d)
 
     return call
@@ -327,10 +282,10 @@ def agree(case: Case) -> None:
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
-def rows(cases: dict[str, Case], peers: dict[str, Callable[..., Any]]) -> None:
+def rows(cases: dict[str, Case], makers: dict[str, Callable[..., Any]]) -> None:
     """A line for each case: every time as a multiple of one read of X, and the best peer as a multiple of ours."""
     for name, case in cases.items():
-        calls = common.available(peers, case) | {"2 threads": peers["fedkern"](case, n_threads=2)}
+        calls = common.available(makers, case) | {"2 threads": makers["fedkern"](case, n_threads=2)}
         side, work = 1024, 4.0 * case.n * case.d * case.draws
         bounds = {"read": floors.read(case.arrays()[0])}
         if case.draws > 1:
@@ -345,7 +300,8 @@ def rows(cases: dict[str, Case], peers: dict[str, Callable[..., Any]]) -> None:
 
 
 if __name__ == "__main__":
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
+    peers.agree()
     for case in ELBO_CASES.values():
         agree(case)
     rows(ELBO_CASES, ELBO)

@@ -221,6 +221,7 @@ def same(case: Case) -> None:
 
 def main() -> None:
     print(f"values of {POINTS} points, {CHILDREN * ROWS} rows of {CHILDREN} groups, {NODES} nodes; instructions: {_core.isa()}")
+    print(common.machine())
     print("least processor times, on one thread; NumPy's of 200 points, times 20")
     with common.alone():
         for alike in (True, False):

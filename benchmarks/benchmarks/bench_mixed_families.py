@@ -88,6 +88,7 @@ class Values(common.Timed):
 
 def main() -> None:
     print(f"values of {POINTS} points, {GROUPS * ROWS} rows, {NODES} nodes; instructions: {_core.isa()}")
+    print(common.machine())
     print("least processor times, on one thread; NumPy's of 10 points, times 20")
     with common.alone():
         for family in ROW:

@@ -291,7 +291,7 @@ class Adam(common.Timed):
 
 
 if __name__ == "__main__":
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
     with common.alone():
         for name, case in CASES.items():
             agree(case)

@@ -81,6 +81,7 @@ class Multinomial(common.Timed):
 def main() -> None:
     case = Case()
     print(f"{ROWS} rows, {COLUMNS} columns, {LEVELS} levels; least processor times, one thread; instructions: {_core.isa()}")
+    print(common.machine())
     with common.alone():
         calls = {
             "curvature": curvature(case),

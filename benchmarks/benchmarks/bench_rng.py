@@ -9,7 +9,7 @@ import numpy as np
 
 from fedkern.kernels import rng
 
-from . import common, floors
+from . import common, floors, peers
 
 KEY = rng.key(1)
 SIZES = [1, 10_000, 1_000_000]
@@ -39,6 +39,13 @@ def by_numpy(name: str, n: int) -> Callable[[], Any]:
     return calls[name]
 
 
+def by_numba(name: str, n: int) -> Callable[[], Any]:
+    """Numba's own generator, in a loop."""
+    loop, out = peers.fill(name), np.zeros(n)
+    more = {"gamma": (SHAPE,), "inverse_gaussian": (MEAN, SHAPE)}.get(name, ())
+    return lambda: loop(out, *more)
+
+
 def by_jax(name: str, n: int) -> Callable[[], Any]:
     jax = common.jax()
     if name == "inverse_gaussian":
@@ -56,7 +63,7 @@ def by_jax(name: str, n: int) -> Callable[[], Any]:
 PEERS = {
     "fedkern": by_fedkern,
     "fedkern, 2 threads": lambda name, n: by_fedkern(name, n, n_threads=2),
-    "numba": lambda name, n: by_fedkern(name, n, "numba"),
+    "numba": by_numba,
     "numpy": by_numpy,
     "jax": by_jax,
 }

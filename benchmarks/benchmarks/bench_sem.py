@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from time import thread_time
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from fedkern import _core
 from fedkern.kernels import sem
 
-from . import common
+from . import common, peers
 
 ROWS, SWEEPS = 227, 20
 SIZES = (11, 16, 50)
@@ -95,52 +95,9 @@ def numpy(case: Case, n_sweeps: int = SWEEPS) -> Callable[[], Any]:
     return call
 
 
-@cache
-def numba_sweeps() -> Any:
-    """The same sweep as plain loops, compiled with fastmath."""
-    from numba import njit
-
-    @njit(fastmath=True)
-    def sweeps(Y, theta, tau_sq, d, lambda_sq, b, step, n_sweeps):  # type: ignore[no-untyped-def]
-        p, n = Y.shape
-        shifted = np.empty(n)
-        for _ in range(n_sweeps):
-            for j in range(p):
-                for h in range(p):
-                    nu = (1 + 1 / lambda_sq[j, h]) / np.random.exponential()  # noqa: NPY002
-                    lambda_sq[j, h] = (1 / nu + d[j, h] * d[j, h] / (2 * tau_sq[j, h])) / np.random.exponential()  # noqa: NPY002
-            B = np.eye(p) - theta - d
-            W, e = np.linalg.inv(B), B @ Y
-            for j in range(p):
-                total = np.abs(e[j]).sum()
-                for h in range(p):
-                    if h == j:
-                        continue
-                    delta = step[j, h] * np.random.normal()  # noqa: NPY002
-                    ratio = 1 - delta * W[h, j]
-                    proposed = 0.0
-                    for i in range(n):
-                        shifted[i] = e[j, i] - delta * Y[h, i]
-                        proposed += abs(shifted[i])
-                    gain = n * np.log(abs(ratio)) - (proposed - total) / b[j]
-                    gain -= delta * (2 * d[j, h] + delta) / (2 * lambda_sq[j, h] * tau_sq[j, h])
-                    if np.log(np.random.random()) < gain:  # noqa: NPY002
-                        d[j, h] += delta
-                        e[j] = shifted
-                        total = proposed
-                        image = delta / ratio * W[h]
-                        for a in range(p):
-                            factor = W[a, j]
-                            for k in range(p):
-                                W[a, k] += factor * image[k]
-                b[j] = (1 + total) / np.random.gamma(2.0 + n)  # noqa: NPY002
-
-    return sweeps
-
-
 def numba(case: Case, n_sweeps: int = SWEEPS) -> Callable[[], Any]:
     state = _copies(case)
-    return lambda: numba_sweeps()(*state, n_sweeps)
+    return lambda: peers.sem_sweeps()(*state, n_sweeps)
 
 
 def _copies(case: Case) -> list[np.ndarray]:
@@ -224,7 +181,7 @@ def _ess(x: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
     for p in SIZES:
         case = Case(p)
         calls = {

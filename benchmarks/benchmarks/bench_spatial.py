@@ -304,7 +304,7 @@ def show(name: str, calls: dict[str, Callable[[], Any]], unit: float, suffix: st
 
 if __name__ == "__main__":
     parts = sys.argv[1:] or ["vi", "routes", "gp"]
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
     with common.alone():
         if "vi" in parts:
             agree()

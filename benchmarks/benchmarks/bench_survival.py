@@ -134,6 +134,7 @@ class Cox(common.Timed):
 
 def main() -> None:
     print(f"{ROWS} rows of {COLUMNS} columns; least processor times, on one thread; instructions: {_core.isa()}")
+    print(common.machine())
     with common.alone():
         for name, case in (KINDS | WIDE).items():
             calls = {

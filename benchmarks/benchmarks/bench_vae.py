@@ -437,7 +437,7 @@ def row(name: str, case: Case) -> None:
 
 
 if __name__ == "__main__":
-    print("level", _core.isa())
+    print(f"level {_core.isa()}; {common.machine()}")
     with common.alone():
         for name in sys.argv[1:] or CASES:
             row(name, CASES[name])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -18,6 +20,8 @@ class Timed:
 
     timeout = 300
     one_thread = True  # of BLAS
+    # asv's own are up to 40 s a case. A case is read beside its peers of the same run, and what must not slow down is in `gate`.
+    rounds, repeat, warmup_time = 1, (3, 7, 0.5), 0.0
 
     def make(self, *case: Any) -> Call:
         """What is timed, in one case."""
@@ -66,22 +70,37 @@ def available(makers: Mapping[str, Callable[..., Any]], *case: Any) -> dict[str,
     return made
 
 
-def medians(*calls: Call, seconds: float = 0.3, rounds: int = 15) -> list[float]:
+def machine() -> str:
+    """Returns a line that says which processor this is, and whether others were working on it when the line was made."""
+    model, cpus = "a processor without a name", os.cpu_count() or 1
+    if (table := Path("/proc/cpuinfo")).exists():
+        facts: dict[str, str] = {}
+        for line in table.read_text().splitlines():
+            name, _, value = line.partition(":")
+            facts.setdefault(name.strip(), value.strip())
+        model = facts.get("model name", model)
+        if "cpu family" in facts:
+            model += f" (family {facts['cpu family']}, model {facts['model']})"
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return f"{model}, {cpus} cores, {'quiet' if load < 1.5 else 'busy'} (load average {load:.1f})"
+
+
+def medians(*calls: Call, seconds: float = 0.3, rounds: int = 15, clock: Callable[[], float] = time.perf_counter) -> list[float]:
     """Median time of each call. They take turns, so that a drift of the machine's speed meets all of them."""
     inner = []
     for call in calls:
         call()
-        start = time.perf_counter()
+        start = clock()
         call()
-        once = time.perf_counter() - start
+        once = clock() - start
         inner.append(max(1, int(seconds / rounds / len(calls) / max(once, 1e-7))))
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, repeat, measured in zip(calls, inner, times):
-            start = time.perf_counter()
+            start = clock()
             for _ in range(repeat):
                 call()
-            measured.append((time.perf_counter() - start) / repeat)
+            measured.append((clock() - start) / repeat)
     return [statistics.median(measured) for measured in times]
 
 
@@ -89,6 +108,12 @@ def ratio(call: Call, other: Call) -> float:
     """How many times as long the other takes."""
     mine, theirs = medians(call, other)
     return theirs / mine
+
+
+def share(call: Call, other: Call, seconds: float = 1.0) -> tuple[float, float]:
+    """Seconds of CPU of this thread that a call takes, and their share of the other's."""
+    mine, theirs = medians(call, other, seconds=seconds, clock=time.thread_time)
+    return mine, mine / theirs
 
 
 def times(calls: Mapping[str, Call], **how: Any) -> dict[str, float]:

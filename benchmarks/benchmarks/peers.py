@@ -1,0 +1,280 @@
+"""Peers that an expert writes by hand in Numba: fused loops without temporaries, sums in any order (`fastmath`), and rows of
+float32 that stay float32, whose sums are added up in float64 a block of rows at a time.
+
+`agree()` compares those that draw nothing with NumPy. Each function compiles when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+BLOCK = 64  # rows whose sum stays in the type of the rows
+
+
+@cache
+def clip_sum() -> Any:
+    """The sum of rows, each scaled to a norm of at most `bound`, added to `total`."""
+    from numba import njit
+
+    @njit(fastmath=True, error_model="numpy")
+    def by_hand(rows, bound, part, total):  # type: ignore[no-untyped-def]
+        n, d = rows.shape
+        zero = rows.dtype.type(0)
+        limit = rows.dtype.type(bound)
+        for first in range(0, n, BLOCK):
+            for j in range(d):
+                part[j] = zero
+            for i in range(first, min(first + BLOCK, n)):
+                row = rows[i]
+                squared = zero
+                for j in range(d):
+                    squared += row[j] * row[j]
+                norm = np.sqrt(squared)
+                if norm > limit:
+                    weight = limit / norm
+                    for j in range(d):
+                        part[j] += weight * row[j]
+                else:
+                    for j in range(d):
+                        part[j] += row[j]
+            for j in range(d):
+                total[j] += part[j]
+
+    return by_hand
+
+
+@cache
+def clipped_gradients() -> Any:
+    """The sum of the clipped gradients of single rows of a logistic likelihood, added to `total`."""
+    from numba import njit
+
+    @njit(fastmath=True, error_model="numpy")
+    def by_hand(X, y, theta, scale, clip, part, total):  # type: ignore[no-untyped-def]
+        n, d = X.shape
+        zero, one, limit = X.dtype.type(0), X.dtype.type(1), X.dtype.type(clip)
+        for first in range(0, n, BLOCK):
+            for j in range(d):
+                part[j] = zero
+            for i in range(first, min(first + BLOCK, n)):
+                row = X[i]
+                a, squared = zero, zero
+                for j in range(d):
+                    x = row[j]
+                    a += x * theta[j]
+                    squared += x * x * scale[j]
+                r = y[i] - one / (one + np.exp(-a))
+                norm = abs(r) * np.sqrt(squared)
+                weight = r * (limit / norm) if norm > limit else r
+                for j in range(d):
+                    part[j] += weight * row[j]
+            for j in range(d):
+                total[j] += part[j]
+
+    return by_hand
+
+
+@cache
+def loglik_gradient(family: str) -> Any:
+    """The log-likelihood of rows; its gradient is added to `total`."""
+    from numba import njit
+
+    poisson = family == "poisson"
+
+    @njit(fastmath=True, error_model="numpy")
+    def by_hand(X, y, theta, part, total):  # type: ignore[no-untyped-def]
+        n, d = X.shape
+        zero, one, value = X.dtype.type(0), X.dtype.type(1), 0.0
+        for first in range(0, n, BLOCK):
+            for j in range(d):
+                part[j] = zero
+            for i in range(first, min(first + BLOCK, n)):
+                row = X[i]
+                a = zero
+                for j in range(d):
+                    a += row[j] * theta[j]
+                if poisson:
+                    mean = np.exp(a)
+                    value += y[i] * a - mean
+                else:
+                    t = np.exp(-abs(a))
+                    value += y[i] * a - max(a, zero) - np.log(one + t)
+                    mean = (one if a >= 0 else t) / (one + t)
+                r = y[i] - mean
+                for j in range(d):
+                    part[j] += r * row[j]
+            for j in range(d):
+                total[j] += part[j]
+        return value
+
+    return by_hand
+
+
+@cache
+def fill(name: str) -> Any:
+    """Fills an array with random numbers."""
+    from numba import njit
+
+    if name == "gamma":
+
+        @njit(fastmath=True)
+        def gamma(out, shape):  # type: ignore[no-untyped-def]
+            for i in range(out.size):
+                out[i] = np.random.standard_gamma(shape)  # noqa: NPY002
+
+        return gamma
+    if name == "inverse_gaussian":
+
+        @njit(fastmath=True)
+        def wald(out, mean, shape):  # type: ignore[no-untyped-def]
+            for i in range(out.size):
+                out[i] = np.random.wald(mean, shape)  # noqa: NPY002
+
+        return wald
+    draw = {"uniform": np.random.random, "normal": np.random.standard_normal, "exponential": np.random.standard_exponential}[name]
+
+    @njit(fastmath=True)
+    def plain(out):  # type: ignore[no-untyped-def]
+        for i in range(out.size):
+            out[i] = draw()
+
+    return plain
+
+
+@cache
+def sem_sweeps() -> Any:
+    """Element sweeps of one chain: expanded scales, rank-one updates of the inverse, b. C-contiguous float64 arrays.
+
+    Arguments Y (p, n), theta, tau_sq, d, lambda_sq (p, p), b (p,), step (p, p), n_sweeps; d, lambda_sq, b change in place.
+    A proposal computes its sum alone and stores nothing; the residual changes only when it is accepted."""
+    from numba import njit
+
+    @njit(fastmath=True, error_model="numpy")
+    def sem_peer(Y, theta, tau_sq, d, lambda_sq, b, step, n_sweeps):  # type: ignore[no-untyped-def]
+        p, n = Y.shape
+        image = np.empty(p)
+        column = np.empty(p)
+        for _ in range(n_sweeps):
+            for j in range(p):
+                for h in range(p):
+                    if h == j:  # d = 0 there: lambda^2 would wander to 0
+                        continue
+                    nu = (1 + 1 / lambda_sq[j, h]) / np.random.exponential()  # noqa: NPY002
+                    lambda_sq[j, h] = (1 / nu + d[j, h] * d[j, h] / (2 * tau_sq[j, h])) / np.random.exponential()  # noqa: NPY002
+            B = np.eye(p) - theta - d
+            W, e = np.linalg.inv(B), B @ Y
+            for j in range(p):
+                ej = e[j]
+                total = 0.0
+                for i in range(n):
+                    total += abs(ej[i])
+                for h in range(p):
+                    if h == j:
+                        continue
+                    delta = step[j, h] * np.random.normal()  # noqa: NPY002
+                    ratio = 1 - delta * W[h, j]
+                    yh = Y[h]
+                    proposed = 0.0
+                    for i in range(n):
+                        proposed += abs(ej[i] - delta * yh[i])
+                    gain = n * np.log(abs(ratio)) - (proposed - total) / b[j]
+                    gain -= delta * (2 * d[j, h] + delta) / (2 * lambda_sq[j, h] * tau_sq[j, h])
+                    if -np.random.exponential() < gain:  # noqa: NPY002
+                        d[j, h] += delta
+                        for i in range(n):
+                            ej[i] -= delta * yh[i]
+                        total = proposed
+                        scale = delta / ratio
+                        for k in range(p):
+                            image[k] = scale * W[h, k]
+                            column[k] = W[k, j]
+                        for a in range(p):
+                            factor = column[a]
+                            for k in range(p):
+                                W[a, k] += factor * image[k]
+                b[j] = (1 + total) / np.random.gamma(2.0 + n)  # noqa: NPY002
+
+    return sem_peer
+
+
+@cache
+def horseshoe_sweeps() -> Any:
+    """Sweeps of one chain with the expanded scales, theta = 0, from the sufficient statistics, p small: a Cholesky by loops.
+
+    Arguments gram = X'X (p, p), c = X'y, yy = y'y, n, tau_sq (p,), d, lambda_sq (p,), sigma_sq, n_sweeps. Returns sigma_sq."""
+    from numba import njit
+
+    @njit(fastmath=True, error_model="numpy")
+    def horseshoe_peer(gram, c, yy, n, tau_sq, d, lambda_sq, sigma_sq, n_sweeps):  # type: ignore[no-untyped-def]
+        p = len(c)
+        A = np.empty((p, p))
+        s = np.empty(p)
+        u = np.empty(p)
+        inverse = np.empty(p)
+        for _ in range(n_sweeps):
+            for j in range(p):
+                nu_inverse = np.random.exponential() / (1 + 1 / lambda_sq[j])  # noqa: NPY002
+                lambda_sq[j] = (nu_inverse + d[j] * d[j] / (2 * tau_sq[j])) / np.random.exponential()  # noqa: NPY002
+                s[j] = np.sqrt(lambda_sq[j] * tau_sq[j] / sigma_sq)
+            sigma = np.sqrt(sigma_sq)
+            # lower triangle of A = I + S G S, factorised as it is made (row by row), y = L^-1 rhs beside it
+            for i in range(p):
+                v = s[i] * c[i] / sigma
+                for j in range(i):
+                    x = s[i] * s[j] * gram[i, j]
+                    for k in range(j):
+                        x -= A[i, k] * A[j, k]
+                    x *= inverse[j]
+                    A[i, j] = x
+                    v -= x * u[j]
+                x = 1 + s[i] * s[i] * gram[i, i]
+                for k in range(i):
+                    x -= A[i, k] * A[i, k]
+                inverse[i] = 1 / np.sqrt(x)
+                u[i] = v * inverse[i]
+            for j in range(p):
+                u[j] += np.random.normal()  # noqa: NPY002
+            for i in range(p - 1, -1, -1):
+                x = u[i] * inverse[i]
+                u[i] = x
+                for j in range(i):
+                    u[j] -= A[i, j] * x
+                d[i] = sigma * s[i] * x
+            rss = yy
+            for i in range(p):
+                g = 0.0
+                for j in range(p):
+                    g += gram[i, j] * d[j]
+                rss += d[i] * (g - 2 * c[i])
+            sigma_sq = (1 + 0.5 * max(rss, 0.0)) / np.random.gamma(2 + n / 2)  # noqa: NPY002
+        return sigma_sq
+
+    return horseshoe_peer
+
+
+def agree() -> None:
+    """Compares sums with NumPy's in float64, for both types of rows."""
+    random = np.random.default_rng(0)
+    for dtype, tolerance in (("f8", 1e-12), ("f4", 2e-5)):
+        X = random.standard_normal((300, 37)).astype(dtype)
+        y, theta = random.integers(0, 2, 300).astype(dtype), (0.1 * random.standard_normal(37)).astype(dtype)
+        scale, wide = np.full(37, 1.3, dtype), X.astype("f8")
+        norms = np.linalg.norm(wide, axis=1)
+        part, total = np.empty(37, dtype), np.zeros(37)
+        clip_sum()(X, 5.0, part, total)
+        want = np.minimum(1, 5.0 / norms) @ wide
+        np.testing.assert_allclose(total, want, atol=tolerance * abs(wide).sum(axis=0).max())
+        a = wide @ theta.astype("f8")
+        r = y - 1 / (1 + np.exp(-a))
+        weight = np.minimum(1, 0.5 / (abs(r) * np.sqrt((wide**2) @ scale.astype("f8"))))
+        total[:] = 0
+        clipped_gradients()(X, y, theta, scale, 0.5, part, total)
+        np.testing.assert_allclose(total, (weight * r) @ wide, atol=tolerance * abs(wide).sum(axis=0).max())
+        for family, mean in (("bernoulli", 1 / (1 + np.exp(-a))), ("poisson", np.exp(a))):
+            total[:] = 0
+            value = loglik_gradient(family)(X, y, theta, part, total)
+            np.testing.assert_allclose(total, (y - mean) @ wide, atol=tolerance * abs(wide).sum(axis=0).max())
+            part_value = y * a - (np.exp(a) if family == "poisson" else np.logaddexp(0, a))
+            np.testing.assert_allclose(value, part_value.sum(), rtol=10 * tolerance)
