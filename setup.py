@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import time
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -28,6 +29,10 @@ PIECES = 2
 SECONDS = 150  # of one core, for everything; only to say how long it will take
 
 
+def usable_cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class BuildKernels(build_ext):
     """All units in one queue. What the same command has made of the same files before is not compiled again."""
 
@@ -38,7 +43,7 @@ class BuildKernels(build_ext):
             units += [self.unit(s, level, f"-DFEDKERN_ISA={level}", *flags) for s in UNITS if s.name not in COMPILED_ONCE]
         stale = [unit for unit in units if not self.is_fresh(unit)]
         if stale:
-            cores, began = len(os.sched_getaffinity(0)), time.perf_counter()
+            cores, began = usable_cores(), time.perf_counter()
             wait = SECONDS * len(stale) / len(units) / cores
             print(f"Compiling {len(stale)} of {len(units)} units on {cores} cores (about {wait:.0f} s) ..", flush=True)
             with ThreadPool(cores) as pool:
@@ -105,6 +110,12 @@ class BuildPython(build_py):
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
             shutil.copytree(STUBS, package, dirs_exist_ok=True)
 
+
+if sys.platform == "win32":
+    sys.exit(
+        "fedkern does not run on Windows: its locks of run folders (fcntl), files opened below a folder (dir_fd) and signals "
+        "need Linux or macOS. Use the Windows Subsystem for Linux: `wsl --install`, then `pip install fedkern` there."
+    )
 
 setup(
     ext_modules=[

@@ -115,9 +115,10 @@ def parser() -> argparse.ArgumentParser:
     launch = commands.add_parser(
         "launch",
         help="run a job over MPI on this machine: rank 0 is the server, the others hold clients",
-        usage="fedkern launch -n RANKS JOB.toml [options of `fedkern run`]",
+        usage="fedkern launch -n RANKS JOB.toml [options of `fedkern run`], or --print-slurm",
     )
-    launch.add_argument("-n", dest="ranks", type=int, required=True, metavar="RANKS")
+    launch.add_argument("-n", dest="ranks", type=int, metavar="RANKS")
+    launch.add_argument("--print-slurm", action="store_true", help="print the script for sbatch instead, and run nothing")
     launch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="JOB.toml")
     launch.set_defaults(call=_in("launch", "launch"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import shutil
 import signal
@@ -14,25 +13,38 @@ from pathlib import Path
 from types import FrameType
 
 from ..errors import JobError, LostPeer
-from ..transports.parent import PDEATHSIG
+from ..transports.parent import at_death_of_parent
 from ..transports.signals import Signals
 
 PACKAGE = Path(__file__).parents[1]
 ASKS = [signal.Signals[name] for name in Signals.NAMES]
+YOURSELF = "start the ranks yourself: mpirun -n RANKS fedkern run JOB.toml --mpi"
+SLURM = PACKAGE / "transports" / "slurm.sbatch"
 SCRIPT, DEMO, DEMO_RANKS = PACKAGE / "transports" / "run.sh", PACKAGE / "demo.toml", 6
 
 
 def launch(options: argparse.Namespace) -> int:
-    """Runs the script that starts mpirun, and stays beside it: every signal to this process reaches the job."""
-    command = _command([*(["-n", str(options.ranks)] if options.ranks is not None else []), *options.arguments])
+    """Runs the script that starts mpirun, and stays beside it: every signal to this process reaches the job.
+
+    With `--print-slurm` it only prints the script for sbatch.
+    """
+    if options.print_slurm:
+        print(SLURM.read_text(encoding="utf-8"), end="")
+        return 0
+    if options.ranks is None:
+        raise JobError("launch: -n RANKS is missing: fedkern launch -n RANKS JOB.toml")
+    command = _command(["-n", str(options.ranks), *options.arguments])
     return _followed(command, _environment())
 
 
 def demo(options: argparse.Namespace) -> int:
     """Runs the README's job and makes its page; without MPI in one process."""
     out = Path(options.out)
-    if find_spec("mpi4py") is None:
-        print("No mpi4py here (pip install 'fedkern[mpi]'): the job runs in one process.", flush=True)
+    without = "No mpi4py here (pip install 'fedkern[mpi]')" if find_spec("mpi4py") is None else ""
+    if sys.platform != "linux":
+        without = "`fedkern launch` needs Linux"
+    if without:
+        print(f"{without}: the job runs in one process.", flush=True)
         command = [sys.executable, "-P", "-m", "fedkern", "run", str(DEMO), "--out", str(out)]
     else:
         command = _command(["-n", str(DEMO_RANKS), str(DEMO), "--out", str(out)])
@@ -83,14 +95,16 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
 
 def _as_long_as_we_live() -> None:
     """Asks the kernel, in the script's process, to end it if this process is killed."""
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
+    at_death_of_parent(signal.SIGTERM)
 
 
 def _command(arguments: list[str]) -> list[str]:
     """Returns the command of the script."""
+    if sys.platform != "linux":
+        raise JobError(f"launch: the process beside mpirun needs Linux, and this is {sys.platform}; {YOURSELF}")
     bash = shutil.which("bash")
     if bash is None:
-        raise JobError("launch: no bash on this machine; start the ranks yourself: mpirun -n RANKS fedkern run JOB.toml --mpi")
+        raise JobError(f"launch: no bash on this machine; {YOURSELF}")
     return [bash, str(SCRIPT), *arguments]
 
 

@@ -16,6 +16,7 @@ from ..errors import JobError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MANY = (errno.EMFILE, errno.ENFILE)
+OPEN_MAX = 10240  # files that macOS lets a process have
 CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -64,9 +65,13 @@ def instructions() -> None:
 
 def open_more_files() -> None:
     """Lets this process open as many files as the system allows: a rank has several for each of its clients."""
-    with suppress(OSError, ValueError):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # macOS says that there is no limit, and refuses more than so many.
+    for wanted in (most, OPEN_MAX):
+        with suppress(OSError, ValueError):
+            if wanted == most or now < wanted:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            return
 
 
 def flush_output() -> None:

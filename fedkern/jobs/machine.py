@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+
+from ..transports.cores import usable_cores
 
 PACKAGES = (
     *("numpy", "scipy", "numba", "pydantic", "mpi4py", "dp-accounting", "cryptography"),
@@ -40,4 +41,4 @@ def of_a_run() -> dict[str, str]:
 
 def cores() -> int:
     """Returns the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(usable_cores())

@@ -23,6 +23,7 @@ from ..algorithms.core.messages import Protocol, RemoteFault, Start
 from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
+from .cores import usable_cores
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts, at_server
 from .gathering import Gathering
 from .link import Link
@@ -118,7 +119,7 @@ class Ranks:
         """
         from .. import __version__, _core
 
-        cores = sorted(os.sched_getaffinity(0))
+        cores = usable_cores()
         digest = hashlib.blake2b(configuration, digest_size=32).digest()
         version, host = __version__.encode(), _short(socket.gethostname())
         hello = tags.HELLO.pack(version, LEVELS.index(_core.isa()), host, _short(repr(cores)), len(cores), digest)

@@ -36,6 +36,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from .cores import usable_cores
 from .parent import BEGUN, ENDED, HELLO, JOINS, LAUNCHERS, LEFT, LONGEST, NAME, new_name
 from .rollcall import LOST, Fault, RollCall
 
@@ -348,7 +349,7 @@ def _words() -> tuple[socket.socket, str]:
 
 def crowd() -> float:
     """Returns how many processes wanted one core during the last minute, at least 1."""
-    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+    return max(1.0, os.getloadavg()[0] / len(usable_cores()))
 
 
 def _write(file: int, data: bytes) -> None:

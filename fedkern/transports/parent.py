@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -86,7 +87,7 @@ def hello() -> bool:
         rank, *counts = (os.environ.get(name, "") for name in (launcher.rank, launcher.near, launcher.size))
         if rank.isdigit():
             heard = tell(HELLO + " ".join([rank, *(count if count.isdigit() else "0" for count in counts)]).encode())
-            if not heard and os.environ.get(NAME, "").startswith(_machine()):
+            if not heard and NAME in os.environ and os.environ[NAME].startswith(_machine()):
                 os._exit(GONE)
             return heard
     return False
@@ -112,6 +113,14 @@ def _is_cut() -> bool:
         return True
 
 
+def at_death_of_parent(number: int) -> None:
+    """Asks the kernel to send this process a signal when its parent ends; only Linux does so."""
+    import ctypes
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PDEATHSIG, number)
+
+
 def follow() -> None:
     """Makes this process end, within a second and with code 3, when its parent or the process beside mpirun ends.
 
@@ -121,8 +130,6 @@ def follow() -> None:
     if _following:
         return
     _following = True
-    import ctypes
-
     parent = os.getppid()
 
     def look() -> None:
@@ -131,5 +138,5 @@ def follow() -> None:
         os._exit(GONE)
 
     # A rank that was stopped can't look. (To be killed by the kernel is no way: that is for the death of the parent's thread.)
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGCONT)
+    at_death_of_parent(signal.SIGCONT)
     threading.Thread(target=look, name="fedkern-parent", daemon=True).start()

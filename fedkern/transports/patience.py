@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
+import sys
 import time
 from contextlib import suppress
+
+# Offers the core to others; the shortest sleep does it where Python has no such call.
+YIELD = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Bell:
     """Wakes ranks of the same host from their sleep, by a datagram socket without a file for each.
 
     It is a help, not a need: a rank that is not woken looks by itself after some milliseconds. A ring carries no information.
+    OSError where the system has no such sockets.
     """
 
     def __init__(self, job: str, rank: int) -> None:
         self.job = job
+        if sys.platform != "linux":  # no other system has sockets without a file
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(self._name(rank))
 
@@ -71,7 +79,7 @@ class Patience:
             return False
         waited = self.waited
         if waited < self.spin:
-            os.sched_yield()
+            YIELD()
         else:
             seconds = min(waited / (8 if self.bell is None else 2), self.longest)
             self.looks = -1  # after one look it sleeps again
