@@ -7,6 +7,9 @@ called by others         `scalar`                               `scalar_ieee`
 a loop that Python calls `loop`: others may run beside it       `loop_ieee`
 ======================== ====================================== ==============================
 
+`prepares` is for the functions around the loops, which make arrays of one layout. Python runs them as they are, since a
+compilation for each layout of their arguments would take seconds; in nopython code the same lines are compiled.
+
 The check of a divisor costs a branch, and keeps LLVM from making vectors of a loop; `vector` also lets it reorder or fuse what is
 named. Which decorator a function has is part of its bits.
 
@@ -14,12 +17,30 @@ Nothing is cached on the disk. Numba would look at the file of the outermost fun
 it calls, or of the streams' numbers in `_core`, would leave old code in use.
 """
 
+import numpy as np
 from numba import njit
+from numba.extending import overload, register_jitable
 
 scalar = njit(cache=False)
 scalar_ieee = njit(cache=False, error_model="numpy")
 loop = njit(cache=False, nogil=True)
 loop_ieee = njit(cache=False, nogil=True, error_model="numpy")
+prepares = register_jitable
+
+
+def copied(array):
+    """Returns a C-contiguous copy."""
+    return np.array(array, order="C")
+
+
+@overload(copied)
+def _copied(array):
+    def copy(array):
+        out = np.empty(array.shape, array.dtype)
+        out[...] = array
+        return out
+
+    return copy
 
 
 def loop_of(signature):

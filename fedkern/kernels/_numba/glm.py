@@ -1,16 +1,51 @@
 """Computes generalised linear models for Numba. The @njit functions are public, and callable from other people's nopython code.
 
 Scalars: `clean`, `log_likelihood`, `expected_log_likelihood`. Loops over rows in float64, whatever X is: `loglik_rows`,
-`expectation_rows`, `predict_rows`, `example_rows`. The functions that bear a kernel's name prepare arrays for them.
+`expectation_rows`, `predict_rows`, `example_rows`. The functions that bear a kernel's name prepare arrays for them, and take what
+its record says, in the record's order: numbers of families, estimators and methods (`BERNOULLI`, ..) where the public function
+takes their names.
 """
 
 from math import erfc, lgamma
 
 import numpy as np
 from numba import boolean, float32, float64, int64, types
+from numba.extending import overload
 
 from . import rng
-from ._jit import loop, scalar
+from ._jit import copied, loop, prepares, scalar
+
+__all__ = [
+    "ACTIVATION_MC",
+    "ANALYTIC",
+    "ANALYTIC_ELBO",
+    "BERNOULLI",
+    "GAUSSIAN",
+    "NEGATIVE_BINOMIAL",
+    "POISSON",
+    "PROBIT",
+    "QUADRATURE",
+    "STL",
+    "TOTAL",
+    "WEIGHT_MC",
+    "clean",
+    "clipped_grad_sum",
+    "clipped_grad_sum_full",
+    "elbo_grad",
+    "elbo_grad_full",
+    "example_rows",
+    "expectation_rows",
+    "expectations",
+    "expectations_full",
+    "expected_log_likelihood",
+    "log_likelihood",
+    "loglik_grad",
+    "loglik_rows",
+    "predict",
+    "predict_full",
+    "predict_rows",
+    "sigmoid",
+]
 
 BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 STL, TOTAL, ANALYTIC_ELBO = range(3)
@@ -276,31 +311,32 @@ def example_rows(
     return values, skipped
 
 
-class Lean:
-    """Compiles a loop once for each type of X, whatever the layouts: they cost a few per cent, and a compilation seconds."""
+def lean(rows, *arguments):
+    """Returns a function that compiles a loop once for each type of X, whatever the layouts: they cost a few per cent, and a
+    compilation seconds. Nopython code calls the loop itself."""
+    dispatcher, ready = loop(rows.py_func), set()
 
-    def __init__(self, rows, *arguments):
-        self.dispatcher = loop(rows.py_func)
-        self.arguments, self.ready = arguments, set()
-
-    def __call__(self, X, *rest):
-        if X.dtype not in self.ready:
+    def call(X, *rest):
+        if X.dtype not in ready:
             x = types.Array(float32 if X.dtype == np.float32 else float64, 2, "A", readonly=True)
-            self.dispatcher.disable_compile(False)
-            self.dispatcher.compile((x, *self.arguments))
-            self.dispatcher.disable_compile()
-            self.ready.add(X.dtype)
-        return self.dispatcher(X, *rest)
+            dispatcher.disable_compile(False)
+            dispatcher.compile((x, *arguments))
+            dispatcher.disable_compile()
+            ready.add(X.dtype)
+        return dispatcher(X, *rest)
+
+    overload(call)(lambda X, *rest: lambda X, *rest: rows(X, *rest))
+    return call
 
 
 _in = types.Array(float64, 1, "A", readonly=True)
 _rows_in = types.Array(int64, 1, "A", readonly=True)
 _out = types.Array(float64, 1, "A")
 _q = (float64[::1], float64[::1], float64[:, ::1], boolean)  # mu, variance, factor, full
-_logliks = Lean(loglik_rows, _in, _in, _in, float64[:, ::1], int64, float64, float64[::1], float64[:, ::1])
-_expectations = Lean(expectation_rows, _in, _in, _in, *_q, int64, float64, _out, _out, _out)
-_predictions = Lean(predict_rows, _in, *_q, int64, int64, _out)
-_examples = Lean(
+_logliks = lean(loglik_rows, _in, _in, _in, float64[:, ::1], int64, float64, float64[::1], float64[:, ::1])
+_expectations = lean(expectation_rows, _in, _in, _in, *_q, int64, float64, _out, _out, _out)
+_predictions = lean(predict_rows, _in, *_q, int64, int64, _out)
+_examples = lean(
     example_rows, _in, _in, _in, _rows_in, boolean, *_q, float64[:, ::1], int64, float64, int64, float64, float64, float64[::1],
     int64[::1],
 )  # fmt: skip
@@ -311,93 +347,131 @@ def column(values, n, default):
     return np.ndarray((n,), np.float64, np.array(default), 0, (0,)) if values is None else values.astype(np.float64, copy=False)
 
 
+@overload(column)
+def _column(values, n, default):
+    if isinstance(values, (types.NoneType, types.Omitted)):
+        return lambda values, n, default: np.broadcast_to(np.full(1, default), (n,))
+    if values.dtype == float64:
+        return lambda values, n, default: values
+    return lambda values, n, default: values.astype(np.float64)
+
+
+@prepares
 def columns(X, y, offset, weights):
-    n = len(X)
-    return y.astype(np.float64, copy=False), column(offset, n, 0.0), column(weights, n, 1.0)
+    n = X.shape[0]
+    return column(y, n, 0.0), column(offset, n, 0.0), column(weights, n, 1.0)
 
 
+@prepares
 def copy_posterior(mu, spread):
     """Returns mu, variance, factor, full: contiguous copies, one of variance and factor empty."""
     if spread.ndim == 2:
-        return np.array(mu), np.empty(0), np.array(spread, order="C"), True
-    return np.array(mu), np.exp(2 * spread), np.empty((0, 0)), False
+        return copied(mu), np.empty(0), copied(spread), True
+    return copied(mu), np.exp(2 * copied(spread)), np.empty((0, 0)), False
 
 
+@prepares
 def normals(n, key, client, step, draw):
     out = np.empty(n)
     rng.normal(np.uint64(key), np.uint32(client), np.uint32(step), np.uint32(draw), np.uint32(0), out, 1)
     return out
 
 
+@prepares
 def weight_draws(d, draws, key, client, step):
-    return np.array([normals(d, key, client, step, s) for s in range(draws)]).reshape(draws, d)
+    e = np.empty((draws, d))
+    for s in range(draws):
+        e[s] = normals(d, key, client, step, s)
+    return e
 
 
+@prepares
 def logliks(X, y, theta, offset, weights, family, scale):
-    value, grads = np.zeros(len(theta)), np.zeros(theta.shape)
-    _logliks(X, *columns(X, y, offset, weights), theta, family, scale, value, grads)
+    value, grads = np.zeros(theta.shape[0]), np.zeros(theta.shape)
+    ys, offsets, factors = columns(X, y, offset, weights)
+    _logliks(X, ys, offsets, factors, theta, family, scale, value, grads)
     return value, grads
 
 
+@prepares
 def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
-    value, grads = logliks(X, y, np.array(theta)[None], offset, weights, family, scale)
+    value, grads = logliks(X, y, copied(theta).reshape(1, theta.size), offset, weights, family, scale)
     grad[:] = grads[0]
     return value[0]
 
 
+@prepares
 def expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, slope, curvature, n_threads):
-    _expectations(X, *columns(X, y, offset, weights), *copy_posterior(mu, log_sigma), family, scale, value, slope, curvature)
+    ys, offsets, factors = columns(X, y, offset, weights)
+    m, variance, factor, full = copy_posterior(mu, log_sigma)
+    _expectations(X, ys, offsets, factors, m, variance, factor, full, family, scale, value, slope, curvature)
 
 
 expectations_full = expectations
 
 
+@prepares
 def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
-    _predictions(X, column(offset, len(X), 0.0), *copy_posterior(mu, log_sigma), family, method, mean)
+    m, variance, factor, full = copy_posterior(mu, log_sigma)
+    _predictions(X, column(offset, X.shape[0], 0.0), m, variance, factor, full, family, method, mean)
 
 
 predict_full = predict
 
 
+@prepares
+def numbers_of_rows(rows):
+    return np.empty(0, np.int64) if rows is None else rows
+
+
+@prepares
 def examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid):
     """Returns the sum of E log p, the sum of vectors (float64, and in whole multiples of the grid), and the number of rows
     skipped."""
     d = X.shape[1]
     size = d * (d + 3) // 2 if log_sigma.ndim == 2 else 2 * d
     total, whole = np.zeros(size), np.zeros(size, np.int64)
-    index = np.empty(0, np.int64) if rows is None else rows
+    ys, offsets, factors = columns(X, y, offset, weights)
+    m, variance, factor, full = copy_posterior(mu, log_sigma)
     value, skipped = _examples(
-        X, *columns(X, y, offset, weights), index, rows is None, *copy_posterior(mu, log_sigma), e, family, scale, estimator,
+        X, ys, offsets, factors, numbers_of_rows(rows), rows is None, m, variance, factor, full, e, family, scale, estimator,
         clip, grid, total, whole,
     )  # fmt: skip
     return value, total, whole, skipped
 
 
+@prepares
 def clipped_grad_sum(
     X, y, mu, log_sigma, rows, offset, weights, family, scale, clip, estimator, draws, key, client, step, noise_multiplier, grid,
     total, n_threads,
 ):  # fmt: skip
     e = np.empty((0, 0))
     if estimator == WEIGHT_MC:
-        e = weight_draws(len(mu), draws, key, client, step) * np.exp(log_sigma)
+        e = weight_draws(mu.size, draws, key, client, step) * np.exp(log_sigma)
     elif estimator == ACTIVATION_MC:
-        e = normals(draws, key, client, step, 0)[:, None]
+        e = normals(draws, key, client, step, 0).reshape(draws, 1)
     _, sums, whole, skipped = examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid)
     if noise_multiplier > 0:
-        sums += noise_multiplier * clip * normals(len(sums), key, client, step, NOISE_DRAW)
-    total[:] = whole if grid > 0 else sums
+        sums += noise_multiplier * clip * normals(sums.size, key, client, step, NOISE_DRAW)
+    if grid > 0:
+        total[:] = whole
+    else:
+        total[:] = sums
     return skipped
 
 
 clipped_grad_sum_full = clipped_grad_sum
 
 
+@prepares
 def elbo_grad(
     X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, family, scale, estimator, draws, key, client, step,
     grad_mu, grad_log_sigma, n_threads,
 ):  # fmt: skip
-    h, P, sigma, d = prior_shift, prior_precision, np.exp(log_sigma), len(mu)
-    constant = (np.log(P / (2 * np.pi)) - h**2 / P).sum() / 2 if (P > 0).all() else 0.0  # of the prior, if it is a density
+    h, P, sigma, d = prior_shift, prior_precision, np.exp(log_sigma), mu.size
+    constant = 0.0  # of the prior, if it is a density
+    if (P > 0).all():
+        constant = (np.log(P / (2 * np.pi)) - h**2 / P).sum() / 2
     entropy = log_sigma.sum() + d / 2 * np.log(2 * np.pi)  # without e^2 / 2
     if estimator == ANALYTIC_ELBO:
         value, total, _, _ = examples(
@@ -408,36 +482,43 @@ def elbo_grad(
         return value + (h * mu - P * (sigma**2 + mu**2) / 2).sum() + entropy + d / 2 + constant
     e = weight_draws(d, draws, key, client, step)
     theta = mu + sigma * e
-    value, grads = logliks(X, y, theta, offset, weights, family, scale)
+    values, grads = logliks(X, y, theta, offset, weights, family, scale)
     u = grads + h - P * theta
     if estimator == STL:
         u += e / sigma
-    grad_mu[:] = u.mean(axis=0)
-    grad_log_sigma[:] = (u * e).mean(axis=0) * sigma + (estimator == TOTAL)
-    return (value + (h * theta - P * theta**2 / 2 + e**2 / 2).sum(axis=1)).mean() + entropy + constant
+    grad_mu[:] = u.sum(axis=0) / draws
+    grad_log_sigma[:] = (u * e).sum(axis=0) / draws * sigma + (1.0 if estimator == TOTAL else 0.0)
+    return (values + (h * theta - P * theta**2 / 2 + e**2 / 2).sum(axis=1)).mean() + entropy + constant
 
 
+@prepares
 def elbo_grad_full(
     X, y, mu, log_sigma, prior_shift, prior_precision, offset, weights, normaliser, family, scale, estimator, draws, key, client,
     step, grad_mu, grad_log_sigma, n_threads,
 ):  # fmt: skip
-    h, P, L, d = prior_shift, prior_precision, np.tril(log_sigma), len(mu)
+    m, h, P, L, d = copied(mu), copied(prior_shift), copied(prior_precision), np.tril(copied(log_sigma)), mu.size
     entropy = np.log(np.diag(L)).sum() + d / 2 * np.log(2 * np.pi)  # without e^2 / 2
     on_diagonal = np.diag(1 / np.diag(L))
     if estimator == ANALYTIC_ELBO:
         value, total, _, _ = examples(
             X, y, mu, log_sigma, None, offset, weights, family, scale, np.empty((0, 0)), ANALYTIC, KEEP_ALL, 0.0
         )
-        grad_mu[:] = total[:d] + h - P @ mu
+        grad_mu[:] = total[:d] + h - P @ m
         grad_log_sigma[:] = on_diagonal - np.tril(P @ L)
-        grad_log_sigma[np.tril_indices(d)] += total[d:]
-        return value + h @ mu - (mu @ P @ mu + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
+        at = d
+        for i in range(d):
+            for j in range(i + 1):
+                grad_log_sigma[i, j] += total[at]
+                at += 1
+        return value + h @ m - (m @ P @ m + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
     e = weight_draws(d, draws, key, client, step)
-    theta = mu + e @ L.T
-    value, grads = logliks(X, y, theta, offset, weights, family, scale)
+    theta = m + e @ L.T
+    values, grads = logliks(X, y, theta, offset, weights, family, scale)
     u = grads + h - theta @ P
     if estimator == STL:
         u += np.linalg.solve(L.T, e.T).T
-    grad_mu[:] = u.mean(axis=0)
-    grad_log_sigma[:] = np.tril(u.T @ e) / draws + (on_diagonal if estimator == TOTAL else 0)
-    return (value + theta @ h - ((theta @ P) * theta - e**2).sum(axis=1) / 2).mean() + entropy + normaliser
+    grad_mu[:] = u.sum(axis=0) / draws
+    grad_log_sigma[:] = np.tril(u.T @ e) / draws
+    if estimator == TOTAL:
+        grad_log_sigma[:] += on_diagonal
+    return (values + theta @ h - ((theta @ P) * theta - e**2).sum(axis=1) / 2).mean() + entropy + normaliser

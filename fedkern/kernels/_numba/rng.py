@@ -11,6 +11,27 @@ from numba import uint32, uint64
 
 from ._jit import loop, scalar, scalar_ieee
 
+__all__ = [
+    "exponential",
+    "exponential_pair",
+    "gamma",
+    "gamma_one",
+    "inverse_gaussian",
+    "inverse_gaussian_one",
+    "metropolis_accept",
+    "mix",
+    "normal",
+    "normal_pair",
+    "philox",
+    "polya_gamma",
+    "polya_gamma_one",
+    "stream_key",
+    "to_uniform",
+    "uniform",
+    "uniform_pair",
+    "words",
+]
+
 MOST_SHAPE = 1e300  # of a gamma number: beyond it the test of a proposal would run over
 
 

@@ -5,9 +5,20 @@ import numpy as np
 
 from fedkern._core.rng import streams
 
-from ._jit import loop, scalar
+from ._jit import copied, loop, prepares, scalar
 from .rng import gamma_one, inverse_gaussian_one, metropolis_accept, normal_pair, stream_key, uniform_pair
 from .shrinkage.scales import clipped, local_variance
+
+__all__ = [
+    "ELEMENT",
+    "ROW",
+    "ROW_GIBBS",
+    "invert",
+    "is_contraction",
+    "log_density",
+    "sweeps",
+    "update_inverse",
+]
 
 ROW_GIBBS, ELEMENT, ROW = range(3)  # update
 LAMBDA, COEFFICIENTS, SCALE, OTHER = 0, 1, 2, 7  # quantities in a fault
@@ -492,24 +503,25 @@ def draw_b(b, sums, power, n, shape, rate, client, step, key):
     return fault
 
 
+@prepares
 def log_density(Y, coefficients, b, loglik, n_threads):
-    loglik[:] = log_densities(*(np.array(a, order="C") for a in (Y, coefficients, b)))
+    loglik[:] = log_densities(copied(Y), copied(coefficients), copied(b))
 
 
+@prepares
 def sweeps(
     Y, theta, tau_sq, deviation, lambda_sq, b, log_step, temperature, seed, chain, client, step, n_sweeps, update, swap, stable,
     adapt, expanded, scale_lambda, shape, rate, deviation_out, lambda_sq_out, b_out, log_step_out, loglik, events, n_threads,
 ):  # fmt: skip
     """Makes the sweeps on contiguous copies: one compilation for every layout."""
-    state = [np.array(a, order="C") for a in (deviation, lambda_sq, b, log_step)]
-    fixed = [np.array(a, order="C") for a in (Y, theta, tau_sq, temperature)]
-    values, counts = np.empty(len(loglik)), np.zeros(events.shape, np.int64)
+    d, scales, b_new, steps = copied(deviation), copied(lambda_sq), copied(b), copied(log_step)
+    values, counts = np.empty(loglik.size), np.zeros(events.shape, np.int64)
     all_sweeps(
-        *fixed, *state, values, counts, np.uint64(seed), chain, client, step, n_sweeps, update, swap, stable, adapt, expanded,
-        scale_lambda, shape, rate,
+        copied(Y), copied(theta), copied(tau_sq), copied(temperature), d, scales, b_new, steps, values, counts, np.uint64(seed),
+        np.int64(chain), client, step, n_sweeps, update, swap, stable, adapt, expanded, scale_lambda, shape, rate,
     )  # fmt: skip
-    for out, value in zip((deviation_out, lambda_sq_out, b_out, log_step_out, loglik, events), (*state, values, counts)):
-        out[...] = value
+    deviation_out[...], lambda_sq_out[...], b_out[...], log_step_out[...] = d, scales, b_new, steps
+    loglik[...], events[...] = values, counts
 
 
 @loop

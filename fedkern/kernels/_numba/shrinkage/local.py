@@ -9,7 +9,7 @@ import numpy as np
 from fedkern._core.rng import streams
 
 from .. import rng
-from .._jit import loop, scalar
+from .._jit import copied, loop, prepares, scalar
 from .scales import clipped, local_variance
 
 __all__ = ["draw_coefficients", "gaussian_posterior_draw", "local_sweeps", "local_sweeps_batched", "sweep_chain"]
@@ -249,41 +249,55 @@ def draw_chains(R, gram, mean, scale, sigma_sq, q, seed, chain, client, step, fo
             d[i] = np.nan
 
 
+@prepares
 def prepared(R, gram):
     """Returns arrays of one layout, so that each function is compiled once."""
-    R = np.triu(R)
-    return R, R.T @ R if gram is None else np.array(gram, order="C")
+    U = np.triu(copied(R))
+    return U, U.T @ U if gram is None else copied(gram)
 
 
-def fresh(*arrays):
-    return [np.array(a, order="C") for a in arrays]
+@prepares
+def by_regression(a):
+    """Returns a copy (c, g, ..) with g = 1 of an array (c, ..)."""
+    return copied(a).reshape((a.shape[0], 1) + a.shape[1:])  # noqa: RUF005 (Numba unpacks no tuple here)
 
 
+@prepares
 def local_sweeps(
     R, theta, tau_sq, deviation, lambda_sq, sigma_sq, q, rss, gram, n, seed, chain, client, step, n_sweeps, expanded, form,
     scale_lambda, shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
 ):  # fmt: skip
-    state = fresh(*(a[:, None] for a in (theta, tau_sq, deviation, lambda_sq, sigma_sq)))
-    options = (client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab)
-    happened = np.empty((len(theta), 1, 4), np.int64)
-    sweep_chains(*prepared(R, gram), *fresh(q, rss), n, *state, False, seed, chain, *options, happened)
-    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], happened)):
-        array[...] = value[:, 0]
+    d, scales, noise = by_regression(deviation), by_regression(lambda_sq), by_regression(sigma_sq)
+    U, moments = prepared(R, gram)
+    happened = np.empty((theta.shape[0], 1, 4), np.int64)
+    sweep_chains(
+        U, moments, copied(q), copied(rss), n, by_regression(theta), by_regression(tau_sq), d, scales, noise, False,
+        np.uint64(seed), np.uint64(chain), client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab, happened,
+    )  # fmt: skip
+    new_deviation[...], new_lambda_sq[...], new_sigma_sq[...], events[...] = d[:, 0], scales[:, 0], noise[:, 0], happened[:, 0]
 
 
+@prepares
 def local_sweeps_batched(
     R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, n, seed, chain, client, step, n_sweeps, expanded, form, scale_lambda,
     shape, rate, slab, new_deviation, new_lambda_sq, new_sigma_sq, events, n_threads,
 ):  # fmt: skip
-    state, happened = fresh(theta, tau_sq, deviation, lambda_sq, sigma_sq), np.empty(events.shape, np.int64)
-    options = (client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab)
-    none = np.empty((0, 0)), np.zeros(len(theta))
-    sweep_chains(*prepared(R, gram), *none, n, *state, True, seed, chain, *options, happened)
-    for array, value in zip((new_deviation, new_lambda_sq, new_sigma_sq, events), (*state[2:], happened)):
-        array[...] = value
+    d, scales, noise = copied(deviation), copied(lambda_sq), copied(sigma_sq)
+    U, moments = prepared(R, gram)
+    happened = np.empty(events.shape, np.int64)
+    sweep_chains(
+        U, moments, np.empty((0, 0)), np.zeros(theta.shape[0]), n, copied(theta), copied(tau_sq), d, scales, noise, True,
+        np.uint64(seed), np.uint64(chain), client, step, n_sweeps, expanded, form, scale_lambda, shape, rate, slab, happened,
+    )  # fmt: skip
+    new_deviation[...], new_lambda_sq[...], new_sigma_sq[...], events[...] = d, scales, noise, happened
 
 
+@prepares
 def gaussian_posterior_draw(R, mean, scale, sigma_sq, q, gram, seed, chain, client, step, form, slab, deviation, n_threads):
     drawn = np.empty(deviation.shape)
-    draw_chains(*prepared(R, gram), *fresh(mean, scale, sigma_sq, q), seed, chain, client, step, form, slab, drawn)
+    U, moments = prepared(R, gram)
+    draw_chains(
+        U, moments, copied(mean), copied(scale), copied(sigma_sq), copied(q), np.uint64(seed), np.uint64(chain), client, step,
+        form, slab, drawn,
+    )  # fmt: skip
     deviation[...] = drawn

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._jit import loop_ieee, scalar_ieee
+from .._jit import copied, loop_ieee, prepares, scalar_ieee
 from ..rng import exponential_pair, normal_pair, stream_key
 from .server import IDS, SERVER
 
@@ -52,7 +52,7 @@ def fill_moves(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chai
     c, p = theta.shape
     w = block.size
     for i in range(c):
-        key = stream_key(seed, MOVES, chain + i)
+        key = stream_key(seed, MOVES, chain + np.uint64(i))
         Q, g, scale = precision[i].copy(), np.empty(w), np.empty(w)
         x = np.concatenate((theta[i], np.sqrt(tau_sq[i])))
         for a in range(w):
@@ -80,22 +80,23 @@ def fill_moves(gradient, precision, block, theta, tau_sq, gamma, eta, seed, chai
         moved[i], t[i] = x[:p], x[p:]
 
 
-def ordered(*arrays):
-    return (np.array(a, order="C") for a in arrays)
-
-
+@prepares
 def move_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, precision, n_threads):
-    inputs = ordered(R, q, block, theta, deviation, tau_sq, sigma_sq)
     g, P = np.empty(gradient.shape), np.empty(precision.shape)
-    fill_terms(*inputs, slab, g, P)
+    fill_terms(
+        copied(R), copied(q), copied(block), copied(theta), copied(deviation), copied(tau_sq), copied(sigma_sq), slab, g, P
+    )  # fmt: skip
     gradient[...], precision[...] = g, P
 
 
+@prepares
 def move(
     gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, spike_variance, new_theta, t,
     n_threads,
 ):  # fmt: skip
-    inputs = ordered(gradient, precision, block, theta, tau_sq, gamma, eta)
     x, y = np.empty(new_theta.shape), np.empty(t.shape)
-    fill_moves(*inputs, np.uint64(seed), np.uint64(chain), step, scale_tau, c0, spike_variance, x, y)
+    fill_moves(
+        copied(gradient), copied(precision), copied(block), copied(theta), copied(tau_sq), copied(gamma), copied(eta),
+        np.uint64(seed), np.uint64(chain), step, scale_tau, c0, spike_variance, x, y,
+    )  # fmt: skip
     new_theta[...], t[...] = x, y

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._jit import loop, scalar_ieee
+from .._jit import copied, loop, prepares, scalar_ieee
 from ..rng import gamma_one, normal_pair, polya_gamma_one, stream_key
 from .local import prior_deviation
 from .moves import cholesky
@@ -204,36 +204,37 @@ def imputed_chains(
                 break
 
 
-def ordered(*arrays):
-    """Returns copies of one layout, so that one compilation serves all."""
-    return [np.array(a, order="C") for a in arrays]
+@prepares
+def at_first(alpha, intercept):
+    """Returns a copy of the intercepts, 0 where there is none."""
+    return copied(alpha) if intercept else 0 * copied(alpha)
 
 
-def give(out, *results):
-    for target, value in zip(out, results):
-        target[...] = value
-
-
+@prepares
 def logistic_sweeps(
     X, y, theta, tau_sq, deviation, lambda_sq, alpha, seed, chain, client, step, n_sweeps, expanded, scale_lambda,
     scale_intercept, intercept, slab, new_deviation, new_lambda_sq, new_alpha, events, n_threads,
 ):  # fmt: skip
-    given = ordered(X, y, theta, tau_sq)
-    d, scales, at = ordered(deviation, lambda_sq, alpha if intercept else 0 * alpha)
+    d, scales, at = copied(deviation), copied(lambda_sq), at_first(alpha, intercept)
     o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(events.shape, np.int64)
-    logistic_chains(*given, d, scales, at, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
-    give((new_deviation, new_lambda_sq, new_alpha, events), d, scales, at, happened)
+    logistic_chains(
+        copied(X), copied(y), copied(theta), copied(tau_sq), d, scales, at, np.uint64(seed), np.uint64(chain), client, step,
+        n_sweeps, o, happened,
+    )  # fmt: skip
+    new_deviation[...], new_lambda_sq[...], new_alpha[...], events[...] = d, scales, at, happened
 
 
+@prepares
 def imputed_sweeps(
     y, pattern, K, L, shift, theta, tau_sq, deviation, lambda_sq, sigma_sq, alpha, completed, seed, chain, client, step, n_sweeps,
     expanded, scale_lambda, shape, rate, slab, intercept, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed,
     events, n_threads,
 ):  # fmt: skip
-    given = ordered(y, pattern, K, L, shift, theta, tau_sq)
-    at_first = alpha if intercept else 0 * alpha
-    d, scales, noise, at, X = ordered(deviation, lambda_sq, sigma_sq, at_first, completed)
-    o, happened = (expanded, scale_lambda, shape, rate, slab, intercept), np.empty(events.shape, np.int64)
-    imputed_chains(*given, d, scales, noise, at, X, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened)
-    out = (new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed, events)
-    give(out, d, scales, noise, at, X, happened)
+    d, scales, noise, at = copied(deviation), copied(lambda_sq), copied(sigma_sq), at_first(alpha, intercept)
+    X, o, happened = copied(completed), (expanded, scale_lambda, shape, rate, slab, intercept), np.empty(events.shape, np.int64)
+    imputed_chains(
+        copied(y), copied(pattern), copied(K), copied(L), copied(shift), copied(theta), copied(tau_sq), d, scales, noise, at, X,
+        np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened,
+    )  # fmt: skip
+    new_deviation[...], new_lambda_sq[...], new_sigma_sq[...], new_alpha[...] = d, scales, noise, at
+    new_completed[...], events[...] = X, happened

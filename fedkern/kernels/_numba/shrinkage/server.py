@@ -4,11 +4,11 @@ import numpy as np
 
 from fedkern._core.rng import streams
 
-from .._jit import loop_ieee, scalar_ieee
+from .._jit import copied, loop_ieee, prepares, scalar_ieee
 from ..rng import gamma_one, normal_pair, stream_key, uniform_pair
 from .scales import clipped, global_variance, local_variance
 
-__all__ = ["global_sweep", "global_sweep_sums", "local_sums"]
+__all__ = ["global_sweep", "global_sweep_sums", "local_sums", "sweep_row"]
 
 SERVER = 2**32 - 1
 IDS = streams()
@@ -189,7 +189,7 @@ def sweep_chains(
                     d, scales = deviation[k, i, r], lambda_sq[k, i, r]
                     # In the first pass the clients have just drawn their scales.
                     if t > 0:
-                        first, key = (k * g + r) * p, stream_key(seed, SCALES, chain + i)
+                        first, key = (k * g + r) * p, stream_key(seed, SCALES, chain + np.uint64(i))
                         events[i, r, 0] += draw_lambda(
                             d, scales, kinds[r], tau_sq[i, r], scale_lambda, o[0], first, step + t, key
                         )
@@ -197,7 +197,7 @@ def sweep_chains(
                 old = theta[i, r].copy()
                 included, number, clips, fault = sweep_row(
                     r, sums, m, kinds[r], theta[i, r], tau_sq[i, r], gamma[i, r], eta[i, r], rho[i, r], inclusion[i, r], weight,
-                    seed, chain + i, step + t, o
+                    seed, chain + np.uint64(i), step + t, o
                 )  # fmt: skip
                 events[i, r, 0] += clips
                 # The coefficients theta + d stay; theta has moved, so the deviations move against it.
@@ -206,7 +206,7 @@ def sweep_chains(
                 total += included
                 numbers += number
                 if fault < 0 and not shared:
-                    rho[i, r] = draw_rho(included, number, rate, r, seed, chain + i, step + t)
+                    rho[i, r] = draw_rho(included, number, rate, r, seed, chain + np.uint64(i), step + t)
                     fault = RHO if np.isnan(rho[i, r]) else -1
                 if fault >= 0:
                     events[i, r, 3] = 8 * t + fault
@@ -215,27 +215,32 @@ def sweep_chains(
                     stopped[r] = True
             # A shared rate needs the counts of all regressions, so that it is drawn last.
             if shared and g > 0 and not stopped[0]:
-                rho[i] = draw_rho(total, numbers, rate, 0, seed, chain + i, step + t)
+                rho[i] = draw_rho(total, numbers, rate, 0, seed, chain + np.uint64(i), step + t)
                 if np.isnan(rho[i, 0]):
                     events[i, 0, 3] = 8 * t + RHO
                     stopped[:] = True
 
 
+@prepares
 def run_sweeps(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
     """Copies to arrays of one layout, so that one compilation serves all, makes the sweeps, and copies back."""
     expanded, blocked, common, shared, c0, fixed, scale_tau, scale_lambda, shape_eta, rate_eta, a, b, slab = options
-    new = (*(np.array(x, order="C") for x in state), np.empty(out_state[5].shape))
+    theta, tau_sq, gamma, eta, rho = state
+    theta_now, tau_now, gamma_now, eta_now, rho_now = copied(theta), copied(tau_sq), copied(gamma), copied(eta), copied(rho)
+    inclusion, happened = np.empty(theta.shape), np.empty(events.shape, np.int64)
     o = (bool(expanded), bool(blocked), bool(common), c0, fixed, scale_tau, shape_eta, rate_eta, slab)
-    happened = np.empty(events.shape, np.int64)
+    new = (theta_now, tau_now, gamma_now, eta_now, rho_now, inclusion)
     sweep_chains(
-        deviation, lambda_sq, given, m, np.array(kinds, order="C"), new, np.uint64(seed), np.uint64(chain), step, n_passes,
+        deviation, lambda_sq, given, m, copied(kinds), new, np.uint64(seed), np.uint64(chain), step, n_passes,
         bool(shared), scale_lambda, (a, b), o, happened
     )  # fmt: skip
-    for target, value in zip(out_state, new):
-        target[...] = value
+    out_theta, out_tau_sq, out_gamma, out_eta, out_rho, out_inclusion = out_state
+    out_theta[...], out_tau_sq[...], out_gamma[...] = theta_now, tau_now, gamma_now
+    out_eta[...], out_rho[...], out_inclusion[...] = eta_now, rho_now, inclusion
     events[...] = happened
 
 
+@prepares
 def global_sweep(
     deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho,
     seed, chain, step, n_passes, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
@@ -248,12 +253,13 @@ def global_sweep(
     )  # fmt: skip
     out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
-    moved, drawn = np.array(deviation, order="C"), np.array(lambda_sq, order="C")
-    given = np.empty((4 if slab < np.inf else 3, 0, 0, 0))
-    run_sweeps(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
+    moved, drawn = copied(deviation), copied(lambda_sq)
+    m, given = deviation.shape[0], np.empty((4 if slab < np.inf else 3, 0, 0, 0))
+    run_sweeps(moved, drawn, given, m, indicators, state, seed, chain, step, n_passes, options, out_state, events)
     moved_deviation[...], new_lambda_sq[...] = moved, drawn
 
 
+@prepares
 def global_sweep_sums(
     sums, n_clients, indicators, theta, tau_sq, gamma, eta, rho,
     seed, chain, step, expanded, blocked, common, shared_rho, c0, spike_variance, scale_tau,
@@ -266,8 +272,7 @@ def global_sweep_sums(
     )  # fmt: skip
     out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
-    none = np.empty((0, *theta.shape))
-    given = np.array(sums, order="C")
+    none, given = np.empty((0,) + theta.shape), copied(sums)  # noqa: RUF005 (Numba unpacks no tuple here)
     run_sweeps(none, none, given, n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
 
 
@@ -277,9 +282,9 @@ def sum_rows(deviation, lambda_sq, sums):
         add_locals(deviation[i], lambda_sq[i], sums[:, i])
 
 
+@prepares
 def local_sums(deviation, lambda_sq, slab, sums, n_threads):
-    p = deviation.shape[-1]
-    d, scales = (np.ascontiguousarray(a).reshape(-1, p) if p else np.empty((0, 0)) for a in (deviation, lambda_sq))
-    rows = np.zeros((len(sums), *d.shape))
-    sum_rows(d, scales, rows)
+    c, g, p = deviation.shape
+    rows = np.zeros((sums.shape[0], c * g, p))
+    sum_rows(copied(deviation).reshape(c * g, p), copied(lambda_sq).reshape(c * g, p), rows)
     sums[...] = rows.reshape(sums.shape)
