@@ -232,7 +232,7 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma), or in (mu, L). It is
     multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row (named once in `rows`) moves the sum
-    by at most `clip`:
+    by at most `clip`. (1 - 2e-5 where X is in float32 and there is no grid: a row's sums may then be in float32.)
 
     ============================ ===================================================================================
     a row with                   counts as
