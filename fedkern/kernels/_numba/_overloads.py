@@ -425,7 +425,7 @@ def _output_lines(kernel: Kernel, values: dict[str, Any], bound: list[str]) -> t
     places, lines, out, number = [], [], values["out"], len(kernel.outputs)
     given: Sequence[Any] = [None] * number if out is None else [out]
     if isinstance(out, types.BaseTuple):
-        given = [_value(out[i]) for i in range(len(out))]
+        given = [_value(t) for t in values["out"]]
     if len(given) != number:
         raise TypingError(f"{kernel.public}: out must be a tuple of {', '.join(a.name for a in kernel.outputs)}")
     for i, (a, value) in enumerate(zip(kernel.outputs, given)):
