@@ -106,6 +106,17 @@ def test_a_choice_may_be_known_only_at_run_time_and_results_may_be_given():
         loglik(ROWS, Y, np.zeros(2), "weibull", out)
 
 
+def test_the_example_of_the_documents_runs():
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "numba.md"
+    scope = {}
+    exec(page.read_text().split("```python")[1].split("```")[0], scope)
+    theta, X, y = np.zeros(2), scope["X"], scope["y"]
+    for step in range(20):
+        noise = rng.normal(2, key=rng.key(7), step=step)
+        theta += 0.1 * glm.loglik_grad(X, y, theta, family="bernoulli")[1] + 0.01 * noise
+    np.testing.assert_allclose(scope["theta"], theta, rtol=1e-10)
+
+
 def test_keys_are_those_of_python():
     assert compiled('rng.key(seed, "draws", chain=3)', "seed")(7) == rng.key(7, "draws", 3)
 
