@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from . import diagnostics, mixing, page, plots
+from . import mixing, page, plots
 from .marginals import Drawn, Marginal
 from .released import Drawing, Group, Released
 
@@ -36,7 +36,7 @@ class Compared:
     name, other : as the run and as the reference call it
     mean, sd, other_mean, other_sd : of the run's posterior, and of the reference
     shift : difference of the means in the reference's sds
-    error : its Monte-Carlo standard error; NaN without ArviZ
+    error : its Monte-Carlo standard error
     sd_ratio : the run's sd over the reference's
     distance : Wasserstein distance in the reference's sds
     ours, theirs : the two marginals
@@ -180,7 +180,7 @@ def _error(marginal: Marginal) -> float:
     """Returns the Monte-Carlo error of a mean; 0 where the mean is exact."""
     if not isinstance(marginal, Drawn):
         return 0.0
-    return float(mixing.mean_error(marginal.draws[..., np.newaxis])[0]) if diagnostics.available() else math.nan
+    return float(mixing.mean_error(marginal.draws[..., np.newaxis])[0])
 
 
 HEAD = ("parameter", "distance", "shift", "error", "sd_ratio", "mean", "sd", "other_mean", "other_sd")

@@ -1,35 +1,20 @@
 """Computes the convergence of chains as ArviZ does: rank-normalised split R-hat and bulk effective sample size.
 
-It calls arviz-stats on plain arrays: ArviZ itself would import plots, data frames and compilers, which takes longer than a small
-job.
+The formulas are those of arviz-stats, to which a test holds them: to import it would take longer than a small job, as it brings
+SciPy's distributions and xarray.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-import threading
-import warnings
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import JobError
-
 Array = NDArray[np.float64]
 
-REMEDY = "pip install 'fedkern[results]'"
 LEAST = 4  # draws of each chain below which ArviZ computes nothing
 MARKED = 1.05  # R-hat above which a number bears a mark wherever people read it
-
-
-@cache
-def available() -> bool:
-    """Returns whether arviz-stats is installed, without importing it."""
-    return find_spec("arviz_stats") is not None
 
 
 def rhat_ess(draws: Array) -> tuple[Array, Array]:
@@ -42,16 +27,11 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
     Returns
     -------
     rhat, ess : (...); NaN where a chain is constant or holds a number that is not finite, with fewer than 4 draws
-
-    Raises
-    ------
-    JobError
-        arviz-stats is not installed.
     """
     flat, usable, shape = _usable(draws, "rhat_ess")
     rhat, ess = np.full(flat.shape[2], np.nan), np.full(flat.shape[2], np.nan)
     if len(usable):
-        rhat[usable], ess[usable] = _arviz_both(np.ascontiguousarray(flat[..., usable]))
+        rhat[usable], ess[usable] = _both(np.ascontiguousarray(flat[..., usable]))
     return rhat.reshape(shape), ess.reshape(shape)
 
 
@@ -61,10 +41,7 @@ def mean_error(draws: Array) -> Array:
     error = np.full(flat.shape[2], np.nan)
     if len(usable):
         chosen = flat[..., usable]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ess = _stats().ess(_halves(chosen), chain_axis=0, draw_axis=1, method="identity")
-        error[usable] = chosen.std(axis=(0, 1), ddof=1) / np.sqrt(ess)
+        error[usable] = chosen.std(axis=(0, 1), ddof=1) / np.sqrt(_ess(_halves(chosen)))
     return error.reshape(shape)
 
 
@@ -82,19 +59,28 @@ def _usable(draws: Array, what: str) -> tuple[Array, NDArray[np.intp], list[int]
 
 
 def normal_scores(values: Array) -> Array:
-    """Returns the normal scores of the ranks of each column of (n, P) values; equal values share a rank."""
+    """Returns the normal scores of the ranks of each column of (n, P) values; equal values share a rank, NaN spoils a column."""
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
-    ranks = rankdata(np.ascontiguousarray(values.T), axis=1).T  # columns side by side in memory are sorted faster
-    scores: Array = ndtri((ranks - 0.375) / (len(ranks) + 0.25))
+    scores: Array = ndtri((_ranks(values) - 0.375) / (len(values) + 0.25))
     return scores
 
 
-def _arviz_both(draws: Array) -> tuple[Array, Array]:
-    """Computes R-hat and ESS of (c, t, P) draws: ranks of all quantities at once, which ArviZ takes one by one, the rest by
-    ArviZ."""
-    stats = _stats()
+def _ranks(values: Array) -> Array:
+    """Returns the ranks from 1 of the values of each column (n, P); equal values get the mean of theirs, a NaN makes all NaN."""
+    ranks, n = np.full(values.shape, np.nan), len(values)
+    for column, into in zip(np.ascontiguousarray(values.T), ranks.T):  # side by side in memory they are sorted faster
+        order = np.argsort(column)
+        in_order = column[order]
+        if n and not np.isnan(in_order[-1]):  # NaN comes last
+            firsts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+            ends = np.append(firsts[1:], n)
+            into[order] = np.repeat((firsts + ends + 1) / 2, ends - firsts)
+    return ranks
+
+
+def _both(draws: Array) -> tuple[Array, Array]:
+    """Computes R-hat and ESS of (c, t, P) draws, by the ranks over all chains."""
 
     def normal(values: Array) -> Array:
         """Returns the normal scores of the ranks over all chains."""
@@ -102,38 +88,64 @@ def _arviz_both(draws: Array) -> tuple[Array, Array]:
 
     halves = _halves(draws)
     bulk, tail = normal(halves), normal(np.abs(halves - np.median(halves, axis=(0, 1))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        first, second = (stats.rhat(scores, chain_axis=0, draw_axis=1, method="identity") for scores in (bulk, tail))
-        ess = stats.ess(bulk, chain_axis=0, draw_axis=1, method="identity")
-    return np.maximum(first, second), np.asarray(ess)
+    return np.maximum(_rhat(bulk), _rhat(tail)), _ess(bulk)
+
+
+def _rhat(draws: Array) -> Array:
+    """Computes R-hat of (c, t, P) draws: the root of the variance of all draws over that within chains; NaN of constants."""
+    t = draws.shape[1]
+    within, between = draws.var(axis=1, ddof=1).mean(axis=0), t * draws.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rhat: Array = np.sqrt((between / within + t - 1) / t)
+    return rhat
+
+
+def _ess(draws: Array) -> Array:
+    """Computes the effective sample size of the mean of (c, t, P) draws, t >= 2: c t over the autocorrelation time."""
+    return np.array([_ess_of_one(draws[..., column]) for column in range(draws.shape[2])])
+
+
+def _ess_of_one(draws: Array) -> float:
+    """Computes ESS of (c, t) draws, c >= 2: autocorrelations of all chains, cut off and made monotone as in Geyer (1992)."""
+    t, n = draws.shape[1], draws.size
+    if np.ptp(draws) < np.finfo(float).resolution:
+        return n
+    # Autocovariances by a transform of at least twice the length, so that the chain's end does not meet its beginning.
+    length = _next_fast(2 * t)
+    transformed = np.fft.rfft(draws - draws.mean(axis=1, keepdims=True), n=length, axis=1)
+    covariance = np.mean(np.fft.irfft(transformed * np.conjugate(transformed), n=length, axis=1)[:, :t] / t, axis=0)
+    within = covariance[0] * t / (t - 1)
+    spread = within * (t - 1) / t + draws.mean(axis=1).var(ddof=1)
+    correlation = 1 - (within - covariance) / spread
+    correlation[0] = 1.0
+    if np.isnan(correlation).any():
+        return math.nan
+    # Sums of neighbours (lags 2k and 2k + 1) are positive in theory: they count until one is not, or few lags are left.
+    pairs = correlation[: t // 2 * 2].reshape(-1, 2)
+    sums, last = pairs.sum(axis=1), 0
+    while 2 * last < t - 4 and sums[last] > 0:
+        last += 1
+    # They do not grow in theory either. Of the last pair only the even lag counts.
+    least = np.minimum.accumulate(sums[:last])
+    counted = np.where((sums[:last] > least)[:, np.newaxis], least[:, np.newaxis] / 2, pairs[:last])
+    even = pairs[last, 0] if pairs[last, 0] > 0 or sums[last] >= 0 else 0.0
+    time = -1 + 2 * counted.ravel().sum() + even
+    return float(n / max(time, 1 / np.log10(n)))
+
+
+def _next_fast(length: int) -> int:
+    """Returns the next length, from this one on, that has no factor but 2, 3 and 5, of which transforms are fast."""
+    while True:
+        rest = length
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            return length
+        length += 1
 
 
 def _halves(draws: Array) -> Array:
     """Returns each chain's first and second half as two chains."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
-
-
-@cache
-def _stats() -> Any:
-    """Returns arviz-stats' functions of arrays; JobError where it is not installed.
-
-    For its functions of data sets arviz-stats imports xarray, and pandas with it, which takes longer and more memory than a small
-    job. So xarray is hidden from it, if neither is imported yet and no other thread could import it meanwhile. The module is then
-    incomplete, and is forgotten afterwards: a later import loads it anew.
-    """
-    alone, before = threading.active_count() == 1, set(sys.modules)
-    hides = alone and not {"arviz_stats", "xarray"} & before
-    if hides:
-        sys.modules["xarray"] = None  # type: ignore[assignment]  # what Python takes for a module that is not there
-    try:
-        from arviz_stats.base.array import array_stats
-    except ImportError as error:
-        raise JobError(f"R-hat and effective sample sizes need arviz-stats ({error}): {REMEDY}") from None
-    finally:
-        if hides:
-            for name in sys.modules.keys() - before:
-                if name.partition(".")[0] in ("arviz_stats", "arviz_base", "xarray"):
-                    del sys.modules[name]
-    return array_stats

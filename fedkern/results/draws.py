@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from . import diagnostics, mixing
+from . import mixing
 from .marginals import Drawn
 from .released import Drawing, Group
 
@@ -35,14 +35,14 @@ class Draws:
         return tuple(self.values)
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Returns name -> mean, sd, q025, q05, q95 and q975; of a sampler also rhat and ess, where ArviZ is installed."""
+        """Returns name -> mean, sd, q025, q05, q95 and q975; of a sampler also rhat and ess."""
         if not self.values:
             return {}
         stacked = np.stack(list(self.values.values()), axis=-1)
         flat = stacked.reshape(-1, stacked.shape[-1])
         columns: dict[str, Array] = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0)}
         columns |= dict(zip(ENDS, np.quantile(flat, [*ENDS.values()], axis=0)))
-        if self.sampled and diagnostics.available():
+        if self.sampled:
             columns["rhat"], columns["ess"] = mixing.rhat_ess(stacked)
         return {name: {key: float(column[i]) for key, column in columns.items()} for i, name in enumerate(self.values)}
 

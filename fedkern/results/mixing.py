@@ -1,5 +1,5 @@
-"""Measures how well kept draws have mixed: by ArviZ's R-hat and ESS, by a stream's where ArviZ has none, and the error of a
-mean."""
+"""Measures how well kept draws have mixed: by R-hat and ESS as ArviZ has them, by a stream's where these are NaN, and the error
+of a mean."""
 
 from __future__ import annotations
 

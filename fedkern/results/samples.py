@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import by_name, diagnostics, mixing
+from . import by_name, mixing
 from .marginals import Drawn
 from .released import Drawing, Group
 from .selection import LARGE, matrix, partial_correlations
@@ -99,28 +99,26 @@ class Samples:
 
     @cached_property
     def mixing(self) -> dict[str, tuple[Array, Array]]:
-        """R-hat and ESS of each of `arrays`, by name; empty without ArviZ. Both use ranks: those of tau^2 are log tau's."""
+        """R-hat and ESS of each of `arrays`, by name. Both use ranks: those of tau^2 are log tau's."""
         derived = {"by_rows": self.by_rows, "between": self.between}
         every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
-        if not diagnostics.available():
-            return {}
         every_mixing = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
         unknown = {} if self.told is None else find_unprinted(self.told, list(self.sites))
         return {name: blank(both, unknown[name]) if name in unknown else both for name, both in every_mixing.items()}
 
     @property
     def rhat(self) -> Array | None:
-        """The (P,) largest R-hat of each coefficient's published numbers: theta, q and the site average; None without ArviZ."""
+        """The (P,) largest R-hat of each coefficient's published numbers (theta, q, the site average); None without any."""
         own = [self.mixing[name][0] for name in OWN if name in self.mixing]
         return np.fmax.reduce(own) if own else None
 
     @cached_property
-    def pip_error(self) -> Array | None:
-        """The (P,) Monte-Carlo standard errors of the PIPs; None without ArviZ."""
-        return mixing.mean_error(self.inclusion) if diagnostics.available() else None
+    def pip_error(self) -> Array:
+        """The (P,) Monte-Carlo standard errors of the PIPs."""
+        return mixing.mean_error(self.inclusion)
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Returns the largest R-hat, the smallest ESS, and the name of the latter, over all that is printed; None without ArviZ.
+        """Returns the largest R-hat, the smallest ESS, and the name of the latter, over all that is printed; None without an ESS.
 
         Printed are theta, log tau, q, log eta, logit rho, numbers over sites, and sites' coefficients.
         """

@@ -92,7 +92,7 @@ def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float
     rhat, ess : other limits, where the job has its own
     """
     if slowest is None:
-        return not_judged("no R-hat: ArviZ is missing, or draws are too few")
+        return not_judged("no R-hat: draws are too few")
     least = ESS * chains if ess is None else ess
     largest, smallest, worst = slowest
     why = f"R-hat at most {largest:.4f} (wanted {rhat:g}), ESS at least {smallest:.0f} (wanted {least:g}; {worst})"

@@ -77,22 +77,22 @@ def test_more_draws_than_a_machine_can_hold(tmp_path: Path, kind: str, key: str)
 @pytest.mark.parametrize("kind", ["sparse", "hmc"])
 @pytest.mark.parametrize(
     ("fault", "code", "said"),
-    [(MemoryError(), 2, "no memory is left"), (JobError("no arviz-stats"), 2, "no arviz-stats"), (KeyError("x"), 1, "KeyError")],
-    ids=["memory", "library", "bug"],
+    [(MemoryError(), 2, "no memory is left"), (JobError("no judge"), 2, "no judge"), (KeyError("x"), 1, "KeyError")],
+    ids=["memory", "refused", "bug"],
 )
 def test_a_fault_while_chains_are_judged_leaves_their_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Exception, code: int, said: str
 ) -> None:
-    """The draws are on the disk before ArviZ is loaded; and the run, gone on with, ends as it would have."""
+    """The draws are on the disk before R-hat is computed; and the run, gone on with, ends as it would have."""
     path, out = job(tmp_path, kind), tmp_path / "out"
     draws = out / "posterior.nc"
 
-    def fails() -> Any:
+    def fails(*_: object) -> Any:
         assert draws.exists()
         raise fault
 
     with monkeypatch.context() as broken:
-        broken.setattr(diagnostics, "_stats", fails)
+        broken.setattr(diagnostics, "_both", fails)
         with pytest.raises(FedkernError, match=rf"posterior is in .*posterior\.nc, .*--resume.*(?s:.*){said}") as error:
             run(path, out)
     assert error.value.exit_code == code

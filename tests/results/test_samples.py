@@ -93,13 +93,6 @@ def test_a_fixed_spike_is_what_counts_as_negligible() -> None:
     assert "rhat" not in found  # a number of the job has no chains
 
 
-def test_without_arviz_the_summary_has_no_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnostics, "available", lambda: False)
-    found = made().parameters()
-    assert found["theta[age]"].keys() == {"mean", "sd", "q05", "q50", "q95"}
-    assert found["theta_std[bp]"].keys() == {"mean", "sd", "q05", "q50", "q95", "pip"}
-
-
 def test_the_slowest_quantity() -> None:
     s = made(4, 200)
     stuck = s.inclusion.copy()

@@ -142,7 +142,7 @@ def _mixing(summary: Record) -> str:
         text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}). "
         text += f"The verdict: {summary['verdict']}."
     else:
-        text += "R-hat and effective sample sizes need ArviZ."
+        text += "No R-hat: draws are too few, or no number varies."
     counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
     counts = [f"{int(s[key]):,} {words}" for key, words in counted.items() if s.get(key)]
     return section("Convergence", text, paragraph(f"{'; '.join(counts)}.") if counts else "")

@@ -26,13 +26,13 @@ from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import encode
 from ...data.header import not_there
 from ...data.table import Table
-from ...errors import JobError, owned
+from ...errors import owned
 from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import Line
-from ...results import diagnostics, meta, mixing, samples, streamed
+from ...results import meta, mixing, samples, streamed
 from ...results.plain import Record
 from . import own, publish, stages, units
 from .keys import Config
@@ -92,8 +92,6 @@ def fit(run: Run[Config]) -> Fit | None:
     tables = run.tables()
     model = SparseModel(run.config, run.names, run.agreed(tables))
     run = run.with_model(model)
-    if model.until is not None and not diagnostics.available():
-        raise JobError("algorithm.until needs ArviZ for R-hat and ESS: pip install 'fedkern[results]'")
     data = _data(run, model, tables)
     fits = _site_fits(run, data) if model.output.site_fits else None
     server, clients = sampled(run.with_lines(_line), data, Variant())

@@ -95,13 +95,13 @@ def test_what_a_run_did_not_ask_for_has_no_section(missing: str) -> None:
     assert titles[missing] not in page(RunFiles("a run", content), report)
 
 
-def test_chains_that_agree_and_runs_without_arviz() -> None:
+def test_chains_that_agree_and_runs_too_short_to_be_judged() -> None:
     content = summary("regression")
     content["verdict"] = "converged: R-hat at most 1.0090 (wanted 1.01), ESS at least 55 (wanted 50; tau)"
     assert f"The verdict: {content['verdict']}." in page(RunFiles("a run", content), report)
     for key in ("rhat", "ess", "slowest"):
         del content["sampler"][key]
-    assert "need ArviZ" in page(RunFiles("a run", content), report)
+    assert "No R-hat: draws are too few" in page(RunFiles("a run", content), report)
 
 
 def test_marks_stand_where_chains_do_not_agree() -> None:
