@@ -111,6 +111,10 @@ def recipe(first):
     return names
 
 
+def test_the_first_lines_of_the_page():
+    np.testing.assert_array_equal(recipe("import jax.numpy")["total"], privacy.clip_sum(np.ones((3, 2), np.float32), 1.0))
+
+
 def logistic(theta):
     random = np.random.default_rng(1)
     X, y = random.normal(size=(30, 3)), (random.random(30) < 0.5).astype(float)
