@@ -79,27 +79,41 @@ def bind(
 
 
 def from_dlpack(array: Any) -> Any:
-    """Returns an array of another library on a CUDA device (torch, JAX, ..) as one that the cuda backend takes, without a copy.
+    """Returns an array of another library (torch, JAX, ..) as one that kernels take, in the same memory.
+
+    Kernels take most arrays of the CPU as they are, at the price of a slower check (docs/how-to/arrays.md). Call this once where
+    an array is used many times, where a function looks at an array before its kernel does, and for every array of a CUDA device.
 
     Parameters
     ----------
-    array : an object with `__dlpack__`
+    array : an object with `__dlpack__` and `__dlpack_device__`
         Its memory is shared: a kernel that writes into the result writes there.
 
     Returns
     -------
-    a CuPy array
+    a NumPy array, or for an array of a CUDA device a CuPy array
 
     Raises
     ------
+    TypeError
+        It lies on another kind of device, or its library does not hand it out: because it asks for a gradient, for instance.
     fedkern.errors.DeviceError
-        No CuPy, no driver, or no card.
+        It lies on a CUDA device, and there is no CuPy, no driver, or no card.
 
     Examples
     --------
     >>> from fedkern import kernels
-    >>> kernels.from_dlpack(torch.ones(3, device="cuda"))  # doctest: +SKIP
+    >>> import jax.numpy as jnp
+    >>> kernels.from_dlpack(jnp.arange(3.0) / 2)
+    array([0. , 0.5, 1. ], dtype=float32)
     """
+    from . import _dlpack
+
+    who = "kernels.from_dlpack: array"
+    if not _dlpack.exports(array):
+        raise TypeError(f"{who} has no __dlpack__ and __dlpack_device__, got {type(array).__name__}; give a NumPy array")
+    if _dlpack.device_of(array, who) != _dlpack.CUDA:
+        return _dlpack.as_numpy(array, who)
     from ._cuda import device
 
     return device.current().xp.from_dlpack(array)

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _checks
 from ._checks import MADE, POSITIVE, Domain, Together, require
+from ._dlpack import as_numpy, exports
 from ._fast import arrays_of, compute_of, numbers_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend
@@ -83,11 +84,16 @@ class Array:
         return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
-        """Returns the array itself, or raises an error that names the argument, its domain, and the value that came."""
+        """Returns the array itself, or raises an error that names the argument, its domain, and the value that came.
+
+        For an array of another library (`__dlpack__`) it returns a NumPy array in the same memory.
+        """
         if value is None and self.optional:
             return None
         if type(value) is not np.ndarray and home(value) is None:
-            raise TypeError(f"{kernel}: {self.name} must be a NumPy or CuPy array, got {type(value).__name__}")
+            if not exports(value):
+                raise TypeError(f"{kernel}: {self.name} must be a NumPy or CuPy array, got {type(value).__name__}")
+            value = as_numpy(value, f"{kernel}: {self.name}")
         # NumPy would hand over the numbers below the mask.
         if masked(value):
             raise TypeError(f"{kernel}: {self.name} is a masked array, whose masked cells would be data; leave those rows out")
@@ -495,7 +501,7 @@ class Kernel:
             if value is None:
                 results.append(self._allocate(space, spec, bound, arrays, int(spec.name in second)))
                 continue
-            self._same_type(spec, spec.check(self.name, value, bound), arrays)
+            value = self._same_type(spec, spec.check(self.name, value, bound), arrays)
             if home(value) == "cpp" and not value.flags.writeable:  # all arrays of a device can be written
                 raise ValueError(f"{self.name}: {spec.name} is read-only")
             # A kernel that wrote into an array that it still reads would give other numbers.
@@ -508,7 +514,7 @@ class Kernel:
     def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any], which: int) -> object:
         return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[which])
 
-    def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> object:
+    def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
         if spec.like and value.dtype != inputs[0].dtype:
             raise TypeError(f"{self.name}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
         return value

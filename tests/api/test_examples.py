@@ -18,7 +18,6 @@ BESIDE = ("bound", "families", "homes", "ordered", "ranges")  # modules of kerne
 CLASSES = ("errors", "ground", "sections", "jobs.ledger")  # of these every class is to have an example
 PRIVACY = tuple(f"privacy.{path.stem}" for path in sorted((ROOT / "privacy").glob("[a-z]*.py")))
 WITHOUT = {  # what shows an example that cannot run here, and why
-    "kernels.from_dlpack": "it needs a CUDA card and another library's array",
     "kernels.homes.device_home": "it needs a CUDA card",
     "testing.cases": "a Hypothesis strategy is drawn from inside of a test",
 }
