@@ -230,12 +230,18 @@ def marked(text: Callable[[], str]) -> str:
     return f"# Written by `make pages` from the sections that check a file; a test holds it to them.\n{text()}"
 
 
+def completion(shell: str) -> str:
+    """A shell's completion of all commands and options."""
+    return shtab.complete(parser(), shell).rstrip() + "\n"
+
+
 FILES = {
     DISCLOSURE: disclosure,
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
     **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},
     "docs/reference/prior.toml": partial(marked, prior_reference.text),
+    **{f"fedkern/cli/completion/fedkern.{shell}": partial(completion, shell) for shell in ("bash", "fish", "tcsh", "zsh")},
 }
 
 if __name__ == "__main__":

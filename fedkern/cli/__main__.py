@@ -15,7 +15,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,14 +46,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class Completion(argparse.Action):
-    """Does the same as shtab's action, which would be imported for every command."""
+    """Prints a shell's completion, which `make pages` has written, so that shtab is not needed here."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None) -> NoReturn:
-        import shtab
-
-        if values not in shtab.SUPPORTED_SHELLS:
-            parser.error(f"--print-completion {values}: there are {', '.join(shtab.SUPPORTED_SHELLS)}")
-        print(shtab.complete(parser, str(values)))
+        folder = Path(__file__).with_name("completion")
+        shells = sorted(path.suffix.removeprefix(".") for path in folder.iterdir())
+        if values not in shells:
+            parser.error(f"--print-completion {values}: there are {', '.join(shells)}")
+        print((folder / f"fedkern.{values}").read_text(encoding="utf-8"), end="")
         parser.exit(0)
 
 
@@ -84,9 +83,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"fedkern {__version__}")
-    if find_spec("shtab"):  # pip install 'fedkern[shell]'
-        what = "a shell's completion of commands and options: bash, zsh, tcsh, or another that shtab knows"
-        top.add_argument("--print-completion", action=Completion, metavar="SHELL", default=argparse.SUPPRESS, help=what)
+    what = "a shell's completion of commands and options: bash, fish, tcsh or zsh"
+    top.add_argument("--print-completion", action=Completion, metavar="SHELL", default=argparse.SUPPRESS, help=what)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     job = Parser(add_help=False)
