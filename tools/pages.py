@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import shtab
+
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
+from fedkern.cli.__main__ import parser
 from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._docs import COMMON, example_of

@@ -174,7 +174,9 @@ def parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
-    report.add_argument("--table", choices=("csv", "text"), help="print the table of parameters and contrasts instead of a page")
+    forms = ("csv", "text", "latex", "markdown", "docx")
+    what = "print the table of parameters and contrasts instead of a page; docx: write table.docx into DIR"
+    report.add_argument("--table", choices=forms, help=what)
     report.add_argument("--raw", action="store_true", help=f"with --table csv: {RAW}")
     report.add_argument("--tidy", action="store_true", help="with --table: columns as R's broom names them")
     report.add_argument("--graph", choices=("graphml", "csv"), help="print the chosen edges of a graph (sparse: mrf, sem)")
@@ -186,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
         "--reference", metavar="FILE", help="compare with this posterior (netCDF of ArviZ), parameter by parameter"
     )
     report.add_argument("--names", metavar="FILE", help='with --reference: TOML, "OUR NAME" = "THEIR NAME"')
-    report.add_argument("--open", action="store_true", help="show the page in a browser")
+    report.add_argument("--open", action="store_true", help="show the page in a browser, or in the notebook that asks")
     report.set_defaults(call=_report)
 
     predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
@@ -371,10 +373,7 @@ def _report(options: argparse.Namespace) -> int:
     page = report.write(Path(options.folder))
     print(printable(str(page)))
     if options.open:
-        import webbrowser
-
-        if not webbrowser.open(page.resolve().as_uri()):
-            print("no browser is known here: open that file in one", file=sys.stderr)
+        report.show(page)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+import fedkern.cli.__main__
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate import federations
 from fedkern.jobs.holding import policy
