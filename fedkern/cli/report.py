@@ -82,7 +82,8 @@ def show(page: Path) -> None:
 
         # The page may have no script, whatever should get into it: `sandbox` says so to the browser once more.
         inside = escape(page.read_text(encoding="utf-8"))
-        notebook.display(notebook.HTML(f'<iframe sandbox srcdoc="{inside}" style="width: 100%; height: 40em; border: 0"></iframe>'))
+        frame = f'<iframe sandbox srcdoc="{inside}" style="width: 100%; height: 40em; border: 0"></iframe>'
+        notebook.display(notebook.HTML(frame))
     elif "JPY_PARENT_PID" in os.environ:  # a line of a notebook that begins with !, whose machine may have no screen
         # A notebook shows files at their places below its own folder.
         print(f"in the notebook: from IPython.display import IFrame; IFrame({os.path.relpath(page)!r}, '100%', 640)")
