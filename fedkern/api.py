@@ -1,4 +1,5 @@
-"""Runs a job from Python, and loads its result again from its folder: `fedkern.run`, `fedkern.check`, `fedkern.load`."""
+"""Runs a job from Python, and loads its result again from its folder: `fedkern.run`, `fedkern.check`, `fedkern.load`,
+`fedkern.ledger`."""
 
 from __future__ import annotations
 
@@ -12,13 +13,16 @@ from typing import Any
 
 from .data.faults import HINT
 from .errors import BudgetSpent, JobError, OwnFault
-from .jobs import engine
+from .jobs import engine, opened
 from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
 from .jobs.load import merged
+from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
-from .methods import METHODS, load_method
+from .jobs.sent import Sent
+from .methods import METHODS, load_method, of_record
 from .methods import load as job_of
+from .printing import Lines
 from .privacy.plan import Plan
 from .results import stored
 from .results.inference_data import MADE
@@ -36,7 +40,7 @@ def run(
     server: object = None,
     prior: object = None,
     out: str | Path | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **sections: Mapping[str, object],
 ) -> Result:
     """Runs a job in this process.
@@ -51,7 +55,7 @@ def run(
     test, server : the server's test rows, and its rows of a vertical job; in the forms of a client's
     prior : for a spatial job the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
-    progress : whether to show the progress
+    progress : whether to show the progress; by default in a notebook alone
     **sections : tables that override keys of the job, such as `algorithm={"damping": 0.2}`
 
     Returns
@@ -85,7 +89,7 @@ def run(
     if out == "":
         raise JobError("out = '' names no folder; give one, or None to write nothing")
     config, folder, held = _given(job, data, test, server, prior, sections)
-    output = Output(None if out is None else Path(out), quiet=not progress)
+    output = Output(None if out is None else Path(out), quiet=not (in_notebook() if progress is None else progress))
     with _in_memory(held, config.private):
         result = perform(InProcess(), config, folder, output, held)
     assert result is not None
@@ -104,7 +108,7 @@ def check(
     server: object = None,
     prior: object = None,
     **sections: Mapping[str, object],
-) -> list[str]:
+) -> Lines:
     """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent;
     rows are not sent.
 
@@ -114,7 +118,7 @@ def check(
 
     Returns
     -------
-    the lines that `fedkern check` prints
+    the lines that `fedkern check` prints: a list of texts, which `print` and notebooks show one below the other
 
     Raises
     ------
@@ -140,7 +144,44 @@ def check(
     with _in_memory(held, config.private):
         lines = check_job(InProcess(), config, folder, held)
     assert lines is not None
-    return lines
+    return Lines(lines)
+
+
+def ledger(folder: str | Path) -> Sent:
+    """Tells every message that has left each client of a run, by kind; its `rows()` make a data frame.
+
+    Parameters
+    ----------
+    folder : the run's (`--out`), or a client's own in it
+
+    Raises
+    ------
+    JobError
+        The folder holds no run, or no ledger of it is here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fedkern.run(job, data=data, out=f"{folder}/first")
+    ...     sent = fedkern.ledger(f"{folder}/first")
+    ...
+    >>> sorted({row["who"] for row in sent.rows()})
+    ['north', 'south']
+    """
+    run = opened.opened(Path(folder), of_record)
+    if not opened.ledgers(run):
+        raise JobError(f"{folder}: {opened.NO_LEDGER}")
+    return Sent(tuple(opened.kinds(run)))
 
 
 def _given(

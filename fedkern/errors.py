@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from traceback import extract_tb
+from traceback import extract_tb, print_exception
+
+from .printing import printable_lines
 
 
 class FedkernError(Exception):
@@ -18,6 +21,26 @@ class FedkernError(Exception):
     """
 
     exit_code = 1
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns what IPython and notebooks print of the error: its text alone, which names the remedy."""
+        text = printable_lines(str(self))
+        return [f"{type(self).__name__}: {text}", "(the lines of code: fedkern.errors.print_traceback())"]
+
+
+def print_traceback() -> None:
+    """Prints where the last error of this prompt or notebook came from, with its causes.
+
+    Examples
+    --------
+    >>> import fedkern
+    >>> fedkern.errors.print_traceback()  # doctest: +SKIP
+    """
+    error = getattr(sys, "last_value", None)
+    if isinstance(error, BaseException):
+        print_exception(error)
+    else:
+        print("no error has reached the prompt so far", file=sys.stderr)
 
 
 class JobError(FedkernError):

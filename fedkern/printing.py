@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 from math import isfinite
 from unicodedata import category
 
@@ -36,6 +37,27 @@ def without_folders(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Returns a text of several lines with each character that cannot be seen as an escape."""
     return printable(text, keep="\n")
+
+
+class Lines(list[str]):
+    """Holds lines for people: `print` and a prompt show them one below the other, and so does a notebook.
+
+    Examples
+    --------
+    >>> from fedkern.printing import Lines
+    >>> Lines(["clients  2: north, south", "rounds   3"])
+    clients  2: north, south
+    rounds   3
+    """
+
+    def __str__(self) -> str:
+        return printable_lines("\n".join(self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Returns the lines for notebooks, whose columns stay below each other."""
+        return f'<pre style="white-space: pre; overflow-x: auto">{escape(str(self))}</pre>'
 
 
 def align_numbers(*values: float, width: int = 8) -> list[str]:

@@ -7,7 +7,7 @@ import re
 
 from needs import PROJECT, needs
 
-EXTRAS = ("mpi", "dp", "results", "parquet", "demo", "spatial", "numba", "shell")
+EXTRAS = ("mpi", "dp", "results", "parquet", "demo", "spatial", "numba")
 
 
 def lowest(requirement: str) -> str | None:

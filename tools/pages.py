@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import shtab
+
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
+from fedkern.cli.__main__ import parser
 from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._docs import COMMON, example_of
@@ -230,12 +233,18 @@ def marked(text: Callable[[], str]) -> str:
     return f"# Written by `make pages` from the sections that check a file; a test holds it to them.\n{text()}"
 
 
+def completion(shell: str) -> str:
+    """A shell's completion of all commands and options."""
+    return shtab.complete(parser(), shell).rstrip() + "\n"
+
+
 FILES = {
     DISCLOSURE: disclosure,
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
     **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},
     "docs/reference/prior.toml": partial(marked, prior_reference.text),
+    **{f"fedkern/cli/completion/fedkern.{shell}": partial(completion, shell) for shell in ("bash", "fish", "tcsh", "zsh")},
 }
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,14 +46,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class Completion(argparse.Action):
-    """Does the same as shtab's action, which would be imported for every command."""
+    """Prints a shell's completion, which `make pages` has written, so that shtab is not needed here."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None) -> NoReturn:
-        import shtab
-
-        if values not in shtab.SUPPORTED_SHELLS:
-            parser.error(f"--print-completion {values}: there are {', '.join(shtab.SUPPORTED_SHELLS)}")
-        print(shtab.complete(parser, str(values)))
+        folder = Path(__file__).with_name("completion")
+        shells = sorted(path.suffix.removeprefix(".") for path in folder.iterdir())
+        if values not in shells:
+            parser.error(f"--print-completion {values}: there are {', '.join(shells)}")
+        print((folder / f"fedkern.{values}").read_text(encoding="utf-8"), end="")
         parser.exit(0)
 
 
@@ -84,9 +83,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"fedkern {__version__}")
-    if find_spec("shtab"):  # pip install 'fedkern[shell]'
-        what = "a shell's completion of commands and options: bash, zsh, tcsh, or another that shtab knows"
-        top.add_argument("--print-completion", action=Completion, metavar="SHELL", default=argparse.SUPPRESS, help=what)
+    what = "a shell's completion of commands and options: bash, fish, tcsh or zsh"
+    top.add_argument("--print-completion", action=Completion, metavar="SHELL", default=argparse.SUPPRESS, help=what)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     job = Parser(add_help=False)
@@ -176,7 +174,9 @@ def parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
-    report.add_argument("--table", choices=("csv", "text"), help="print the table of parameters and contrasts instead of a page")
+    forms = ("csv", "text", "latex", "markdown", "docx")
+    what = "print the table of parameters and contrasts instead of a page; docx: write table.docx into DIR"
+    report.add_argument("--table", choices=forms, help=what)
     report.add_argument("--raw", action="store_true", help=f"with --table csv: {RAW}")
     report.add_argument("--tidy", action="store_true", help="with --table: columns as R's broom names them")
     report.add_argument("--graph", choices=("graphml", "csv"), help="print the chosen edges of a graph (sparse: mrf, sem)")
@@ -188,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
         "--reference", metavar="FILE", help="compare with this posterior (netCDF of ArviZ), parameter by parameter"
     )
     report.add_argument("--names", metavar="FILE", help='with --reference: TOML, "OUR NAME" = "THEIR NAME"')
-    report.add_argument("--open", action="store_true", help="show the page in a browser")
+    report.add_argument("--open", action="store_true", help="show the page in a browser, or in the notebook that asks")
     report.set_defaults(call=_report)
 
     predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
@@ -373,10 +373,7 @@ def _report(options: argparse.Namespace) -> int:
     page = report.write(Path(options.folder))
     print(printable(str(page)))
     if options.open:
-        import webbrowser
-
-        if not webbrowser.open(page.resolve().as_uri()):
-            print("no browser is known here: open that file in one", file=sys.stderr)
+        report.show(page)
     return 0
 
 

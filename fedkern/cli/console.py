@@ -15,6 +15,7 @@ from ..jobs import opened
 from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
+from ..jobs.sent import Sent
 from ..methods import load, of_record
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
@@ -34,17 +35,12 @@ def ledger(options: argparse.Namespace) -> int:
     run = _opened(options)
     paths = opened.ledgers(run)
     if not paths:
-        raise JobError(f"{options.folder}: no ledger is here; a client's lies in ledger/ of the run's folder, at its own place")
+        raise JobError(f"{options.folder}: {opened.NO_LEDGER}")
     rows = [{"who": who, **line._asdict()} for who, path in paths.items() for line in opened.sent(path)] if options.json else []
-    head = ["who", "to", "message", "of it", "bytes", "rounds", "steps paid", "what it holds"]
-    body = [
-        [k.who, k.to, k.what, f"{k.messages:,}", f"{k.bytes:,}", _between(k.rounds), _some(k.charge), k.fields]
-        for k in opened.kinds(run)
-    ]
     for who, path in paths.items():
         if note := opened.torn(path):
             print(printable(f"fedkern: {who}: {note}"), file=sys.stderr)
-    return _say(options, rows, align_columns([head, *body]))
+    return _say(options, rows, Sent(tuple(opened.kinds(run))).lines())
 
 
 def audit(options: argparse.Namespace) -> int:
@@ -126,18 +122,6 @@ def _numbers(option: str, text: str | None) -> list[float]:
 def _opened(options: argparse.Namespace) -> opened.Opened:
     """Opens the run's folder."""
     return opened.opened(Path(options.folder), of_record)
-
-
-def _some(number: int) -> str:
-    """Formats a number with thousands apart; 0 is empty."""
-    return f"{number:,}" if number else ""
-
-
-def _between(rounds: tuple[int, int] | None) -> str:
-    """Formats the first and the last round."""
-    if rounds is None:
-        return ""
-    return f"{rounds[0]}" if rounds[0] == rounds[1] else f"{rounds[0]} to {rounds[1]}"
 
 
 def _say(options: argparse.Namespace, rows: object, lines: Iterable[str]) -> int:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
+import webbrowser
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from ..data.touching import Part
 from ..errors import JobError
 from ..jobs import ledger
 from ..jobs.files import write_atomically
+from ..jobs.progress import in_notebook
 from ..methods import load_method
 from ..results.plain import Record
 from ..results.report import RunFiles, page
@@ -68,6 +73,22 @@ def write(folder: Path) -> Path:
         write_atomically(folder / name, picture, secret=bool(areas))
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path
+
+
+def show(page: Path) -> None:
+    """Shows a page where the user is: in the notebook that asks, else in a browser."""
+    if in_notebook():
+        notebook = import_module("IPython.display")
+
+        # The page may have no script, whatever should get into it: `sandbox` says so to the browser once more.
+        inside = escape(page.read_text(encoding="utf-8"))
+        frame = f'<iframe sandbox srcdoc="{inside}" style="width: 100%; height: 40em; border: 0"></iframe>'
+        notebook.display(notebook.HTML(frame))
+    elif "JPY_PARENT_PID" in os.environ:  # a line of a notebook that begins with !, whose machine may have no screen
+        # A notebook shows files at their places below its own folder.
+        print(f"in the notebook: from IPython.display import IFrame; IFrame({os.path.relpath(page)!r}, '100%', 640)")
+    elif not webbrowser.open(page.resolve().as_uri()):
+        print("no browser is known here: open that file in one", file=sys.stderr)
 
 
 def _table(folder: Path, ratios: bool) -> Sequence[Record]:

@@ -1,6 +1,6 @@
 """Shows how far a run is, and who is waited for.
 
-With a terminal it is a bar, without one at most one line in ten seconds, and nothing if quiet.
+With a terminal or in a notebook it is a bar, else at most one line in ten seconds, and nothing if quiet.
 """
 
 from __future__ import annotations
@@ -8,11 +8,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, TextIO
 
 SECONDS = 10.0
 PATIENCE = 2.0  # seconds after which a bar says who is waited for
+
+
+def in_notebook() -> bool:
+    """Tells whether this process is the kernel of a notebook, without importing anything."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
 class Progress:
@@ -28,7 +35,9 @@ class Progress:
         self._since = self._said = self._last
 
     def __enter__(self) -> Progress:
-        if not self.quiet and self.stream.isatty():
+        # A notebook's bar is drawn by ipywidgets; rich would warn at every step where they are missing.
+        notebook = self.stream is sys.stderr and in_notebook() and find_spec("ipywidgets") is not None
+        if not self.quiet and (notebook or self.stream.isatty()):
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
             from rich.text import Text
@@ -45,7 +54,7 @@ class Progress:
                 TextColumn("{task.description}"),
                 Waiting(),
             ]
-            self._bar = Progress(*columns, console=Console(file=self.stream), transient=True)
+            self._bar = Progress(*columns, console=Console(file=None if notebook else self.stream), transient=True)
             self._task = self._bar.add_task("", total=self.total)
             self._bar.start()
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+import fedkern.cli.__main__
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate import federations
 from fedkern.jobs.holding import policy
@@ -472,11 +474,26 @@ def test_an_unknown_method_of_a_schema(capsys: pytest.CaptureFixture[str]) -> No
     assert 'did you mean "sparse"?' in capsys.readouterr().err
 
 
-def test_completion(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("shtab")
+@pytest.mark.parametrize("shell", ["bash", "fish", "tcsh", "zsh"])
+def test_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The package has the scripts; shtab, which has written them, is no part of it."""
     with pytest.raises(SystemExit, match="0"):
-        main(["--print-completion", "bash"])
-    assert "launch" in capsys.readouterr().out
+        main(["--print-completion", shell])
+    assert {"launch", "predict", "reproduce"} <= set(re.findall(r"\w+", capsys.readouterr().out))
+
+
+def test_bash_completes_a_command() -> None:
+    """Bash itself is asked what follows `fedkern rep`."""
+    script = "source /dev/stdin; COMP_WORDS=(fedkern rep); COMP_CWORD=1; _shtab_fedkern; printf '%s\\n' \"${COMPREPLY[@]}\""
+    completion = Path(fedkern.cli.__main__.__file__).with_name("completion") / "fedkern.bash"
+    shown = subprocess.run(["bash", "-c", script], input=completion.read_text(), capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["report", "reproduce"]
+
+
+def test_a_shell_that_has_no_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--print-completion", "ksh"])
+    assert "there are bash, fish, tcsh, zsh" in capsys.readouterr().err
 
 
 def hospitals(folder: Path, rows: int = 240) -> list[str]:
