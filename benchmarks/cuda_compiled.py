@@ -34,7 +34,7 @@ LIMITS = {"sm_80": (2048, 65536, 164), "sm_90": (2048, 65536, 228), "sm_100": (2
 THREADS = 256
 RESULTS = Path(__file__).parent / "results" / "cuda-compiled.txt"
 ISSUED = RESULTS.with_name("cuda-issued.txt")
-HOSTS = {"fedkern/blocks.hpp"}  # which headers include for a host alone
+HOSTS = {"fedkern/blocks.hpp", "fedkern/pack.hpp"}  # which headers include for a host alone
 # Groups of instructions, by how they begin.
 GROUPS = {
     "load": "LDG",

@@ -11,17 +11,17 @@ namespace fedkern {
 inline namespace FEDKERN_ISA {
 namespace sem {
 
-using Numbers = Pack<double>;
+using Wide = Pack<double>;
 
-inline constexpr Index lanes = Numbers::size;
+inline constexpr Index lanes = Wide::size;
 
 FEDKERN_INLINE Index padded(Index n) { return (n + lanes - 1) / lanes * lanes; }
-FEDKERN_INLINE Numbers at(const double* x, Index i) { return Numbers::load(x + i); }
-FEDKERN_INLINE void put(const Numbers& value, double* x, Index i) { value.store(x + i); }
+FEDKERN_INLINE Wide at(const double* x, Index i) { return Wide::load(x + i); }
+FEDKERN_INLINE void put(const Wide& value, double* x, Index i) { value.store(x + i); }
 /// total += |x|.
-FEDKERN_INLINE void add_magnitude(const Numbers& x, Numbers& total) {
-    typedef U64 Bits __attribute__((vector_size(Numbers::bytes)));
-    for (int i = 0; i < Numbers::parts; ++i) total.part[i] += Numbers::Part(Bits(x.part[i]) & 0x7fffffffffffffffULL);
+FEDKERN_INLINE void add_magnitude(const Wide& x, Wide& total) {
+    typedef U64 Bits __attribute__((vector_size(Wide::bytes)));
+    for (int i = 0; i < Wide::parts; ++i) total.part[i] += Wide::Part(Bits(x.part[i]) & 0x7fffffffffffffffULL);
 }
 
 /// Arrays of doubles in one piece of memory, each beginning at a cache line and zero at first. Laid out twice with the same calls:
@@ -55,19 +55,19 @@ struct Square {
 
 /// out = e - delta y. Returns sum |out|.
 FEDKERN_INLINE double shift(const double* e, const double* y, double delta, double* out, Index width) {
-    Numbers total[4];
-    for (Numbers& one : total) one = Numbers::all(0);
-    const Numbers by = Numbers::all(delta);
+    Wide total[4];
+    for (Wide& one : total) one = Wide::all(0);
+    const Wide by = Wide::all(delta);
     Index i = 0;
     for (; i + 4 * lanes <= width; i += 4 * lanes)
 #pragma GCC unroll 4
         for (Index k = 0; k < 4; ++k) {
-            const Numbers shifted = at(e, i + k * lanes) - by * at(y, i + k * lanes);
+            const Wide shifted = at(e, i + k * lanes) - by * at(y, i + k * lanes);
             put(shifted, out, i + k * lanes);
             add_magnitude(shifted, total[k]);
         }
     for (; i < width; i += lanes) {
-        const Numbers shifted = at(e, i) - by * at(y, i);
+        const Wide shifted = at(e, i) - by * at(y, i);
         put(shifted, out, i);
         add_magnitude(shifted, total[0]);
     }
@@ -79,12 +79,12 @@ inline constexpr int most_combined = register_bytes == 64 ? 8 : register_bytes =
 
 /// The vectors from i on of out = base - sum_h coefficient_h y_h.
 template <int vectors> FEDKERN_INLINE void combine_part(const double* base, const double* coefficient, const double* Y, Index p,
-                                                        Index width, double* out, Index i, Numbers& total) {
-    Numbers part[vectors];
+                                                        Index width, double* out, Index i, Wide& total) {
+    Wide part[vectors];
 #pragma GCC unroll 8
     for (int k = 0; k < vectors; ++k) part[k] = at(base, i + k * lanes);
     for (Index h = 0; h < p; ++h) {
-        const Numbers by = Numbers::all(coefficient[h]);
+        const Wide by = Wide::all(coefficient[h]);
 #pragma GCC unroll 8
         for (int k = 0; k < vectors; ++k) part[k] = part[k] - by * at(Y + h * width, i + k * lanes);
     }
@@ -98,7 +98,7 @@ template <int vectors> FEDKERN_INLINE void combine_part(const double* base, cons
 /// out = base - sum_h coefficient_h y_h, rows y_h of Y. Returns sum |out|.
 inline double combine(const double* base, const double* coefficient, const double* Y, Index p, Index width, double* out) {
     constexpr int most = most_combined;
-    Numbers total = Numbers::all(0);
+    Wide total = Wide::all(0);
     Index i = 0;
     for (; i + most * lanes <= width; i += most * lanes) combine_part<most>(base, coefficient, Y, p, width, out, i, total);
     if (most == 8 && width - i >= 4 * lanes) combine_part<4>(base, coefficient, Y, p, width, out, i, total), i += 4 * lanes;
@@ -108,14 +108,14 @@ inline double combine(const double* base, const double* coefficient, const doubl
 
 /// y += a x.
 FEDKERN_INLINE void add(double a, const double* x, double* y, Index begin, Index width) {
-    const Numbers by = Numbers::all(a);
+    const Wide by = Wide::all(a);
     for (Index i = begin / lanes * lanes; i < width; i += lanes) put(at(y, i) + by * at(x, i), y, i);
 }
 
 /// out[k] = x . y_k for `count` <= 4 rows y_k that follow each other.
 template <int count> FEDKERN_INLINE void dots_of(const double* x, const double* y, Index width, double* out) {
-    Numbers total[count];
-    for (Numbers& one : total) one = Numbers::all(0);
+    Wide total[count];
+    for (Wide& one : total) one = Wide::all(0);
     for (Index i = 0; i < width; i += lanes)
 #pragma GCC unroll 4
         for (int k = 0; k < count; ++k) total[k] = total[k] + at(x, i) * at(y + k * width, i);
@@ -145,7 +145,7 @@ inline double invert(const Square& W, std::vector<Index>& pivots) {
         if (!(product > 1e-200 && product < 1e200 && k + 1 < p)) log_det += math::log(product), product = 1;
         if (!(math::magnitude(pivot) > 0)) return log_det;
         const double inverse = 1 / pivot; // single elements are written after the vectors that hold them: a wait less
-        for (Index i = 0; i < W.width; i += lanes) put(at(W[k], i) * Numbers::all(inverse), W[k], i);
+        for (Index i = 0; i < W.width; i += lanes) put(at(W[k], i) * Wide::all(inverse), W[k], i);
         W[k][k] = inverse;
         for (Index i = 0; i < p; ++i) {
             if (i == k) continue;
@@ -169,9 +169,9 @@ inline bool is_contraction(Square T, Square spare) {
         std::fill_n(columns, T.width, 0.0);
         double trace = 0, rows = 0, most = 0;
         for (Index i = 0; i < p; ++i) {
-            Numbers row = Numbers::all(0);
+            Wide row = Wide::all(0);
             for (Index k = 0; k < T.width; k += lanes) {
-                Numbers column = at(columns, k);
+                Wide column = at(columns, k);
                 add_magnitude(at(T[i], k), row);
                 add_magnitude(at(T[i], k), column);
                 put(column, columns, k);
@@ -199,7 +199,7 @@ inline void factorise(const Square& A) {
         const double pivot = A[k][k], root = math::sqrt(pivot > 1 ? pivot : 1);
         std::fill(A[k] + k / lanes * lanes, A[k] + k, 0.0);
         A[k][k] = root * root;
-        for (Index i = k / lanes * lanes; i < A.width; i += lanes) put(at(A[k], i) / Numbers::all(root), A[k], i);
+        for (Index i = k / lanes * lanes; i < A.width; i += lanes) put(at(A[k], i) / Wide::all(root), A[k], i);
         for (Index i = k + 1; i < A.p; ++i) add(-A[k][i], A[k], A[i], i, A.width);
     }
 }

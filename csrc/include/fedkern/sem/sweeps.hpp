@@ -386,8 +386,8 @@ class Chain {
         std::swap(sums_[j], sums_[h]);
         sums_[j] /= math::magnitude(w), sums_[h] /= math::magnitude(u);
         for (Index i = 0; i < row_; i += lanes) {
-            put(at(e_[j], i) / Numbers::all(w), e_[j], i);
-            put(at(e_[h], i) / Numbers::all(u), e_[h], i);
+            put(at(e_[j], i) / Wide::all(w), e_[j], i);
+            put(at(e_[h], i) / Wide::all(u), e_[h], i);
         }
     }
 

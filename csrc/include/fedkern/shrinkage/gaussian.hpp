@@ -23,19 +23,19 @@ inline constexpr Index panel_rows = 4;         // finished together, by loops
 inline constexpr Index panel_size = 1 << 17;   // numbers: a megabyte
 inline constexpr Index least_panel = 64;       // columns
 
-using Numbers = Pack<double>;
-inline constexpr Index lanes = Numbers::size;
+using Wide = Pack<double>;
+inline constexpr Index lanes = Wide::size;
 
 FEDKERN_INLINE Index whole_lanes(Index n) { return (n + lanes - 1) / lanes * lanes; }
 
 /// x'y in a fixed order: 4 x 8 partial sums.
 FEDKERN_INLINE double dot(const double* x, const double* y, Index n) {
-    Numbers sum[4];
-    for (Numbers& one : sum) one = Numbers::all(0);
+    Wide sum[4];
+    for (Wide& one : sum) one = Wide::all(0);
     Index i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes)
-        for (Index k = 0; k < 4; ++k) sum[k] = sum[k] + Numbers::load(x + i + k * lanes) * Numbers::load(y + i + k * lanes);
-    for (; i + lanes <= n; i += lanes) sum[0] = sum[0] + Numbers::load(x + i) * Numbers::load(y + i);
+        for (Index k = 0; k < 4; ++k) sum[k] = sum[k] + Wide::load(x + i + k * lanes) * Wide::load(y + i + k * lanes);
+    for (; i + lanes <= n; i += lanes) sum[0] = sum[0] + Wide::load(x + i) * Wide::load(y + i);
     double rest = 0;
     for (; i < n; ++i) rest += x[i] * y[i];
     return ((sum[0] + sum[1]) + (sum[2] + sum[3])).sum() + rest;
@@ -178,10 +178,10 @@ class CoefficientDraw {
             }
             return total;
         }
-        Numbers sum = Numbers::all(0);
+        Wide sum = Wide::all(0);
         for (Index i = 0; i < r; i += lanes) {
-            Numbers x = r - i < lanes ? Numbers::load(e + i, int(r - i)) : Numbers::load(e + i);
-            for (Index j = i; j < p; ++j) x = x - Numbers::all(d[j]) * Numbers::load(columns_ + j * ld + i);
+            Wide x = r - i < lanes ? Wide::load(e + i, int(r - i)) : Wide::load(e + i);
+            for (Index j = i; j < p; ++j) x = x - Wide::all(d[j]) * Wide::load(columns_ + j * ld + i);
             sum = sum + x * x;
         }
         return sum.sum();
@@ -205,9 +205,8 @@ class CoefficientDraw {
         for (Index i = 0; i < p; ++i) {
             const Index block = i / lanes * lanes;
             if (gram_) {
-                const Numbers own = Numbers::all(s[i]);
-                for (Index k = block; k < ld; k += lanes)
-                    (own * Numbers::load(gram_ + i * ld + k) * Numbers::load(s + k)).store(A + i * ld + k);
+                const Wide own = Wide::all(s[i]);
+                for (Index k = block; k < ld; k += lanes) (own * Wide::load(gram_ + i * ld + k) * Wide::load(s + k)).store(A + i * ld + k);
             } else {
                 const double* G = D.gram(i);
                 for (Index k = block; k < i; ++k) A[i * ld + k] = 0;
@@ -226,7 +225,7 @@ class CoefficientDraw {
                 const double inverse = 1 / math::sqrt(pivot);
                 inverse_[q] = inverse;
                 for (Index k = q / lanes * lanes; k < ld; k += lanes)
-                    (Numbers::load(A + q * ld + k) * Numbers::all(inverse)).store(A + q * ld + k);
+                    (Wide::load(A + q * ld + k) * Wide::all(inverse)).store(A + q * ld + k);
             }
             Index i = end;
             for (; i + 4 <= p; i += 4) subtract<4, panel_rows>(i, j);
@@ -250,11 +249,11 @@ class CoefficientDraw {
         for (int a = 0; a < rows; ++a)
             for (int b = 0; b < count; ++b) factor[a][b] = A[(j + b) * ld + i + a];
         for (Index k = i / lanes * lanes; k < ld; k += lanes) {
-            Numbers x[rows];
-            for (int a = 0; a < rows; ++a) x[a] = Numbers::load(A + (i + a) * ld + k);
+            Wide x[rows];
+            for (int a = 0; a < rows; ++a) x[a] = Wide::load(A + (i + a) * ld + k);
             for (int b = 0; b < count; ++b) {
-                const Numbers y = Numbers::load(A + (j + b) * ld + k);
-                for (int a = 0; a < rows; ++a) x[a] = x[a] - Numbers::all(factor[a][b]) * y;
+                const Wide y = Wide::load(A + (j + b) * ld + k);
+                for (int a = 0; a < rows; ++a) x[a] = x[a] - Wide::all(factor[a][b]) * y;
             }
             for (int a = 0; a < rows; ++a) x[a].store(A + (i + a) * ld + k);
         }
