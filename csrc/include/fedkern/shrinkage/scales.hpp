@@ -93,7 +93,7 @@ FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, c
 
 /// The blocks (draw, client, step of `at`) of item[0] .. item[size - 1], `size` a multiple of eight.
 FEDKERN_INLINE void blocks_of(const U64* item, Index size, Counter at, U64 key, U64* first, U64* second) {
-    for (Index i = 0; i < size; i += word_lanes) blocks_of(*reinterpret_cast<const WordLanes*>(item + i), at, key, first + i, second + i);
+    for (Index i = 0; i < size; i += word_lanes) blocks_of(WordLanes::load(item + i), at, key, first + i, second + i);
 }
 
 /// Draws lambda_sq[i] given m[i] = d_i^2 / (2 tau_i^2), item first.item + i. Returns how many were clipped; NaN where m is NaN.
