@@ -142,7 +142,8 @@ def device_headers():
                 if header.is_file() and OWN_HEADERS in header.parents and header.suffix == ".hpp" and header not in found:
                     found.add(header)
                     todo.append(header)
-    return sorted({str(header.relative_to(OWN_HEADERS)) for header in found} - {"blocks.hpp", "pack.hpp"})  # which only a host includes
+    hosts = {"blocks.hpp", "pack.hpp"}  # which only a host includes
+    return sorted({str(header.relative_to(OWN_HEADERS)) for header in found} - hosts)
 
 
 OWN_HEADERS = ROOT / "csrc" / "include" / "fedkern"
