@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fedkern
 from fedkern import testing
 from fedkern.errors import NumericalError
 from fedkern.kernels import KERNELS, glm, privacy, rng, sem, shrinkage
@@ -83,7 +82,7 @@ def test_every_kernel_of_these_families_is_registered():
 
 
 def test_the_package_names_the_entry_point_and_numba_finds_it():
-    project = tomllib.loads((Path(fedkern.__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     ((name, value),) = project["entry-points"]["numba_extensions"].items()
     assert (name, EntryPoint(name, value, "numba_extensions").load()) == ("init", _overloads.init)
 
