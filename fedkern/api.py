@@ -19,7 +19,7 @@ from .jobs.keys import JobConfig
 from .jobs.load import merged
 from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
-from .jobs.sent import Sent
+from .jobs.sent import SentByKind
 from .methods import METHODS, load_method, of_record
 from .methods import load as job_of
 from .printing import Lines
@@ -147,7 +147,7 @@ def check(
     return Lines(lines)
 
 
-def ledger(folder: str | Path) -> Sent:
+def ledger(folder: str | Path) -> SentByKind:
     """Tells every message that has left each client of a run, by kind; its `rows()` make a data frame.
 
     Parameters
@@ -178,10 +178,7 @@ def ledger(folder: str | Path) -> Sent:
     >>> sorted({row["who"] for row in sent.rows()})
     ['north', 'south']
     """
-    run = opened.opened(Path(folder), of_record)
-    if not opened.ledgers(run):
-        raise JobError(f"{folder}: {opened.NO_LEDGER}")
-    return Sent(tuple(opened.kinds(run)))
+    return SentByKind.of(opened.opened(Path(folder), of_record), folder)
 
 
 def _given(

@@ -15,7 +15,7 @@ from ..jobs import opened
 from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
-from ..jobs.sent import Sent
+from ..jobs.sent import SentByKind
 from ..methods import load, of_record
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
@@ -33,14 +33,12 @@ def status(options: argparse.Namespace) -> int:
 def ledger(options: argparse.Namespace) -> int:
     """Runs `fedkern ledger`; with --json every line of every ledger."""
     run = _opened(options)
-    paths = opened.ledgers(run)
-    if not paths:
-        raise JobError(f"{options.folder}: {opened.NO_LEDGER}")
+    sent, paths = SentByKind.of(run, options.folder), opened.ledgers(run)
     rows = [{"who": who, **line._asdict()} for who, path in paths.items() for line in opened.sent(path)] if options.json else []
     for who, path in paths.items():
         if note := opened.torn(path):
             print(printable(f"fedkern: {who}: {note}"), file=sys.stderr)
-    return _say(options, rows, Sent(tuple(opened.kinds(run))).lines())
+    return _say(options, rows, sent.lines())
 
 
 def audit(options: argparse.Namespace) -> int:

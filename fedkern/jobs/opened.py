@@ -253,9 +253,6 @@ def ledgers(run: Opened) -> dict[str, Path]:
     return {name: path for name, path in {**paths, **ranks}.items() if ledger.parts(path)}
 
 
-NO_LEDGER = "no ledger is here; a client's lies in ledger/ of the run's folder, at its own place"
-
-
 class Kind(NamedTuple):
     """Holds the totals of all messages of one kind that left a client, or a rank.
 

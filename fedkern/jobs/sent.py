@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ..errors import JobError
 from ..printing import Lines, align_columns
-from .opened import Kind
+from .opened import Kind, Opened, kinds, ledgers
 
 HEAD = ("who", "to", "message", "of it", "bytes", "rounds", "steps paid", "what it holds")
 
 
 @dataclass(frozen=True, repr=False)
-class Sent:
+class SentByKind:
     """Holds the totals of all messages that left each client, or rank, by kind.
 
     Attributes
@@ -22,13 +24,20 @@ class Sent:
     Examples
     --------
     >>> from fedkern.jobs.opened import Kind
-    >>> from fedkern.jobs.sent import Sent
-    >>> Sent((Kind("north", "server", "Curvature", "round, value (1)", 7, 2352, (0, 6), 0),))
+    >>> from fedkern.jobs.sent import SentByKind
+    >>> SentByKind((Kind("north", "server", "Curvature", "round, value (1)", 7, 2352, (0, 6), 0),))
     who    to      message    of it  bytes  rounds  steps paid  what it holds
     north  server  Curvature  7      2,352  0 to 6              round, value (1)
     """
 
     kinds: tuple[Kind, ...]
+
+    @classmethod
+    def of(cls, run: Opened, folder: str | Path) -> SentByKind:
+        """Reads the ledgers of an opened run; JobError, which names the folder that was asked for, where none is here."""
+        if not ledgers(run):
+            raise JobError(f"{folder}: no ledger is here; a client's lies in ledger/ of the run's folder, at its own place")
+        return cls(tuple(kinds(run)))
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns a dictionary for each kind: for example a data frame's rows."""

@@ -107,11 +107,13 @@ def _ess(draws: Array) -> Array:
 
 def _ess_of_one(draws: Array) -> float:
     """Computes ESS of (c, t) draws, c >= 2: autocorrelations of all chains, cut off and made monotone as in Geyer (1992)."""
+    from scipy.fft import next_fast_len
+
     t, n = draws.shape[1], draws.size
     if np.ptp(draws) < np.finfo(float).resolution:
         return n
     # Autocovariances by a transform of at least twice the length, so that the chain's end does not meet its beginning.
-    length = _next_fast(2 * t)
+    length = next_fast_len(2 * t, real=True)
     transformed = np.fft.rfft(draws - draws.mean(axis=1, keepdims=True), n=length, axis=1)
     covariance = np.mean(np.fft.irfft(transformed * np.conjugate(transformed), n=length, axis=1)[:, :t] / t, axis=0)
     within = covariance[0] * t / (t - 1)
@@ -131,18 +133,6 @@ def _ess_of_one(draws: Array) -> float:
     even = pairs[last, 0] if pairs[last, 0] > 0 or sums[last] >= 0 else 0.0
     time = -1 + 2 * counted.ravel().sum() + even
     return float(n / max(time, 1 / np.log10(n)))
-
-
-def _next_fast(length: int) -> int:
-    """Returns the next length, from this one on, that has no factor but 2, 3 and 5, of which transforms are fast."""
-    while True:
-        rest = length
-        for factor in (2, 3, 5):
-            while rest % factor == 0:
-                rest //= factor
-        if rest == 1:
-            return length
-        length += 1
 
 
 def _halves(draws: Array) -> Array:
