@@ -104,7 +104,7 @@ def from_dlpack(array: Any) -> Any:
     --------
     >>> from fedkern import kernels
     >>> import jax.numpy as jnp
-    >>> kernels.from_dlpack(jnp.arange(3.0) / 2)
+    >>> kernels.from_dlpack(jnp.arange(3, dtype="float32") / 2)
     array([0. , 0.5, 1. ], dtype=float32)
     """
     from . import _dlpack
