@@ -1,32 +1,84 @@
-"""Builds fedkern._core: the bindings once, the kernels once for each instruction-set level."""
+"""Builds fedkern._core: the bindings once, the kernels once for each instruction-set level.
+
+FEDKERN_LEVELS in the environment says which levels: all of the processor's architecture (`all`, the default), the one that this
+machine would choose (`native`, about half of the work), or a list (`avx2,baseline`).
+"""
 
 import hashlib
 import os
 import platform
+import runpy
 import shutil
 import subprocess
 import sys
 import time
-from multiprocessing.pool import ThreadPool
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 
 import pybind11
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
-from setuptools.errors import CompileError
+from setuptools.errors import CompileError, OptionError
 
 HEADERS, DEVICE, STUBS = Path("csrc/include/fedkern"), Path("csrc/cuda"), Path("stubs/fedkern")
 UNITS, BINDINGS = sorted(Path("csrc/units").glob("*.cpp")), sorted(Path("csrc/bindings").glob("*.cpp"))
-COMPILED_ONCE = ("choose.cpp", "pool.cpp")
+POOL, CHOOSE = Path("csrc/units/pool.cpp"), Path("csrc/units/choose.cpp")
 
-LEVELS = {"baseline": [], "avx2": ["-march=x86-64-v3"], "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
+# The levels of an architecture, from the highest, with their flags; those of csrc/units/levels.hpp. The compiler says what it
+# compiles for: not always the machine that it runs on.
+LEVELS = {
+    "x86_64": {"avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"], "avx2": ["-march=x86-64-v3"], "baseline": []},
+    "aarch64": {"neon": []},
+}
+OTHER = {"baseline": []}
 # Never -ffast-math: with it isnan(NaN) is false. Never -march=native by default: a wheel must run where it was not built.
 FLAGS = ["-std=c++20", "-O3", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra"]
 FLAGS += ["-MMD", "-DFEDKERN_POOL", "-Icsrc", "-Icsrc/include"]
-# pybind11's headers take twice as long to compile as the bindings: in so many pieces, not once for each file.
+# pybind11's headers take a quarter of what the bindings take to compile: in so many pieces, not once for each file.
 PIECES = 2
-SECONDS = 150  # of one core, for everything; only to say how long it will take
+# Seconds of one core for a unit at the highest level (gcc 12, AMD EPYC 9005). The longest come first, so that no core has one
+# left at the end; the time of a build is said from them, too.
+SECONDS = {"bindings-0": 15, "bindings-1": 14, "mlp_vae_f32": 12, "mlp_vae_f64": 12, "mixed": 12, "mixed_general": 8, "glm": 7}
+SECONDS |= {"mlp": 4, "augmented": 3}
+OTHERS = 2  # seconds of any other unit
+
+
+@cache
+def version_of(compiler):
+    """What the compiler says of itself."""
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+
+
+class Bar:
+    """Says how far the units are: a bar on a terminal, elsewhere a plain line every few seconds."""
+
+    def __init__(self, units):
+        self.units, self.began, self.said = units, time.monotonic(), time.monotonic()
+        self.is_terminal = sys.stdout.isatty()
+        self.pause = 0.5 if self.is_terminal else 4.0  # seconds
+
+    def until_next(self):
+        """The seconds until something is to be shown."""
+        return max(0.0, self.said + self.pause - time.monotonic())
+
+    def show(self, done, working):
+        """Shows the number of units that are done, and the names of those at work, if it is time to."""
+        if self.until_next() > 0:
+            return
+        self.said = time.monotonic()
+        text = f"{done} of {self.units} units, {self.said - self.began:.0f} s: {', '.join(working)}"
+        if self.is_terminal:
+            full = 30 * done // self.units
+            width = shutil.get_terminal_size().columns - 1
+            text = "\r" + f"  [{'#' * full}{'.' * (30 - full)}] {text}"[:width] + "\033[K"
+        print(text if self.is_terminal else f"  {text}", end="" if self.is_terminal else "\n", flush=True)
+
+    def end(self):
+        """Leaves the line."""
+        print("\r\033[K" if self.is_terminal else "", end="", flush=True)
+        print(f"Compiled in {time.monotonic() - self.began:.0f} s.", flush=True)
 
 
 def usable_cores():
@@ -38,20 +90,91 @@ class BuildKernels(build_ext):
 
     def build_extension(self, ext):
         self.contents = {str(path): path.read_bytes() for path in Path("csrc").rglob("*.*")}
-        units = [*self.pieces(), *(self.unit(s, "once") for s in UNITS if s.name in COMPILED_ONCE)]
-        for level, flags in LEVELS.items():
-            units += [self.unit(s, level, f"-DFEDKERN_ISA={level}", *flags) for s in UNITS if s.name not in COMPILED_ONCE]
-        stale = [unit for unit in units if not self.is_fresh(unit)]
+        levels = self.levels()
+        # Each choice of levels has a folder of its own: another choice finds its object as it was.
+        chosen = "".join(f"FEDKERN_LEVEL({level})" for level in levels)
+        choose = self.unit(CHOOSE, "-".join(("of", *levels)), f"-DFEDKERN_LEVELS={chosen}")
+        units = [*self.pieces(), self.unit(POOL, "once"), choose]
+        for level, flags in levels.items():
+            units += [self.unit(s, level, f"-DFEDKERN_ISA={level}", *flags) for s in UNITS if s not in (POOL, CHOOSE)]
+        stale = sorted((unit for unit in units if not self.is_fresh(unit)), key=lambda unit: -self.seconds(unit))
         if stale:
-            cores, began = usable_cores(), time.perf_counter()
-            wait = SECONDS * len(stale) / len(units) / cores
-            print(f"Compiling {len(stale)} of {len(units)} units on {cores} cores (about {wait:.0f} s) ..", flush=True)
-            with ThreadPool(cores) as pool:
-                pool.map(self.compile_unit, stale, chunksize=1)
-            print(f"Compiled in {time.perf_counter() - began:.0f} s.", flush=True)
-        ext.extra_objects = [str(made) for _, made, _ in units]
-        ext.depends = [*ext.depends, *ext.extra_objects]
+            self.compile_units(stale, len(units), levels)
+        objects = [str(made) for _, made, _ in units]
+        # What the module is linked of: where it changes the module is older than this file, and is linked anew.
+        linked = Path(self.build_temp, "linked.txt")
+        if not linked.exists() or linked.read_text() != "\n".join(objects):
+            linked.write_text("\n".join(objects))
+        ext.extra_objects = objects
+        ext.depends = [*ext.depends, *objects, str(linked)]
         super().build_extension(ext)
+
+    def architecture(self):
+        """The processor that the compiler compiles for."""
+        compiler = self.compiler.compiler_so_cxx
+        macros = subprocess.run([*compiler, "-E", "-dM", "-x", "c++", os.devnull], capture_output=True, text=True)
+        if macros.returncode:
+            raise CompileError(f"{compiler[0]} failed: {macros.stderr.strip()}")
+        return next((name for name in LEVELS if f"#define __{name}__ " in macros.stdout), None)
+
+    def levels(self):
+        """The levels to build, by FEDKERN_LEVELS, from the highest, with their flags."""
+        known = LEVELS.get(self.architecture(), OTHER)
+        wanted = os.environ.get("FEDKERN_LEVELS", "").strip() or "all"
+        names = list(known) if wanted == "all" else [name.strip() for name in wanted.split(",")]
+        if wanted == "native":
+            names = [self.native_level(known)]
+        if wrong := [name for name in names if name not in known]:
+            raise OptionError(
+                f"FEDKERN_LEVELS={wanted}: there is no level {wrong[0] or 'without a name'} of this processor's instructions; "
+                f"give all, native, or some of {', '.join(known)}, with commas between them"
+            )
+        return {name: flags for name, flags in known.items() if name in names}
+
+    def native_level(self, known):
+        """The level that fedkern would choose on this machine: a program of csrc/units/levels.hpp says it."""
+        if len(known) == 1:
+            return next(iter(known))
+        source, program = Path(self.build_temp, "native.cpp"), Path(self.build_temp, "native").absolute()
+        source.parent.mkdir(parents=True, exist_ok=True)
+        tests = "".join(f'    if (fedkern::has_{name}()) return std::puts("{name}"), 0;\n' for name in known)
+        source.write_text(f'#include <cstdio>\n\n#include "units/levels.hpp"\n\nint main() {{\n{tests}    return 1;\n}}\n')
+        subprocess.run([*self.compiler.compiler_so_cxx, "-std=c++20", "-Icsrc", str(source), "-o", str(program)], check=False)
+        try:
+            return subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise OptionError(
+                f"FEDKERN_LEVELS=native: cannot find out which instructions this machine has ({error}); "
+                f"give one of {', '.join(known)} instead"
+            ) from None
+
+    def compile_units(self, stale, of, levels):
+        """Compiles these units on all cores, the first of them first, and says how far they are."""
+        cores = usable_cores()
+        took = max(max(map(self.seconds, stale)), sum(map(self.seconds, stale)) / cores)
+        print(
+            f"Compiling {len(stale)} of {of} units ({', '.join(levels)}) on {cores} core{'s' * (cores > 1)}: "
+            f"about {took:.0f} s on a fast machine ..",
+            flush=True,
+        )
+        self.working, bar = [], Bar(len(stale))
+        with ThreadPoolExecutor(cores) as pool:
+            left = {pool.submit(self.compile_unit, unit) for unit in stale}
+            try:
+                while left:
+                    done, left = wait(left, bar.until_next(), FIRST_COMPLETED)
+                    for unit in done:
+                        unit.result()
+                    bar.show(len(stale) - len(left), list(self.working))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        bar.end()
+
+    @staticmethod
+    def seconds(unit):
+        """About what a unit takes."""
+        return SECONDS.get(unit[0].stem, OTHERS)
 
     def unit(self, source, folder, *flags):
         """A source, its object, and the compiler's command without the folders of pybind11 and Python, which pip renames."""
@@ -70,12 +193,17 @@ class BuildKernels(build_ext):
             yield self.unit(made, "once")
 
     def compile_unit(self, unit):
-        _, made, command = unit
+        source, made, command = unit
         made.parent.mkdir(parents=True, exist_ok=True)
         made.with_suffix(".key").unlink(missing_ok=True)
         system = [f"-isystem{folder}" for folder in (pybind11.get_include(), *self.include_dirs)]
-        if subprocess.run([*command, *system]).returncode:
-            raise CompileError(f"{command[0]} failed")
+        name = source.stem if made.parent.name in ("once", ".") else f"{source.stem} ({made.parent.name})"
+        self.working.append(name)
+        try:
+            if subprocess.run([*command, *system]).returncode:
+                raise CompileError(f"{command[0]} failed on {source}")
+        finally:
+            self.working.remove(name)
         made.with_suffix(".key").write_text(self.key(unit))
 
     def is_fresh(self, unit):
@@ -88,8 +216,7 @@ class BuildKernels(build_ext):
         Sources count as they were when the build began: what is edited while it runs is compiled again by the next.
         """
         _, made, command = unit
-        version = subprocess.run([command[0], "--version"], capture_output=True, text=True).stdout
-        digest = hashlib.sha256(repr([command, version, pybind11.__version__, platform.python_version()]).encode())
+        digest = hashlib.sha256(repr([command, version_of(command[0]), pybind11.__version__, platform.python_version()]).encode())
         listed = made.with_suffix(".d").read_text().replace("\\\n", " ").partition(":")[2].split()
         for name in listed:
             digest.update(self.contents.get(name) or (Path(name).read_bytes() if Path(name).exists() else b""))
@@ -97,8 +224,9 @@ class BuildKernels(build_ext):
 
 
 class BuildPython(build_py):
-    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; and
-    beside modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation."""
+    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; beside
+    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; and the digest of the sources, by
+    which `make demo` knows a wheel of this checkout (`tools/wheel.py`)."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -109,6 +237,8 @@ class BuildPython(build_py):
             shutil.copytree(HEADERS, package / "include" / "fedkern")
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
             shutil.copytree(STUBS, package, dirs_exist_ok=True)
+            wheel = runpy.run_path("tools/wheel.py")
+            Path(self.build_lib, wheel["RECORDED"]).write_text(wheel["digest_of_sources"](Path()) + "\n")
 
 
 if sys.platform == "win32":
@@ -117,15 +247,16 @@ if sys.platform == "win32":
         "need Linux or macOS. Use the Windows Subsystem for Linux: `wsl --install`, then `pip install fedkern` there."
     )
 
-setup(
-    ext_modules=[
-        Extension(
-            "fedkern._core",
-            [],
-            depends=[str(path) for path in sorted(Path("csrc").rglob("*.*"))],
-            extra_link_args=["-pthread"],
-            language="c++",
-        )
-    ],
-    cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
-)
+if __name__ == "__main__":  # also when pip runs this file; not in its tests
+    setup(
+        ext_modules=[
+            Extension(
+                "fedkern._core",
+                [],
+                depends=[str(path) for path in sorted(Path("csrc").rglob("*.*"))],
+                extra_link_args=["-pthread"],
+                language="c++",
+            )
+        ],
+        cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
+    )

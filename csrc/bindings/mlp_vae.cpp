@@ -28,7 +28,7 @@ struct AutoencoderCode {
 
 template <class T> void gradient_of(const py::array& parameters, const py::array& theta, const py::array& t, const py::array& noise,
                                     const AutoencoderCode& a, VaeObjective objective, const py::array& gradient, const py::array& terms,
-                                    int n_threads, MlpVaeTable::Gradient<T>* kernel) {
+                                    int n_threads, const MlpVaeTable<T>& table) {
     const auto p = vector<const T>(parameters, "parameters", a.parameters);
     const auto values = matrix<const T>(theta, "theta", theta.ndim() == 2 ? theta.shape(0) : 0, a.sizes.n_values());
     if (values.rows < 1) throw py::value_error("theta: needs a row");
@@ -38,17 +38,16 @@ template <class T> void gradient_of(const py::array& parameters, const py::array
     const auto sums = vector<double>(terms, "terms", 4);
     const Blas& routines = blas();
     const py::gil_scoped_release unlocked;
-    kernel(p, batch, a.sizes, objective, g, sums, n_threads, routines);
+    table.gradient(p, batch, a.sizes, objective, g, sums, n_threads, routines);
 }
 
 void vae_gradient(const py::array& parameters, const py::array& theta, const py::array& t, const py::array& noise, const py::array& code,
                   double gamma, double kl_weight, const py::array& gradient, const py::array& terms, int n_threads) {
     const AutoencoderCode a(code);
-    const MlpVaeTable& vae = kernels().mlp_vae;
     const VaeObjective x{gamma, kl_weight};
     if (has_elements<double>(parameters))
-        return gradient_of(parameters, theta, t, noise, a, x, gradient, terms, n_threads, vae.gradient_f64);
-    gradient_of(parameters, theta, t, noise, a, x, gradient, terms, n_threads, vae.gradient_f32);
+        return gradient_of(parameters, theta, t, noise, a, x, gradient, terms, n_threads, kernels().mlp_vae_f64);
+    gradient_of(parameters, theta, t, noise, a, x, gradient, terms, n_threads, kernels().mlp_vae_f32);
 }
 
 template <class T> VaeState<T> state(const py::array& parameters, const py::array& moments, Index k) {
@@ -70,14 +69,14 @@ void vae_step(const py::array& parameters, const py::array& moments, const py::a
     const auto rows = matrix<double>(trace, "trace", learning_rates.size, 5);
     const VaeTraining training{conditions, learning_rates, weights, batch, gamma, clip, seed, chain, first};
     const Blas& routines = blas();
-    const auto run = [&]<class T>(MlpVaeTable::Steps<T>* kernel) {
+    const auto run = [&]<class T>(const MlpVaeTable<T>& table) {
         const auto from = state<const T>(parameters, moments, a.parameters);
         const auto to = state<T>(new_parameters, new_moments, a.parameters);
         const py::gil_scoped_release unlocked;
-        kernel(from, arrays.table, training, a.sizes, to, rows, n_threads, routines);
+        table.steps(from, arrays.table, training, a.sizes, to, rows, n_threads, routines);
     };
-    if (has_elements<double>(parameters)) return run(kernels().mlp_vae.steps_f64);
-    run(kernels().mlp_vae.steps_f32);
+    if (has_elements<double>(parameters)) return run(kernels().mlp_vae_f64);
+    run(kernels().mlp_vae_f32);
 }
 
 } // namespace

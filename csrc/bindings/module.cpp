@@ -1,4 +1,5 @@
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include "units/table.hpp"
 
@@ -34,6 +35,14 @@ PYBIND11_MODULE(_core, m) {
     [[maybe_unused]] const volatile int there = std::uncaught_exceptions(); // as in kernels(): bindings throw, too
     m.doc() = "Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead.";
     m.def("isa", &fedkern::isa, "The instruction-set level in use.");
+    m.def(
+        "levels",
+        [] {
+            py::typing::Dict<py::str, bool> here;
+            for (const fedkern::Level& level : fedkern::levels()) here[level.name] = level.here;
+            return here;
+        },
+        "The instruction-set levels of this module, from the highest, and whether this processor has them.");
     m.def("limit_isa", &fedkern::limit_isa, py::arg("name"), "Lowers the instruction-set level to at most `name`.");
     const auto family = [&](const char* name, void (*bind)(py::module_&)) {
         py::module_ sub = m.def_submodule(name);

@@ -3,45 +3,79 @@
 #include <stdexcept>
 #include <string>
 
+#include "levels.hpp"
 #include "table.hpp"
 
+// The levels that are compiled into this module, from the highest: setup.py says FEDKERN_LEVEL(name) for each.
+#ifndef FEDKERN_LEVELS
+#error "FEDKERN_LEVELS: compile this file by setup.py"
+#endif
+
 namespace fedkern {
+
+#define FEDKERN_FAMILY(table, name) extern const table name;
+#define FEDKERN_LEVEL(level)                                                                                                               \
+    namespace tables::level {                                                                                                              \
+    FEDKERN_FAMILIES                                                                                                                       \
+    }
+FEDKERN_LEVELS
+#undef FEDKERN_LEVEL
+#undef FEDKERN_FAMILY
+
 namespace {
 
-struct Level {
+struct BuiltLevel {
     const char* name;
     Table table;
     bool here;
 };
 
 #define FEDKERN_FAMILY(table, name) name,
-Table avx512() {
-    using namespace tables::avx512;
-    return {FEDKERN_FAMILIES};
-}
-Table avx2() {
-    using namespace tables::avx2;
-    return {FEDKERN_FAMILIES};
-}
-Table baseline() {
-    using namespace tables::baseline;
-    return {FEDKERN_FAMILIES};
-}
+#define FEDKERN_LEVEL(level)                                                                                                               \
+    Table table_##level() {                                                                                                                \
+        using namespace tables::level;                                                                                                     \
+        return {FEDKERN_FAMILIES};                                                                                                         \
+    }
+FEDKERN_LEVELS
+#undef FEDKERN_LEVEL
 #undef FEDKERN_FAMILY
 
-// From the highest to the lowest.
-const Level levels[] = {{"avx512", avx512(), bool(__builtin_cpu_supports("x86-64-v4"))},
-                        {"avx2", avx2(), bool(__builtin_cpu_supports("x86-64-v3"))},
-                        {"baseline", baseline(), true}};
+#define FEDKERN_LEVEL(level) {#level, table_##level(), has_##level()},
+const BuiltLevel built[] = {FEDKERN_LEVELS}; // from the highest to the lowest
+#undef FEDKERN_LEVEL
 
-const Level* find(const std::string& wanted, const char* who) {
-    for (const Level& l : levels)
-        if (l.here && (wanted.empty() || wanted == l.name)) return &l;
-    throw std::runtime_error(std::string(who) + "=" + wanted + ": this CPU has no such instruction-set level (avx512, avx2, baseline)");
+/// The names of the levels built, or only of those that this processor has.
+std::string names(bool only_here) {
+    std::string list;
+    for (const BuiltLevel& l : built)
+        if (l.here || !only_here) list += (list.empty() ? "" : ", ") + std::string(l.name);
+    return list;
 }
 
-const Level*& chosen() {
-    static const Level* level = [] {
+[[noreturn]] void refuse(const std::string& wanted, const std::string& who) {
+    const std::string usable = names(true);
+    if (usable.empty() || wanted.empty())
+        throw std::runtime_error("fedkern was built for the instructions " + names(false) +
+                                 " alone, and this processor does not have them: build it on this machine, or with FEDKERN_LEVELS=all");
+    std::string known;
+    bool is_known = false, is_built = false;
+    for (const char* name : known_levels) known += (known.empty() ? "" : ", ") + std::string(name), is_known |= wanted == name;
+    for (const BuiltLevel& l : built) is_built |= wanted == l.name;
+    const std::string remedy = "; unset " + who + ", or give it one of these: " + usable;
+    if (!is_known) throw std::runtime_error(who + "=" + wanted + ": there is no such instruction-set level (" + known + ")" + remedy);
+    if (is_built) throw std::runtime_error(who + "=" + wanted + ": this processor has no such instructions" + remedy);
+    throw std::runtime_error(who + "=" + wanted + ": fedkern was built without these instructions" + remedy +
+                             "; or build it with FEDKERN_LEVELS=all");
+}
+
+const BuiltLevel* find(const std::string& wanted, const char* who) {
+    for (const BuiltLevel& l : built)
+        if (l.here && (wanted.empty() || wanted == l.name)) return &l;
+    refuse(wanted, who);
+}
+
+const BuiltLevel*& chosen() {
+    static const BuiltLevel* level = [] {
         const char* wanted = std::getenv("FEDKERN_ISA");
         return find(wanted ? wanted : "", "FEDKERN_ISA");
     }();
@@ -59,8 +93,14 @@ const Table& kernels() {
 const char* isa() { return chosen()->name; }
 
 void limit_isa(const char* name) {
-    const Level* limit = find(name, "limit_isa");
+    const BuiltLevel* limit = find(name, "limit_isa");
     if (limit > chosen()) chosen() = limit; // later in the list is lower
+}
+
+std::vector<Level> levels() {
+    std::vector<Level> list;
+    for (const BuiltLevel& l : built) list.push_back({l.name, l.here});
+    return list;
 }
 
 } // namespace fedkern

@@ -19,6 +19,8 @@
 #include "tables/spatial.hpp"
 #include "tables/survival.hpp"
 
+#include <vector>
+
 namespace fedkern {
 
 /// FEDKERN_FAMILY(table, name) for each family of kernels: csrc/units/<name>.cpp fills its table.
@@ -38,20 +40,9 @@ namespace fedkern {
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)                                                                                              \
     FEDKERN_FAMILY(SpatialTable, spatial)                                                                                                  \
     FEDKERN_FAMILY(SurvivalTable, survival)                                                                                                \
-    FEDKERN_FAMILY(MlpVaeTable, mlp_vae)                                                                                                   \
+    FEDKERN_FAMILY(MlpVaeTable<float>, mlp_vae_f32)                                                                                        \
+    FEDKERN_FAMILY(MlpVaeTable<double>, mlp_vae_f64)                                                                                       \
     FEDKERN_FAMILY(FrameTable, frames)
-
-#define FEDKERN_FAMILY(table, name) extern const table name;
-namespace tables::baseline {
-FEDKERN_FAMILIES
-}
-namespace tables::avx2 {
-FEDKERN_FAMILIES
-}
-namespace tables::avx512 {
-FEDKERN_FAMILIES
-}
-#undef FEDKERN_FAMILY
 
 #define FEDKERN_FAMILY(table, name) const table& name;
 struct Table {
@@ -59,11 +50,20 @@ struct Table {
 };
 #undef FEDKERN_FAMILY
 
-/// The table in use: the highest level that this CPU has and FEDKERN_ISA (or limit_isa) allows.
+/// The table in use: the highest level that is compiled in, that this CPU has, and that FEDKERN_ISA (or limit_isa) allows. Throws if
+/// there is none.
 const Table& kernels();
 const char* isa();
 
-/// Lowers the level to at most `name`: the ranks of a job agree on the lowest among them. Throws if this CPU lacks it.
+/// Lowers the level to at most `name`: the ranks of a job agree on one that all of them have. Throws if this module or CPU lacks it.
 void limit_isa(const char* name);
+
+struct Level {
+    const char* name;
+    bool here; // whether this CPU has it
+};
+
+/// The levels that are compiled in, from the highest.
+std::vector<Level> levels();
 
 } // namespace fedkern

@@ -18,7 +18,7 @@ def collect() -> dict[str, Any]:
 
     return {
         "versions": versions(),
-        "isa": {"level": _core.isa(), "FEDKERN_ISA": os.environ.get("FEDKERN_ISA")},
+        "isa": {"level": _core.isa(), "levels": list(_core.levels()), "FEDKERN_ISA": os.environ.get("FEDKERN_ISA")},
         "threads": {"cores": cores(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
         "blas": _blas(),
         "mpi": _mpi(),
@@ -69,6 +69,7 @@ def text(facts: dict[str, Any]) -> str:
     isa, threads = facts["isa"], facts["threads"]
     lines += [
         f"{'instruction set':<16}{isa['level']}" + (f" (FEDKERN_ISA={isa['FEDKERN_ISA']})" if isa["FEDKERN_ISA"] else ""),
+        f"{'  built for':<16}{', '.join(isa['levels'])}",
         f"{'cores':<16}{threads['cores']}",
         f"{'BLAS':<16}{facts['blas']}",
         f"{'MPI':<16}{facts['mpi'] or missing.format('mpi')}",

@@ -125,7 +125,7 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
 
 def there(method: Method[C], part: Part[C]) -> Parties:
     """Returns the parties of a job; tables that the caller holds in memory stand for their files."""
-    instructions()  # refuses a FEDKERN_ISA that this processor does not have
+    instructions()  # refuses those that this processor does not have
     parties = method.rows.parties(part.config, part.folder)
     return incomplete.laid(part.config, parties if part.held is None else part.held.over(parties))
 

@@ -53,14 +53,13 @@ def refusals(writing: object = "standard output") -> Iterator[None]:
 
 
 def instructions() -> None:
-    """Refuses a FEDKERN_ISA that asks for instructions which this processor does not have (JobError)."""
-    if os.environ.get("FEDKERN_ISA"):
-        from .._core import isa
+    """Refuses a FEDKERN_ISA, or a build of fedkern, whose instructions this processor does not have (JobError)."""
+    from .._core import isa
 
-        try:
-            isa()
-        except RuntimeError as error:
-            raise JobError(f"{error}; unset FEDKERN_ISA, or give it one of these that the processor has") from None
+    try:
+        isa()
+    except RuntimeError as error:
+        raise JobError(str(error)) from None
 
 
 def open_more_files() -> None:

@@ -26,12 +26,12 @@ from .codec import Codec, Frame
 from .cores import usable_cores
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts, at_server
 from .gathering import Gathering
+from .levels import LEVELS, agree_on_level, usable_levels
 from .link import Link
 from .patience import Patience
 
 S = TypeVar("S")
 C = TypeVar("C")
-LEVELS = ("baseline", "avx2", "avx512")  # instruction sets, from the lowest
 WELCOME = struct.Struct("<BI??32s")  # level for all, threads per rank, whether ranks outnumber cores, the server's host; a name
 CODE = struct.Struct("<i")
 
@@ -112,7 +112,7 @@ class Ranks:
                 self.link.send(rank, tags.PING)
 
     def agree(self, configuration: bytes) -> None:
-        """Sets the lowest instruction-set level among all ranks, and this rank's share of the cores (`n_threads`).
+        """Sets the highest instruction-set level that all ranks have, and this rank's share of the cores (`n_threads`).
 
         A rank whose version of fedkern is not that of rank 0, or whose `configuration` is not byte for byte the same, ends the
         job with a JobError that names it.
@@ -122,7 +122,7 @@ class Ranks:
         cores = usable_cores()
         digest = hashlib.blake2b(configuration, digest_size=32).digest()
         version, host = __version__.encode(), _short(socket.gethostname())
-        hello = tags.HELLO.pack(version, LEVELS.index(_core.isa()), host, _short(repr(cores)), len(cores), digest)
+        hello = tags.HELLO.pack(version, usable_levels(), host, _short(repr(cores)), len(cores), digest)
         near = [0]
 
         def answer(hellos: list[bytes]) -> list[bytes]:
@@ -388,7 +388,7 @@ def _welcome(hellos: list[bytes]) -> list[bytes]:
                 f"rank {rank} has another configuration than rank 0 (digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
                 "give all ranks the same job file and options"
             )
-    level = min(level for _, level, *_ in said)
+    level = agree_on_level([levels for _, levels, *_ in said])
     sharing = Counter((host, cores) for _, _, host, cores, _, _ in said)  # ranks that may use the same cores
     replies, name = [], os.urandom(16).hex().encode()
     for _, _, host, cores, n_cores, _ in said:

@@ -22,5 +22,5 @@ NAMES = {number: name for name, number in list(vars().items()) if type(number) i
 RUN = 16  # a FRAME's tag also has a multiple of this, the number of its protocol, so that nothing stale is taken for news
 
 VERSION = struct.Struct("<32s")  # of the package: with it every hello begins, whatever follows in other versions
-HELLO = struct.Struct("<32sB16s16sI32s")  # that, level, host, the cores it may use, how many, digest of the configuration
+HELLO = struct.Struct("<32sB16s16sI32s")  # that, levels, host, the cores it may use, how many, digest of the configuration
 OFFER = struct.Struct("<qq")  # a party, the number of one of its checkpoints

@@ -62,7 +62,7 @@ def test_conforms_in_every_layout_and_more_cases(name, backend):
     conforms_over_several_blocks(name, backend, testing.LAYOUTS)
 
 
-LEVELS = ("avx512", "avx2", "baseline")  # of instructions
+LEVELS = list(_core.levels())  # of instructions, from the highest
 AT_A_LEVEL = """
 from fedkern import _core, testing
 from fedkern.kernels._record import KERNELS

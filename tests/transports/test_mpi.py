@@ -65,6 +65,11 @@ FAULTS = {
     "long": (2, r"fedkern: rank 1: a message of 4194304 bytes, at most \d+ expected\n"),
     "foreign": (2, r"fedkern: rank 1: client 'site-1': Answer came from a rank where it does not live\n"),
     "configuration": (2, r"fedkern: rank 1 has another configuration than rank 0 \(.*\): give all ranks the same job file.*\n"),
+    "level": (
+        2,
+        r"fedkern: fedkern of rank 1 was built without the instructions baseline, the highest that rank 0 can use: build it "
+        r"there with FEDKERN_LEVELS=all\n",
+    ),
     "version": (
         2,
         rf"fedkern: rank 1 has fedkern 0\.0\.9, and rank 0 has fedkern {VERSION}: install the same version for all ranks\n",
@@ -79,7 +84,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration", "version", "older"])
+@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration", "level", "version", "older"])
 def test_a_fault_of_one_rank_ends_all_with_its_code_and_one_message(kind):
     code, text = FAULTS[kind]
     got, out, err, seconds = mpirun(3, mishap=kind, nap=0.02, rounds=20)
