@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 # What builds the package (pyproject.toml), installed here: the compiler runs as a step of its own, in sight, before pip packs its work.
 BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 # $(SAY) NAME COMMAND .. says every few seconds how far the command is; `make demo` ends with the seconds of each name.
 SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-clang lint-asv

@@ -1,15 +1,16 @@
-"""Runs commands side by side, and says at least every four seconds how far they are: for `make demo` and `make install`.
+"""Runs commands side by side, and says at least every few seconds how far they are: for `make demo` and `make install`.
 
 python tools/progress.py [--show] FILE NAME COMMAND .. [+ NAME COMMAND ..]
 
 On a terminal it is one line that changes, elsewhere a new line each time: the seconds, and the last line that each command
-printed. With `--show` all that they print is passed on, and a line comes only where they are silent. What a command says on its
-standard error is always seen, and its standard output if it fails. FILE gets a line for each command that succeeded: its name and
-seconds. The exit code is that of the first command that failed.
+printed, at first the command itself. With `--show` all that they print is passed on, and a line comes only where they are silent.
+What a command says on its standard error is always seen, and its standard output if it fails. FILE gets a line for each command
+that succeeded: its name and seconds. The exit code is that of the first command that failed.
 """
 
 import os
 import queue
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-PAUSE = float(os.environ.get("FEDKERN_PROGRESS_SECONDS", "4"))  # between two lines
+PAUSE = float(os.environ.get("FEDKERN_PROGRESS_SECONDS", "3"))  # between two lines
 KEPT = 200  # of a command's lines, for when it fails
 
 
@@ -27,7 +28,7 @@ class Command:
     """A running command, with the lines that it has printed."""
 
     def __init__(self, name: str, words: list[str], events: "queue.Queue[tuple[Command, str | None]]") -> None:
-        self.name, self.lines, self.began = name, deque[str](maxlen=KEPT), time.monotonic()
+        self.name, self.lines, self.began = name, deque([shlex.join([Path(words[0]).name, *words[1:]])], KEPT), time.monotonic()
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, errors="replace")
         threading.Thread(target=self._read, args=(events,), daemon=True).start()
 
@@ -39,8 +40,8 @@ class Command:
         events.put((self, None))
 
     def status(self) -> str:
-        """Returns its name with the last line that it printed."""
-        return self.name + (f": {self.lines[-1].strip()}" if self.lines else "")
+        """Returns its name with the last line that it printed, at first its words."""
+        return f"{self.name}: {self.lines[-1].strip()}"
 
 
 class Said:
@@ -55,10 +56,12 @@ class Said:
         print(text, flush=True)
         self.last = time.monotonic()
 
-    def status(self, text: str) -> None:
-        """Writes how far the commands are."""
-        columns = shutil.get_terminal_size().columns - 1 if self.is_terminal else 150
-        text = text if len(text) <= columns else text[: columns - 3] + "..."
+    def status(self, seconds: float, commands: list[Command]) -> None:
+        """Writes how far the commands are, with as much room for each."""
+        columns = shutil.get_terminal_size().columns - 9 if self.is_terminal else 150
+        room = columns // len(commands) - 2
+        shown = [text if len(text) <= room else text[: room - 3] + "..." for text in (each.status() for each in commands)]
+        text = f"  {seconds:.0f} s, {'; '.join(shown)}"
         print(f"\r{text}\033[K" if self.is_terminal else text, end="" if self.is_terminal else "\n", flush=True)
         self.has_status, self.last = self.is_terminal, time.monotonic()
 
@@ -78,12 +81,14 @@ def run(commands: list[tuple[str, list[str]]], file: Path, show: bool) -> int:
     signal.signal(signal.SIGTERM, lambda *_: [command.process.terminate() for command in running])
     running += [Command(name, words, events) for name, words in commands]
     said, began, code = Said(), time.monotonic(), 0
+    if not show:
+        said.status(0, running)
     pause = 0.5 if said.is_terminal and not show else PAUSE
     while running:
         try:
             command, line = events.get(timeout=max(0.0, said.last + pause - time.monotonic()))
         except queue.Empty:
-            said.status(f"  {time.monotonic() - began:.0f} s, " + ", ".join(command.status() for command in running))
+            said.status(time.monotonic() - began, running)
             continue
         if line is not None:
             command.lines.append(line)
@@ -95,7 +100,7 @@ def run(commands: list[tuple[str, list[str]]], file: Path, show: bool) -> int:
         seconds = time.monotonic() - command.began
         if failed:
             code = code or (failed if failed > 0 else 128 - failed)
-            for line in () if show else command.lines:
+            for line in () if show else list(command.lines):
                 said.line(line)
             said.line(f"{command.name} failed after {seconds:.0f} s")
         else:
