@@ -10,7 +10,7 @@ SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-clang lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*')
 
-.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean
+.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -102,22 +102,26 @@ install: $(VENV)/test
 needs = $(BIN)/python tools/needs.py $(EXTRAS) > $(VENV)/needs.txt
 compiled = $(needs) && $(SAY) pip $(PIP) $(BUILDERS) && \
 	$(SAY) pip $(PIP) -r $(VENV)/needs.txt + compiler $(BIN)/python setup.py --quiet build_ext && \
-	$(SAY) pip $(PIP) --no-build-isolation '.[$(EXTRAS)]'
+	$(SAY) pip $(PIP) --no-build-isolation '.[$(EXTRAS)]' && echo "$$FEDKERN_LEVELS" > $(VENV)/levels
 # pip takes a file of the version that is installed for the same, and does nothing, unless it is told to.
 from_wheel = echo "Installing $$wheel: it was built from these sources." && $(needs) && $(SAY) pip $(PIP) -r $(VENV)/needs.txt && \
-	$(SAY) pip $(PIP) --no-deps --no-index --force-reinstall "$$wheel"
+	$(SAY) pip $(PIP) --no-deps --no-index --force-reinstall "$$wheel" && echo all > $(VENV)/levels
+
+# The levels of instructions that are asked for; $(call lacking,LEVELS) names a step without a file where others are installed.
+WANTED := $(or $(FEDKERN_LEVELS),native)
+lacking = $(if $(filter all $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
 
 # From a wheel in dist/, if it was built from these very files; else the level of instructions that this machine has is compiled.
 $(VENV)/demo: EXTRAS := mpi,dp,results,demo
-$(VENV)/demo: export FEDKERN_LEVELS ?= native
-$(VENV)/demo: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/demo: export FEDKERN_LEVELS := $(WANTED)
+$(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
 	@wheel="$$($(BIN)/python tools/wheel.py dist)" && if [ -n "$$wheel" ]; then $(from_wheel); else $(compiled); fi
 	@touch $@
 
 # Tests ask every level: those that `make demo` has compiled are not compiled again.
 $(VENV)/test: EXTRAS := test
 $(VENV)/test: export FEDKERN_LEVELS := all
-$(VENV)/test: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/test: $(SOURCES) $(call lacking,all) | $(VENV)/bin/python
 	@$(compiled)
 	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo

@@ -3,9 +3,9 @@
 python tools/progress.py [--show] FILE NAME COMMAND .. [+ NAME COMMAND ..]
 
 On a terminal it is one line that changes, elsewhere a new line each time: the seconds, and the last line that each command
-printed, at first the command itself. With `--show` all that they print is passed on, and a line comes only where they are silent.
-What a command says on its standard error is always seen, and its standard output if it fails. FILE gets a line for each command
-that succeeded: its name and seconds. The exit code is that of the first command that failed.
+printed, at first the command itself. With `--show` all that they print is passed on, and a line with the seconds comes where they
+are silent. What a command says on its standard error is always seen, and its standard output if it fails. FILE gets a line for
+each command that succeeded: its name and seconds. The exit code is that of the first command that failed.
 """
 
 import os
@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
+from types import FrameType
 
 PAUSE = float(os.environ.get("FEDKERN_PROGRESS_SECONDS", "3"))  # between two lines
 KEPT = 200  # of a command's lines, for when it fails
@@ -39,9 +40,9 @@ class Command:
         self.process.wait()
         events.put((self, None))
 
-    def status(self) -> str:
-        """Returns its name with the last line that it printed, at first its words."""
-        return f"{self.name}: {self.lines[-1].strip()}"
+    def status(self, show: bool) -> str:
+        """Returns its name, and the last line that it printed, at first its words, unless that line was shown."""
+        return self.name if show else f"{self.name}: {self.lines[-1].strip()}"
 
 
 class Said:
@@ -56,11 +57,11 @@ class Said:
         print(text, flush=True)
         self.last = time.monotonic()
 
-    def status(self, seconds: float, commands: list[Command]) -> None:
+    def status(self, seconds: float, statuses: list[str]) -> None:
         """Writes how far the commands are, with as much room for each."""
         columns = shutil.get_terminal_size().columns - 9 if self.is_terminal else 150
-        room = columns // len(commands) - 2
-        shown = [text if len(text) <= room else text[: room - 3] + "..." for text in (each.status() for each in commands)]
+        room = columns // len(statuses) - 2
+        shown = [text if len(text) <= room else text[: room - 3] + "..." for text in statuses]
         text = f"  {seconds:.0f} s, {'; '.join(shown)}"
         print(f"\r{text}\033[K" if self.is_terminal else text, end="" if self.is_terminal else "\n", flush=True)
         self.has_status, self.last = self.is_terminal, time.monotonic()
@@ -76,19 +77,29 @@ def run(commands: list[tuple[str, list[str]]], file: Path, show: bool) -> int:
     """Runs all commands to their end and returns the first failure's exit code, or 0."""
     events: queue.Queue[tuple[Command, str | None]] = queue.Queue()
     running: list[Command] = []
+    asked: list[int] = []
+
+    def end(number: int, frame: FrameType | None = None) -> None:
+        asked.append(number)
+        for command in running:
+            command.process.terminate()
+
     # A terminal interrupts the commands themselves: this process stays until they have said their last words.
     signal.signal(signal.SIGINT, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: [command.process.terminate() for command in running])
-    running += [Command(name, words, events) for name, words in commands]
+    signal.signal(signal.SIGTERM, end)
+    for name, words in commands:
+        running.append(Command(name, words, events))
+    if asked:  # before all of them were known
+        end(asked[0])
     said, began, code = Said(), time.monotonic(), 0
     if not show:
-        said.status(0, running)
+        said.status(0, [command.status(show) for command in running])
     pause = 0.5 if said.is_terminal and not show else PAUSE
     while running:
         try:
             command, line = events.get(timeout=max(0.0, said.last + pause - time.monotonic()))
         except queue.Empty:
-            said.status(time.monotonic() - began, running)
+            said.status(time.monotonic() - began, [command.status(show) for command in running])
             continue
         if line is not None:
             command.lines.append(line)
