@@ -47,8 +47,8 @@ def test_the_highest_level_that_all_have(by_rank, level):
         ([bits("avx512"), bits("baseline", "avx2")], f"of rank 0 was {BUILT_WITHOUT} avx2, the highest that rank 1 can use"),
         ([bits("baseline", "avx2"), bits("avx512")], f"of rank 1 was {BUILT_WITHOUT} avx2, the highest that rank 0 can use"),
         ([ALL, bits("avx2"), bits("avx512"), bits("baseline")], f"of ranks 1, 2 was {BUILT_WITHOUT} baseline, the highest"),
-        ([ALL, bits("neon")], "rank 1 computes with neon and rank 0 with avx512, and no processor has both"),
-        ([bits("neon"), bits("baseline"), bits("neon")], "ranks 0, 2 computes with neon and rank 1 with baseline"),
+        ([ALL, bits("neon")], "rank 1 would compute with neon and rank 0 with avx512, and no processor has both"),
+        ([bits("neon"), bits("baseline"), bits("neon")], "ranks 0, 2 would compute with neon and rank 1 with baseline"),
     ],
 )  # fmt: skip
 def test_ranks_without_a_common_level_are_refused_by_name(by_rank, says):
