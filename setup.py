@@ -277,7 +277,7 @@ class BuildPython(build_py):
 if sys.platform == "win32":
     sys.exit(
         "fedkern does not run on Windows: its locks of run folders (fcntl), files opened below a folder (dir_fd) and signals "
-        "need Linux or macOS. Use the Windows Subsystem for Linux: `wsl --install`, then `pip install fedkern` there."
+        "need Linux or macOS. Use the Windows Subsystem for Linux: `wsl --install`, then install fedkern there."
     )
 
 if __name__ == "__main__":  # also when pip runs this file; not in its tests
