@@ -4,18 +4,18 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 # What builds the package (pyproject.toml), installed here: the compiler runs as a step of its own, in sight, before pip packs its work.
 BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# $(call timed,NAME,COMMAND): `make demo` ends with the seconds of each name.
-timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+# $(SAY) NAME COMMAND .. says every few seconds how far the command is; `make demo` ends with the seconds of each name.
+SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-clang lint-asv
-SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
+SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*')
 
-.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean
+.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
 	@rm -rf runs/demo
-	@$(call timed,job,PATH="$(BIN):$$PATH" $(BIN)/fedkern demo)
+	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo
 	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
 	@rm $(VENV)/seconds
 
@@ -66,7 +66,7 @@ pages: $(VENV)/test
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
 references: export PYTHONPATH := benchmarks
 references: $(VENV)/test
-	$(PIP) 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
+	$(PIP) --quiet 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
 	$(BIN)/python tools/references/sparse.py
 	$(BIN)/python tools/references/vertical.py
 	$(BIN)/python tools/references/hierarchical.py
@@ -97,23 +97,32 @@ lint-asv:
 
 install: $(VENV)/test
 
-# pip waits for the network and for one core, so what fedkern needs comes beside the compiler's work.
-define install
-@$(call timed,pip,$(PIP) $(BUILDERS) && $(BIN)/python tools/needs.py $(EXTRAS) > $(VENV)/needs.txt)
-@echo "Installing what fedkern needs .."
-@{ $(call timed,pip,$(PIP) -r $(VENV)/needs.txt); } & beside=$$! code=0; \
-{ $(call timed,compiler,$(BIN)/python setup.py --quiet build_ext); } || code=$$?; wait $$beside || code=$$?; exit $$code
-@$(call timed,pip,$(PIP) --no-build-isolation '.[$(EXTRAS)]')
-endef
+# pip waits for the network and for one core, so what fedkern needs comes beside the compiler's work. Commands of one shell line, so
+# that a rule can choose.
+needs = $(BIN)/python tools/needs.py $(EXTRAS) > $(VENV)/needs.txt
+compiled = $(needs) && $(SAY) pip $(PIP) $(BUILDERS) && \
+	$(SAY) pip $(PIP) -r $(VENV)/needs.txt + compiler $(BIN)/python setup.py --quiet build_ext && \
+	$(SAY) pip $(PIP) --no-build-isolation '.[$(EXTRAS)]' && echo "$$FEDKERN_LEVELS" > $(VENV)/levels
+# pip takes a file of the version that is installed for the same, and does nothing, unless it is told to.
+from_wheel = echo "Installing $$wheel: it was built from these sources." && $(needs) && $(SAY) pip $(PIP) -r $(VENV)/needs.txt && \
+	$(SAY) pip $(PIP) --no-deps --no-index --force-reinstall "$$wheel" && echo all > $(VENV)/levels
 
+# The levels of instructions that are asked for; $(call lacking,LEVELS) names a step without a file where others are installed.
+WANTED := $(or $(FEDKERN_LEVELS),native)
+lacking = $(if $(filter all $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
+
+# From a wheel in dist/, if it was built from these very files; else the level of instructions that this machine has is compiled.
 $(VENV)/demo: EXTRAS := mpi,dp,results,demo
-$(VENV)/demo: $(SOURCES) | $(VENV)/bin/python
-	$(install)
+$(VENV)/demo: export FEDKERN_LEVELS := $(WANTED)
+$(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
+	@wheel="$$($(BIN)/python tools/wheel.py dist)" && if [ -n "$$wheel" ]; then $(from_wheel); else $(compiled); fi
 	@touch $@
 
+# Tests ask every level: those that `make demo` has compiled are not compiled again.
 $(VENV)/test: EXTRAS := test
-$(VENV)/test: $(SOURCES) | $(VENV)/bin/python
-	$(install)
+$(VENV)/test: export FEDKERN_LEVELS := all
+$(VENV)/test: $(SOURCES) $(call lacking,all) | $(VENV)/bin/python
+	@$(compiled)
 	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo
 
@@ -125,7 +134,7 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedkern needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	@$(call timed,pip,$(PYTHON) -m venv $(VENV))
+	@$(SAY) pip $(PYTHON) -m venv $(VENV)
 
 clean:
 	rm -rf $(VENV) build *.egg-info runs

@@ -15,6 +15,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pybind11
 from setuptools import Extension, setup
@@ -36,6 +37,10 @@ OTHER = {"baseline": []}
 # Never -ffast-math: with it isnan(NaN) is false. Never -march=native by default: a wheel must run where it was not built.
 FLAGS = ["-std=c++20", "-O3", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra"]
 FLAGS += ["-MMD", "-DFEDKERN_POOL", "-Icsrc", "-Icsrc/include"]
+# Kernels include no Python, so that every Python of a machine takes the same objects, and has the same bits. What CPython itself
+# was compiled with is taken out of their commands. -fwrapv, which each had in one form or another, stands for it.
+PYTHONS = {"-fwrapv", "-fno-strict-overflow", "-g", "-Wsign-compare", "-Wunreachable-code", "-Wstrict-prototypes"}
+KERNEL_FLAGS = [*FLAGS, "-fwrapv"]
 # pybind11's headers take a quarter of what the bindings take to compile: in so many pieces, not once for each file.
 PIECES = 2
 # Seconds of one core for a unit at the highest level (gcc 12, AMD EPYC 9005). The longest come first, so that no core has one
@@ -51,8 +56,18 @@ def version_of(compiler):
     return subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
 
 
+class Unit(NamedTuple):
+    """A source, its object, and the compiler's command without files and without the folders of pybind11 and Python, which pip
+    renames."""
+
+    source: Path
+    made: Path
+    command: list
+    includes_python: bool
+
+
 class Bar:
-    """Says how far the units are: a bar on a terminal, elsewhere a plain line every few seconds."""
+    """Says by a bar how far the units are: in one line of a terminal, elsewhere by a new line every few seconds."""
 
     def __init__(self, units):
         self.units, self.began, self.said = units, time.monotonic(), time.monotonic()
@@ -68,17 +83,22 @@ class Bar:
         if self.until_next() > 0:
             return
         self.said = time.monotonic()
-        text = f"{done} of {self.units} units, {self.said - self.began:.0f} s: {', '.join(working)}"
+        full = 30 * done // self.units
+        bar = f"  [{'#' * full}{'.' * (30 - full)}]"
+        text = f"{bar} {done} of {self.units} units, {self.said - self.began:.0f} s: {', '.join(working)}"
         if self.is_terminal:
-            full = 30 * done // self.units
-            width = shutil.get_terminal_size().columns - 1
-            text = "\r" + f"  [{'#' * full}{'.' * (30 - full)}] {text}"[:width] + "\033[K"
-        print(text if self.is_terminal else f"  {text}", end="" if self.is_terminal else "\n", flush=True)
+            text = "\r" + text[: shutil.get_terminal_size().columns - 1] + "\033[K"
+        print(text, end="" if self.is_terminal else "\n", flush=True)
 
     def end(self):
         """Leaves the line."""
         print("\r\033[K" if self.is_terminal else "", end="", flush=True)
         print(f"Compiled in {time.monotonic() - self.began:.0f} s.", flush=True)
+
+
+def wanted_levels():
+    """FEDKERN_LEVELS of the environment."""
+    return "".join(os.environ.get("FEDKERN_LEVELS", "").split()) or "all"
 
 
 def usable_cores():
@@ -91,16 +111,17 @@ class BuildKernels(build_ext):
     def build_extension(self, ext):
         self.contents = {str(path): path.read_bytes() for path in Path("csrc").rglob("*.*")}
         levels = self.levels()
-        # Each choice of levels has a folder of its own: another choice finds its object as it was.
+        # Beside the folders of each Python, so that another one finds them. There each choice of levels has a folder of its own.
+        self.shared = Path(self.get_finalized_command("build").build_base, f"kernels.{self.plat_name}")
         chosen = "".join(f"FEDKERN_LEVEL({level})" for level in levels)
-        choose = self.unit(CHOOSE, "-".join(("of", *levels)), f"-DFEDKERN_LEVELS={chosen}")
-        units = [*self.pieces(), self.unit(POOL, "once"), choose]
+        choose = self.kernel(CHOOSE, "-".join(("of", *levels)), f"-DFEDKERN_LEVELS={chosen}")
+        units = [*self.pieces(), self.kernel(POOL, "once"), choose]
         for level, flags in levels.items():
-            units += [self.unit(s, level, f"-DFEDKERN_ISA={level}", *flags) for s in UNITS if s not in (POOL, CHOOSE)]
+            units += [self.kernel(s, level, f"-DFEDKERN_ISA={level}", *flags) for s in UNITS if s not in (POOL, CHOOSE)]
         stale = sorted((unit for unit in units if not self.is_fresh(unit)), key=lambda unit: -self.seconds(unit))
         if stale:
             self.compile_units(stale, len(units), levels)
-        objects = [str(made) for _, made, _ in units]
+        objects = [str(unit.made) for unit in units]
         # What the module is linked of: where it changes the module is older than this file, and is linked anew.
         linked = Path(self.build_temp, "linked.txt")
         if not linked.exists() or linked.read_text() != "\n".join(objects):
@@ -112,7 +133,13 @@ class BuildKernels(build_ext):
     def architecture(self):
         """The processor that the compiler compiles for."""
         compiler = self.compiler.compiler_so_cxx
-        macros = subprocess.run([*compiler, "-E", "-dM", "-x", "c++", os.devnull], capture_output=True, text=True)
+        try:
+            macros = subprocess.run([*compiler, "-E", "-dM", "-x", "c++", os.devnull], capture_output=True, text=True)
+        except OSError as error:
+            raise CompileError(
+                f"cannot run the compiler {compiler[0]} ({error.strerror}): install a C++20 compiler (Debian and Ubuntu: apt "
+                "install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), or install a wheel"
+            ) from None
         if macros.returncode:
             raise CompileError(f"{compiler[0]} failed: {macros.stderr.strip()}")
         return next((name for name in LEVELS if f"#define __{name}__ " in macros.stdout), None)
@@ -120,7 +147,7 @@ class BuildKernels(build_ext):
     def levels(self):
         """The levels to build, by FEDKERN_LEVELS, from the highest, with their flags."""
         known = LEVELS.get(self.architecture(), OTHER)
-        wanted = os.environ.get("FEDKERN_LEVELS", "").strip() or "all"
+        wanted = wanted_levels()
         names = list(known) if wanted == "all" else [name.strip() for name in wanted.split(",")]
         if wanted == "native":
             names = [self.native_level(known)]
@@ -174,12 +201,12 @@ class BuildKernels(build_ext):
     @staticmethod
     def seconds(unit):
         """About what a unit takes."""
-        return SECONDS.get(unit[0].stem, OTHERS)
+        return SECONDS.get(unit.source.stem, OTHERS)
 
-    def unit(self, source, folder, *flags):
-        """A source, its object, and the compiler's command without the folders of pybind11 and Python, which pip renames."""
-        made = Path(self.build_temp, folder, source.stem + ".o")
-        return source, made, [*self.compiler.compiler_so_cxx, *FLAGS, *flags, "-c", str(source), "-o", str(made)]
+    def kernel(self, source, folder, *flags):
+        """A unit that includes neither Python nor pybind11, and is not given their folders."""
+        compiler = [word for word in self.compiler.compiler_so_cxx if word not in PYTHONS]
+        return Unit(source, self.shared / folder / f"{source.stem}.o", [*compiler, *KERNEL_FLAGS, *flags], includes_python=False)
 
     def pieces(self):
         """The bindings in files of about the same length, each of which includes its own."""
@@ -190,24 +217,30 @@ class BuildKernels(build_ext):
             made = Path(self.build_temp, f"bindings-{i}.cpp")
             made.parent.mkdir(parents=True, exist_ok=True)
             made.write_text("".join(f'#include "bindings/{source.name}"\n' for source in sorted(piece)))
-            yield self.unit(made, "once")
+            command = [*self.compiler.compiler_so_cxx, *FLAGS]
+            yield Unit(made, Path(self.build_temp, "once", f"{made.stem}.o"), command, includes_python=True)
 
     def compile_unit(self, unit):
-        source, made, command = unit
+        made = unit.made
         made.parent.mkdir(parents=True, exist_ok=True)
         made.with_suffix(".key").unlink(missing_ok=True)
-        system = [f"-isystem{folder}" for folder in (pybind11.get_include(), *self.include_dirs)]
-        name = source.stem if made.parent.name in ("once", ".") else f"{source.stem} ({made.parent.name})"
+        system = [f"-isystem{folder}" for folder in (pybind11.get_include(), *self.include_dirs)] if unit.includes_python else []
+        name = unit.source.stem if made.parent.name in ("once", ".") else f"{unit.source.stem} ({made.parent.name})"
+        # Under another name, then renamed: a build of another Python may read the object just now, or make it, too.
+        part = made.with_suffix(f".{os.getpid()}")
         self.working.append(name)
         try:
-            if subprocess.run([*command, *system]).returncode:
-                raise CompileError(f"{command[0]} failed on {source}")
+            output = ["-c", str(unit.source), "-o", str(part), "-MF", str(made.with_suffix(".d"))]
+            if subprocess.run([*unit.command, *output, *system]).returncode:
+                raise CompileError(f"{unit.command[0]} failed on {unit.source}")
+            part.replace(made)
         finally:
             self.working.remove(name)
+            part.unlink(missing_ok=True)
         made.with_suffix(".key").write_text(self.key(unit))
 
     def is_fresh(self, unit):
-        made, key = unit[1], unit[1].with_suffix(".key")
+        made, key = unit.made, unit.made.with_suffix(".key")
         return made.exists() and key.exists() and key.read_text() == self.key(unit)
 
     def key(self, unit):
@@ -215,9 +248,9 @@ class BuildKernels(build_ext):
 
         Sources count as they were when the build began: what is edited while it runs is compiled again by the next.
         """
-        _, made, command = unit
-        digest = hashlib.sha256(repr([command, version_of(command[0]), pybind11.__version__, platform.python_version()]).encode())
-        listed = made.with_suffix(".d").read_text().replace("\\\n", " ").partition(":")[2].split()
+        python = [pybind11.__version__, platform.python_version()] if unit.includes_python else []
+        digest = hashlib.sha256(repr([str(unit.source), unit.command, version_of(unit.command[0]), *python]).encode())
+        listed = unit.made.with_suffix(".d").read_text().replace("\\\n", " ").partition(":")[2].split()
         for name in listed:
             digest.update(self.contents.get(name) or (Path(name).read_bytes() if Path(name).exists() else b""))
         return digest.hexdigest()
@@ -225,8 +258,8 @@ class BuildKernels(build_ext):
 
 class BuildPython(build_py):
     """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; beside
-    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; and the digest of the sources, by
-    which `make demo` knows a wheel of this checkout (`tools/wheel.py`)."""
+    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; and the digest of the sources with
+    the choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`)."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -238,13 +271,13 @@ class BuildPython(build_py):
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
             shutil.copytree(STUBS, package, dirs_exist_ok=True)
             wheel = runpy.run_path("tools/wheel.py")
-            Path(self.build_lib, wheel["RECORDED"]).write_text(wheel["digest_of_sources"](Path()) + "\n")
+            Path(self.build_lib, wheel["RECORDED"]).write_text(f"{wheel['digest_of_sources'](Path())} {wanted_levels()}\n")
 
 
 if sys.platform == "win32":
     sys.exit(
         "fedkern does not run on Windows: its locks of run folders (fcntl), files opened below a folder (dir_fd) and signals "
-        "need Linux or macOS. Use the Windows Subsystem for Linux: `wsl --install`, then `pip install fedkern` there."
+        "need Linux or macOS. Use the Windows Subsystem for Linux: `wsl --install`, then install fedkern there."
     )
 
 if __name__ == "__main__":  # also when pip runs this file; not in its tests
