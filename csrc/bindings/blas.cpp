@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/typing.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -13,8 +14,8 @@ namespace py = pybind11;
 
 namespace {
 
-Blas table{};
-bool loaded = false;
+// A whole table or none, for all threads. One that was replaced is not freed: a kernel may still call its routines.
+std::atomic<const Blas*> table{nullptr};
 
 template <class T> std::string type_name(bool lapack) {
     if (std::is_same_v<T, char>) return "char";
@@ -46,21 +47,23 @@ void load(const Capsules& blas_capsules, const Capsules& lapack_capsules) {
                                    "; install a SciPy with 32-bit BLAS integers");
         routine = reinterpret_cast<std::remove_reference_t<decltype(routine)>>(PyCapsule_GetPointer(capsule.ptr(), got));
     });
-    table = fresh;
-    loaded = true;
+    table.store(new Blas(fresh), std::memory_order_release);
 }
 
 py::typing::Dict<py::str, std::uintptr_t> addresses() {
     py::typing::Dict<py::str, std::uintptr_t> all;
-    table.for_each([&](const char* name, bool, auto& routine) { all[name] = reinterpret_cast<std::uintptr_t>(routine); });
+    const Blas* loaded = table.load(std::memory_order_acquire);
+    Blas now = loaded ? *loaded : Blas{};
+    now.for_each([&](const char* name, bool, auto& routine) { all[name] = reinterpret_cast<std::uintptr_t>(routine); });
     return all;
 }
 
 } // namespace
 
 const Blas& blas() {
+    const Blas* loaded = table.load(std::memory_order_acquire);
     if (!loaded) throw py::import_error("BLAS is not loaded: call fedkern.kernels, which does it, and not fedkern._core");
-    return table;
+    return *loaded;
 }
 
 void bind_blas(py::module_& m) {

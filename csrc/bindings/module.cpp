@@ -31,7 +31,8 @@ void bind_signals(py::module_&);
 void bind_wire(py::module_&);
 }
 
-PYBIND11_MODULE(_core, m) {
+// Threads of an interpreter without its lock call these at the same time: nothing that changes is shared but under a lock of ours.
+PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
     [[maybe_unused]] const volatile int there = std::uncaught_exceptions(); // as in kernels(): bindings throw, too
     m.doc() = "Compiled kernels of fedkern. Arguments are checked for memory safety only; call fedkern.kernels instead.";
     m.def("isa", &fedkern::isa, "The instruction-set level in use.");

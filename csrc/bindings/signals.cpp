@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <unistd.h>
 
@@ -28,6 +29,8 @@ extern "C" void end_process(int number) { // only what POSIX allows in a handler
 void exit_at(int number, int code, const std::string& words) {
     if (number <= 0 || number >= NSIG) throw py::value_error("exit_at: no such signal");
     if (words.size() > sizeof End::words) throw py::value_error("exit_at: too many words");
+    static std::mutex setting; // one thread at a time; the handler itself takes no lock
+    const std::lock_guard lock(setting);
     End& end = ends[number];
     end.code = code;
     end.length = words.size();

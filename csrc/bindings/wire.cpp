@@ -7,6 +7,7 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -107,7 +108,7 @@ bool put(const Field& field, PyObject* value, unsigned char* frame, std::uint64_
 }
 
 // Memory of large frames that was given back, for the next of the same size: fresh pages are cleared and mapped one by one, which may
-// cost more than to fill them. A block belongs to one capsule, whose end gives it back. All of this is under the interpreter's lock.
+// cost more than to fill them. A block belongs to one capsule, whose end gives it back, on whatever thread that is.
 class Blocks {
   public:
     static constexpr std::size_t smallest = std::size_t{1} << 16, most = std::size_t{1} << 25; // bytes of one; of all that wait
@@ -118,6 +119,7 @@ class Blocks {
     };
 
     Block take(std::size_t size) {
+        const std::lock_guard lock(mutex_);
         for (std::size_t i = waiting_.size(); i-- > 0;) // the latest is still in a cache
             if (waiting_[i].size == size) {
                 const Block found = waiting_[i];
@@ -129,6 +131,7 @@ class Blocks {
     }
 
     void give(Block block) {
+        const std::lock_guard lock(mutex_);
         waiting_.push_back(block);
         held_ += block.size;
         std::size_t old = 0;
@@ -141,6 +144,7 @@ class Blocks {
 
   private:
     static constexpr std::align_val_t alignment{64};
+    std::mutex mutex_; // no Python runs and no other lock is taken under it
     std::vector<Block> waiting_; // the oldest first
     std::size_t held_ = 0;
 };
@@ -181,6 +185,17 @@ struct Bytes {
     [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(view.buf); }
 };
 
+// An entry of a dictionary, or nothing. Without the interpreter's lock another thread may take it out: it is held here.
+py::object item(const py::object& values, const py::str& name) {
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject* value = nullptr;
+    PyDict_GetItemRef(values.ptr(), name.ptr(), &value);
+    return py::reinterpret_steal<py::object>(value);
+#else
+    return py::reinterpret_borrow<py::object>(PyDict_GetItemWithError(values.ptr(), name.ptr()));
+#endif
+}
+
 py::object encode(const py::object& layout, std::uint32_t client, std::uint32_t flags, const py::object& values) {
     const Layout& l = known(layout);
     if (!PyDict_Check(values.ptr())) throw py::type_error("values: needs a dict");
@@ -188,8 +203,8 @@ py::object encode(const py::object& layout, std::uint32_t client, std::uint32_t 
     unsigned char* frame = Bytes(made).data(); // `made` stays where it is
     std::uint64_t sum = 0;
     for (const Field& field : l.fields) {
-        PyObject* value = PyDict_GetItemWithError(values.ptr(), field.name.ptr());
-        if (!value || !put(field, value, frame, sum)) return py::none();
+        const py::object value = item(values, field.name);
+        if (!value || !put(field, value.ptr(), frame, sum)) return py::none();
     }
     Header header{{}, wire::version, l.kind, client, flags, l.total - sizeof(Header), 0};
     std::memcpy(header.magic, wire::magic, 4);

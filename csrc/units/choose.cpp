@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
@@ -74,8 +75,9 @@ const BuiltLevel* find(const std::string& wanted, const char* who) {
     refuse(wanted, who);
 }
 
-const BuiltLevel*& chosen() {
-    static const BuiltLevel* level = [] {
+/// Any thread reads it and any may lower it; the tables themselves are constant, so that no order of other memory is needed.
+std::atomic<const BuiltLevel*>& chosen() {
+    static std::atomic<const BuiltLevel*> level = [] {
         const char* wanted = std::getenv("FEDKERN_ISA");
         return find(wanted ? wanted : "", "FEDKERN_ISA");
     }();
@@ -88,13 +90,15 @@ const Table& kernels() {
     // What C++ keeps of a thread's exceptions is allocated when it is first asked for, and a thread that does not get it ends the
     // process: here, before a kernel takes memory, and not when it finds that there is none. Volatile: the call is not left out.
     [[maybe_unused]] const volatile int there = std::uncaught_exceptions();
-    return chosen()->table;
+    return chosen().load(std::memory_order_relaxed)->table;
 }
-const char* isa() { return chosen()->name; }
+const char* isa() { return chosen().load(std::memory_order_relaxed)->name; }
 
 void limit_isa(const char* name) {
     const BuiltLevel* limit = find(name, "limit_isa");
-    if (limit > chosen()) chosen() = limit; // later in the list is lower
+    const BuiltLevel* now = chosen().load(std::memory_order_relaxed);
+    // Later in the list is lower. Another thread may lower it at the same time: the lower of both stays.
+    while (limit > now && !chosen().compare_exchange_weak(now, limit, std::memory_order_relaxed)) {}
 }
 
 std::vector<Level> levels() {

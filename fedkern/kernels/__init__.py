@@ -3,6 +3,9 @@
 Every function takes `out=None` (allocated) or an array that is used as it is or refused, `n_threads` where work is split (the
 result does not depend on it), and `backend=None` ("cpp", "numba", "cuda", "reference"; by default the one at home where the
 arrays live).
+
+Threads may call them at the same time, also in a Python without its global lock. While a call runs, no other thread may write
+into its arrays, or change their shape or type.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-// Prints the largest error of each function of math.hpp in units in the last place, against libquadmath, and what happens at the edges.
-#include <quadmath.h>
-
+// Prints the largest error of each function of math.hpp in units in the last place, against numbers of 128 bits, and what happens at
+// the edges.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -8,15 +7,35 @@
 
 #include "fedkern/math.hpp"
 
+#if __LDBL_MANT_DIG__ == 113 // 64-bit ARM: they are `long double`, and the C library has their functions
+using Quad = long double;
+#define expq expl
+#define expm1q expm1l
+#define logq logl
+#define log1pq log1pl
+#define tanhq tanhl
+#define sinq sinl
+#define cosq cosl
+#define sqrtq sqrtl
+#define erfcq erfcl
+#define rintq rintl
+#define fabsq fabsl
+#define M_PIq 3.141592653589793238462643383279502884L
+#define HUGE_VALQ HUGE_VALL
+#else
+#include <quadmath.h>
+using Quad = __float128;
+#endif
+
 namespace m = fedkern::math;
 
-template <class T> double ulps(T got, __float128 want) {
+template <class T> double ulps(T got, Quad want) {
     const T nearest = T(want);
     if (std::isnan(got) || std::isnan(nearest)) return std::isnan(got) && std::isnan(nearest) ? 0 : 1e300;
     if (std::isinf(got) || std::isinf(nearest)) return got == nearest ? 0 : 1e300;
     const T size = std::max(std::fabs(nearest), std::numeric_limits<T>::min());
-    const __float128 unit = std::ldexp(T(1), std::ilogb(size) - std::numeric_limits<T>::digits + 1);
-    return double(fabsq((__float128(got) - want) / unit));
+    const Quad unit = std::ldexp(T(1), std::ilogb(size) - std::numeric_limits<T>::digits + 1);
+    return double(fabsq((Quad(got) - want) / unit));
 }
 
 const double inf = std::numeric_limits<double>::infinity();
@@ -39,7 +58,7 @@ template <class T, class Got, class Want> void check(const char* name, double lo
     double worst = 0;
     T where = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-        const double error = ulps(y[i], want(__float128(x[i])));
+        const double error = ulps(y[i], want(Quad(x[i])));
         if (error > worst) worst = error, where = x[i];
     }
     std::printf("%s %.3g %.17g\n", name, worst, double(where));
@@ -62,10 +81,10 @@ template <class T> void both(const char* type, double range) {
     check<T>(named("log_near_1"), 0.5, 2, false, FUNCTION(log), logq);
     check<T>(named("log1p"), least, most, true, FUNCTION(log1p), log1pq);
     check<T>(named("log1p_near_0"), -1, 3, false, FUNCTION(log1p), log1pq);
-    const auto sigmoid = [](__float128 x) { return x < 0 ? expq(x) / (1 + expq(x)) : 1 / (1 + expq(-x)); };
+    const auto sigmoid = [](Quad x) { return x < 0 ? expq(x) / (1 + expq(x)) : 1 / (1 + expq(-x)); };
     check<T>(named("sigmoid"), -range, range, false, FUNCTION(sigmoid), sigmoid);
     check<T>(named("sigmoid_small"), 1e-20, 40, true, FUNCTION(sigmoid), sigmoid);
-    const auto softplus = [](__float128 x) { return x == -HUGE_VALQ ? 0 : x > 0 ? x + log1pq(expq(-x)) : log1pq(expq(x)); };
+    const auto softplus = [](Quad x) { return x == -HUGE_VALQ ? 0 : x > 0 ? x + log1pq(expq(-x)) : log1pq(expq(x)); };
     check<T>(named("softplus"), -range, range, false, FUNCTION(softplus), softplus);
     check<T>(named("softplus_small"), 1e-20, 40, true, FUNCTION(softplus), softplus);
     check<T>(named("tanh"), -25, 25, false, FUNCTION(tanh), tanhq);
@@ -76,23 +95,23 @@ int main() {
     both<double>("f64", 750);
     both<float>("f32", 110);
     // The edges of `check` hold arguments outside the domain of the reduction: only moderate ones count here.
-    const auto moderate = [](auto f) { return [f](auto x) { return fabsq(__float128(x)) < 0x1p49 ? f(x) : decltype(f(x))(0); }; };
+    const auto moderate = [](auto f) { return [f](auto x) { return fabsq(Quad(x)) < 0x1p49 ? f(x) : decltype(f(x))(0); }; };
     const auto tau = 2 * M_PIq;
-    const auto reduced = [](__float128 u) { return u - rintq(4 * u) / 4; };
-    const auto quarter = [](__float128 u) { return int((long long)(rintq(4 * u)) & 3); };
-    const auto sin = [=](__float128 u) {
-        const __float128 a = tau * reduced(u);
+    const auto reduced = [](Quad u) { return u - rintq(4 * u) / 4; };
+    const auto quarter = [](Quad u) { return int((long long)(rintq(4 * u)) & 3); };
+    const auto sin = [=](Quad u) {
+        const Quad a = tau * reduced(u);
         return quarter(u) == 0 ? sinq(a) : quarter(u) == 1 ? cosq(a) : quarter(u) == 2 ? -sinq(a) : -cosq(a);
     };
-    const auto cos = [=](__float128 u) {
-        const __float128 a = tau * reduced(u);
+    const auto cos = [=](Quad u) {
+        const Quad a = tau * reduced(u);
         return quarter(u) == 0 ? cosq(a) : quarter(u) == 1 ? -sinq(a) : quarter(u) == 2 ? -cosq(a) : sinq(a);
     };
     check<double>("sin/f64", -3, 3, false, moderate([](double u) { return m::sincos_turns(u).sin; }), moderate(sin));
     check<double>("cos/f64", -3, 3, false, moderate([](double u) { return m::sincos_turns(u).cos; }), moderate(cos));
     check<double>("sin_small/f64", 1e-20, 1e9, true, moderate([](double u) { return m::sincos_turns(u).sin; }), moderate(sin));
-    const auto pdf = [](__float128 x) { return expq(-x * x / 2) / sqrtq(2 * M_PIq); };
-    const auto cdf = [](__float128 x) { return x < 0 ? erfcq(-x / sqrtq(2)) / 2 : 1 - erfcq(x / sqrtq(2)) / 2; };
+    const auto pdf = [](Quad x) { return expq(-x * x / 2) / sqrtq(2 * M_PIq); };
+    const auto cdf = [](Quad x) { return x < 0 ? erfcq(-x / sqrtq(2)) / 2 : 1 - erfcq(x / sqrtq(2)) / 2; };
     check<double>("normal_pdf/f64", -45, 45, false, FUNCTION(normal_pdf), pdf);
     check<double>("normal_cdf/f64", -45, 45, false, FUNCTION(normal_cdf), cdf);
     check<double>("normal_cdf_small/f64", 1e-20, 9, true, FUNCTION(normal_cdf), cdf);

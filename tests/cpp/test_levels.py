@@ -73,3 +73,18 @@ def test_ranks_lower_the_level_and_do_not_raise_it(choice):
     assert choice(ALL, V4, limit=["avx2"]) == "avx512 avx2"
     assert choice(ALL, V4, "baseline", limit=["avx2"]) == "baseline baseline"
     assert "limit_isa=baseline: fedkern was built without these" in choice("avx2", V4, limit=["baseline"])
+
+
+def test_threads_choose_a_level_and_share_the_pool_without_a_race(tmp_path):
+    chosen = "".join(f"FEDKERN_LEVEL({level})" for level in ALL.split())
+    folders = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc/include'}"]
+    command = ["g++", "-std=c++20", "-w", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DFEDKERN_POOL", *folders]
+    command += [f"-DFEDKERN_LEVELS={chosen}", Path(__file__).parent / "at_once.cpp", ROOT / "csrc/units/pool.cpp"]
+    made = subprocess.run([*command, "-o", tmp_path / "program"], capture_output=True, text=True)
+    if "tsan" in made.stderr:
+        pytest.skip("the compiler has no library of ThreadSanitizer")
+    assert made.returncode == 0, made.stderr
+    run = subprocess.run([tmp_path / "program"], env={**os.environ, "CPU": V4}, capture_output=True, text=True, timeout=120)
+    if "unexpected memory mapping" in run.stderr:
+        pytest.skip("ThreadSanitizer does not run on this kernel")
+    assert (run.returncode, run.stdout) == (0, "baseline 0"), run.stderr

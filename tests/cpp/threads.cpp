@@ -1,5 +1,6 @@
 // What becomes of exceptions on several threads, and of threads that the system does not give. Prints what is wrong and fails.
 // Compiled with the package's pool (FEDKERN_POOL) and without.
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -51,7 +52,9 @@ template <class Work> void with_memory(std::size_t more, const Work& work) {
     if (file) std::fclose(file);
     const rlimit now{pages * sysconf(_SC_PAGESIZE) + more, before.rlim_max};
     setrlimit(RLIMIT_AS, &now);
-    work();
+    void* beyond = ::mmap(nullptr, more + (1 << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (beyond == MAP_FAILED) work();
+    else std::puts("no limit of memory here"), ::munmap(beyond, more + (1 << 20)); // an emulator takes it and does not hold to it
     setrlimit(RLIMIT_AS, &before);
 }
 
