@@ -19,7 +19,8 @@ from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.files import RunFolder
 from fedkern.jobs.keeping import Exchange, Keeper
 from fedkern.results.digest import digest
-from fedkern.transports import mpi, tags
+from fedkern.transports import ranks as ranks_module
+from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from fedkern.transports.launch import launch
@@ -129,7 +130,7 @@ def main(ask, ranks):
     if ranks.rank == ask["rank"] and ask["mishap"] == "older":
         tags.HELLO = HelloWithoutVersion()
     if ask["mishap"] == "level":
-        mpi.usable_levels = lambda: 1 << LEVELS.index("avx512" if ranks.rank == ask["rank"] else "baseline")
+        ranks_module.usable_levels = lambda: 1 << LEVELS.index("avx512" if ranks.rank == ask["rank"] else "baseline")
     ranks.agree(b"another job" if ask["mishap"] == "configuration" and ranks.rank == ask["rank"] else b"job")
     folder = RunFolder(ask["folder"], NAMES) if ask["folder"] else None
     if folder:

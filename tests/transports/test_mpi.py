@@ -15,7 +15,7 @@ from fedkern import __version__
 from fedkern.errors import JobError
 from fedkern.transports import tags
 from fedkern.transports.launch import cannot_join, foreign_launcher
-from fedkern.transports.mpi import _welcome
+from fedkern.transports.ranks import _welcome
 from support import mpi_job
 from support.mpirun import JOB, ULFM, environment, mpirun
 
