@@ -41,11 +41,11 @@ class Threads:
                 self.spokes[site].answer(data)
 
 
-def over_threads(main, sites, faults=None, timeouts=None, again=30.0, busy=10.0):
+def over_threads(main, sites, faults=None, timeouts=None, again=30.0, busy=10.0, wire=Threads):
     """Runs main(place, site) at a hub (site None) and at spokes; returns the exit codes, what was said, and the wire."""
     said, codes = [], {}
     spokes = {site: Spoke(k, len(sites), timeouts, busy) for k, site in enumerate(sites)}
-    wire = Threads(spokes, faults)
+    wire = wire(spokes, faults)
 
     def run(site):
         codes[site] = spokes[site].run(lambda place: main(place, site), lambda text: said.append((site, text)))
