@@ -276,6 +276,57 @@ def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp
         assert one == own
 
 
+@pytest.mark.parametrize("job", ["pvi-sequential", "pvi-private-budget", "sparse-sums"])
+def test_a_job_that_was_stopped_goes_on_to_the_same_bits_and_pays_nothing_twice(job, folder, tmp_path):
+    """Stopped in a round whose answers have left the sites, and gone on with by spokes that know nothing of the earlier ones."""
+    with threadpool_limits(1, user_api="blas"):
+        want = finished(InProcess(), folder, job, tmp_path / "one")
+        names = tuple(want.summary["clients"])
+
+        def main(place, site, resume, digests):
+            base, *sets = GOLDEN.JOBS[job]
+            config, where = load(str(folder / f"{base}.toml"), [*sets, "algorithm.checkpoint_every=1e-6"])
+            if place.is_server and not resume:
+                place.link = Stopping(place.link, place.signals)
+            done = perform(place, config, where, Output(tmp_path / (site or "server"), resume=resume, quiet=True))
+            digests.extend([done.digest] if place.is_server else [])
+            return 0
+
+        first, then = [], []
+        codes, said, _ = over_threads(lambda place, site: main(place, site, False, first), names, None, BRIEF)
+        assert set(codes.values()) == {3}, said
+        assert "--resume" in said[0][1]
+        assert not first
+        codes, said, _ = over_threads(
+            lambda place, site: main(place, site, True, then), names, careless(1), BRIEF, again=0.05, busy=0.5
+        )
+    assert (set(codes.values()), said) == ({0}, [])
+    assert then == [want.digest]
+
+
+class Stopping:
+    """A link whose rank is asked to stop after forty messages."""
+
+    def __init__(self, link, signals):
+        self.link, self.signals, self.count = link, signals, 0
+
+    def receive(self, longest, only=None):
+        item = self.link.receive(longest, only)
+        self.count += item is not None
+        if self.count == 40:
+            self.signals.pending = "SIGTERM"
+        return item
+
+    def __getattr__(self, name):
+        return getattr(self.link, name)
+
+    def __setattr__(self, name, value):
+        if name in ("link", "signals", "count"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.link, name, value)
+
+
 def test_a_job_without_a_server_between_its_clients_is_refused_with_the_reason(folder, tmp_path):
     codes, said, _ = over_threads(
         lambda place, site: finished(place, folder, "sparse-allgather", tmp_path / (site or "server")),
