@@ -115,6 +115,7 @@ lacking = $(if $(filter all $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other
 $(VENV)/demo: EXTRAS := mpi,dp,results,demo
 $(VENV)/demo: export FEDKERN_LEVELS := $(WANTED)
 $(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
+	@echo "Looking into dist/ for a wheel of these sources .."
 	@wheel="$$($(BIN)/python tools/wheel.py dist)" && if [ -n "$$wheel" ]; then $(from_wheel); else $(compiled); fi
 	@touch $@
 

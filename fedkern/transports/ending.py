@@ -1,4 +1,4 @@
-"""Ends a job over MPI: all ranks leave with one exit code, and one message is printed.
+"""Ends a job of ranks: all leave with one exit code, and one message is printed.
 
 A rank that fails sends FAULT (code, text) to rank 0 and waits; rank 0 prints the text and tells all ranks to EXIT with the code;
 they say BYE and finalise MPI in order, so that `mpirun` returns the code. If a rank is dead or does not react in time, rank 0
@@ -12,15 +12,36 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from mpi4py import MPI
-
-from ..errors import LostPeer
+from ..errors import HolderError, LostPeer
+from ..printing import without_folders
 from . import parent, tags
-from .link import CONTROL
-from .mpi import CODE, Ranks, read_fault
-from .patience import Patience
+from .driver import Ended, Hooks, exit_code
+from .link import CONTROL, Link
+from .place import Place
+from .ranks import CODE, Ranks, read_fault
 
 Say = Callable[[str], None]
+
+
+def outcome(main: Callable[[Place], int], ranks: Place, say: Say) -> tuple[int, str | None]:
+    """Returns the exit code of `main`, and the message of a failed job."""
+    try:
+        try:
+            return main(ranks), None
+        finally:
+            ranks.signals.hold()
+    except Ended as fault:
+        return fault.exit_code, fault.text
+    except BaseException as cause:
+        # The signal counts, not the exception that other code has made of it.
+        error = ranks.signals.stopped or cause
+        text = without_folders((ranks.hooks or Hooks()).public(error))
+        text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
+        # A holder's error may quote rows: its whole text is printed on its own rank, and others get the public one.
+        if isinstance(error, HolderError):
+            say(str(error))
+            text = "" if ranks.is_server else text
+        return exit_code(error), text
 
 
 def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
@@ -35,19 +56,19 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
         say(text or f"rank {ranks.rank}: {error}")
         code, orderly = code or 1, False
     if not (orderly and ranks.link.flush(ranks.timeouts.grace)):
-        leave(ranks.link.comm, code)
+        leave(ranks.link, code)
     return code
 
 
-def leave(comm: MPI.Intracomm, code: int) -> None:
+def leave(link: Link, code: int) -> None:
     """Ends all ranks at once."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    if comm.rank == 0:
+    if link.rank == 0:
         parent.tell(parent.ENDED + str(code).encode())
     parent.leave(code)
-    comm.Abort(code)
+    link.abort(code)
 
 
 def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
@@ -88,13 +109,13 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
             link.send(0, tags.BYE)
         else:
             ranks.tell("fault", tags.FAULT, CODE.pack(code) + text.encode()[: CONTROL - CODE.size])
-        wait = Patience(link.patience.spin)
-        while ranks.exit is None and 0 not in link.gone | ranks.dead.keys() and wait.waited < ranks.timeouts.lost:
+        link.patience.reset()
+        while ranks.exit is None and 0 not in link.gone | ranks.dead.keys() and link.patience.waited < ranks.timeouts.lost:
             item = link.receive(0, tags.EXIT)
             if item:
                 ranks.exit = CODE.unpack(item[2])[0]
             else:
-                wait.pause()
+                link.patience.pause()
     if ranks.exit is None:
         # All ranks may have found rank 0 dead at once: one of them speaks, and ends the others.
         time.sleep(0.2 * (ranks.rank - 1))

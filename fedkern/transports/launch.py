@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import HolderError, JobError, LostPeer
-from ..printing import printable_lines, without_folders
+from ..errors import JobError, LostPeer
+from ..printing import printable_lines
 from . import parent
-from .driver import Ended, Hooks, Timeouts, exit_code
+from .driver import Timeouts
+from .ending import end, leave, outcome
 from .place import Place
 from .signals import Signals
 
@@ -80,15 +81,14 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
                 parent.tell(parent.ENDED + b"%d" % JobError.exit_code)
             parent.leave(JobError.exit_code, "" if _is_first() else printable_lines(problem))
             return JobError.exit_code
-        from .ending import end, leave
-        from .mpi import Ranks, duplicate
+        from .mpi import MpiLink, duplicate, ranks_of
 
         try:
-            ranks = Ranks(duplicate(comm), timeouts, signals)
+            ranks = ranks_of(duplicate(comm), timeouts, signals)
         except LostPeer as error:
             if not watched:  # else it is said which rank
                 say(f"rank {comm.rank}: {error}")
-            leave(comm, LostPeer.exit_code)
+            leave(MpiLink(comm), LostPeer.exit_code)
     except BaseException:
         if signals.stopped is None:
             raise
@@ -99,7 +99,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
     faulthandler.cancel_dump_traceback_later()
     if ranks.is_server:
         parent.tell(parent.BEGUN)
-    code = end(ranks, *_result(main, ranks, say), say)
+    code = end(ranks, *outcome(main, ranks, say), say)
     if ranks.is_server:
         parent.tell(parent.ENDED + b"%d" % code)
     if starts:
@@ -107,27 +107,6 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
         MPI.Finalize()
         faulthandler.cancel_dump_traceback_later()
     return code
-
-
-def _result(main: Callable[[Place], int], ranks: Place, say: Callable[[str], None]) -> tuple[int, str | None]:
-    """Returns the exit code of `main`, and the message of a failed job."""
-    try:
-        try:
-            return main(ranks), None
-        finally:
-            ranks.signals.hold()
-    except Ended as fault:
-        return fault.exit_code, fault.text
-    except BaseException as cause:
-        # The signal counts, not the exception that other code has made of it.
-        error = ranks.signals.stopped or cause
-        text = without_folders((ranks.hooks or Hooks()).public(error))
-        text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
-        # A holder's error may quote rows: its whole text is printed on its own rank, and others get the public one.
-        if isinstance(error, HolderError):
-            say(str(error))
-            text = "" if ranks.is_server else text
-        return exit_code(error), text
 
 
 def _is_first() -> bool:

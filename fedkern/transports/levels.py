@@ -52,8 +52,8 @@ def agree_on_level(by_rank: Sequence[int]) -> int:
     if arm and len(arm) < len(by_rank):
         other = next(rank for rank in range(len(by_rank)) if rank not in arm)
         raise JobError(
-            f"{name_ranks(arm)} would compute with neon and rank {other} with {LEVELS[highest[other]]}, and no processor has both: "
-            "give all ranks processors of one kind"
+            f"{name_ranks(arm)} would compute with neon and rank {other} with {LEVELS[highest[other]]}, and no processor has "
+            "both: give all ranks processors of one kind"
         )
     # A processor with a higher level has the lower ones, too: a rank that cannot use the lowest of these was not built for it.
     lowest = min(highest)

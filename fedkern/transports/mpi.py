@@ -1,39 +1,27 @@
-"""Runs jobs over MPI. Rank 0 is the server; client k lives on rank 1 + k mod (size - 1).
-
-Only buffer calls are used, on a duplicated communicator. Nothing waits without looking at the clock. While the server has nothing
-to do it pings; a rank that owes an answer and is silent for too long counts as dead, and so does a silent server. How a whole job
-begins and ends is in `launch` and `ending`.
-"""
+"""Carries a job over MPI: only buffer calls are used, on a duplicated communicator."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import socket
-import struct
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TypeVar
 
 from mpi4py import MPI
 
+from .._core.wire import room
 from ..algorithms.core.messages import Protocol, RemoteFault, Start
 from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
-from .cores import usable_cores
-from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts, at_server
-from .gathering import Gathering
-from .levels import LEVELS, agree_on_level, usable_levels
-from .link import Link
-from .patience import Patience
+from .driver import Hooks, Signals, Timeouts
+from .link import CONTROL, DRAINED
+from .patience import Bell, Patience
+from .ranks import Ranks
 
 S = TypeVar("S")
 C = TypeVar("C")
-WELCOME = struct.Struct("<BI??32s")  # level for all, threads per rank, whether ranks outnumber cores, the server's host; a name
-CODE = struct.Struct("<i")
+OPEN = 64  # messages that may be on their way before it is asked which have left
 
 
 def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
@@ -49,290 +37,124 @@ def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
     return copy
 
 
-def home(client: int, size: int) -> int:
-    """Returns the rank of a client."""
-    return 1 + client % (size - 1)
+class MpiLink:
+    """Sends and receives the messages of one MPI rank, by upper-case buffer calls, each with a tag of `tags`."""
 
+    def __init__(self, comm: MPI.Intracomm, spin: float = 1e-3) -> None:
+        self.comm = comm
+        self.patience: Patience = Patience(spin)
+        self.rank, self.size = comm.rank, comm.size
+        self.run = 0
+        self.gone: set[int] = set()
+        self.near: frozenset[int] = frozenset()  # ranks that can be woken
+        self.clock = [time.monotonic()] * self.size  # when each rank was last spoken to or heard
+        self._sending: list[tuple[int, MPI.Request, Frame]] = []  # rank, request, content: kept until it has left
+        self._status = MPI.Status()
 
-class Ranks:
-    """Runs an MPI job as one of its ranks; see `launch`."""
+    def wake(self, job: str, near: Iterable[int]) -> bool:
+        """Lets this rank be woken, and wakes the ranks `near` that may be asleep.
 
-    def __init__(self, comm: MPI.Intracomm, timeouts: Timeouts | None = None, signals: Signals | None = None) -> None:
-        if comm.size < 2:
-            raise JobError("an MPI job needs a server and at least one client rank, and the communicator has one rank")
-        self.timeouts, self.signals = timeouts or Timeouts(), signals or Signals()
-        self.link = Link(comm)
-        self.rank, self.size, self.is_server = comm.rank, comm.size, comm.rank == 0
-        self.hooks: Hooks | None = None  # of the latest protocol
-        self.n_threads: int | None = 1
-        self.names: tuple[str, ...] = ()  # of the clients, as soon as they are known
-        self.dead: dict[int, str] = {}  # ranks whose death was noticed, or that were silent for too long: what happened
-        self.homes: tuple[int, ...] | None = None  # of the clients, once the job goes on without some
-        self.idle: frozenset[int] = frozenset()  # ranks without any client then: they only listen
-        self.exit: int | None = None  # the code with which the server has told us to exit
-        self._looked = self._attended = time.monotonic()
-        self._stop: str | None = None
-        self._unlogged: list[tuple[str, int]] = []
-
-    @property
-    def gathering(self) -> Gathering:
-        """The same ranks without a server."""
-        return Gathering(self)
-
-    def mine(self, n_clients: int) -> list[int]:
-        """Returns the numbers of the clients that live here."""
-        return [k for k in range(n_clients) if self.rank == self.home(k)]
-
-    def home(self, client: int) -> int:
-        """Returns the rank of a client."""
-        return home(client, self.size) if self.homes is None else self.homes[client]
-
-    def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
-        """Goes on with these clients, under new numbers, each on the rank where it was."""
-        self.homes, self.names = tuple(home(k, self.size) for k in numbers), names
-        self.idle = frozenset(range(1, self.size)) - set(self.homes)
-
-    def stand_by(self) -> NoReturn:
-        """Listens until the server ends the job. The server's silence is no fault here, only its death."""
-        self._log()
-        announced = False
-        with self.signals.held():
-            while True:
-                if self.next(0, tags.END) is None and 0 in self.link.gone:
-                    self.check(0)
-                if self.signals.pending and not announced:
-                    self.tell("stop", tags.STOP, f"{self.signals.pending} at rank {self.rank}".encode())
-                    announced = True
-
-    def attend(self) -> None:
-        """Pings, at the server and every few seconds, the ranks that only listen."""
-        if self.idle and time.monotonic() - self._attended > 5.0:
-            self._attended = time.monotonic()
-            for rank in self.idle - self.link.gone:
-                self.link.send(rank, tags.PING)
-
-    def agree(self, configuration: bytes) -> None:
-        """Sets the highest instruction-set level that all ranks have, and this rank's share of the cores (`n_threads`).
-
-        A rank whose version of fedkern is not that of rank 0, or whose `configuration` is not byte for byte the same, ends the
-        job with a JobError that names it.
+        Returns False where the machine does not allow it.
         """
-        from .. import __version__, _core
+        with suppress(OSError):
+            self.patience.bell, self.near = Bell(job, self.rank), frozenset(near)
+        return self.patience.bell is not None
 
-        cores = usable_cores()
-        digest = hashlib.blake2b(configuration, digest_size=32).digest()
-        version, host = __version__.encode(), _short(socket.gethostname())
-        hello = tags.HELLO.pack(version, usable_levels(), host, _short(repr(cores)), len(cores), digest)
-        near = [0]
-
-        def answer(hellos: list[bytes]) -> list[bytes]:
-            replies = _welcome(hellos)
-            near[:] = [rank for rank, reply in enumerate(replies) if rank and WELCOME.unpack(reply)[3]]
-            return replies
-
-        level, self.n_threads, crowded, same, name = WELCOME.unpack(self.exchange("hello", hello, answer))
-        _core.limit_isa(LEVELS[level])
-        patience = self.link.patience
-        patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (4e-3, 5e-4)
-        if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):
-            patience.longest = 2e-2  # all who may have something to say wake this rank
-
-    def settle(self, told: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """Returns the result of rank 0's `rule` for what all ranks tell, in the order of the ranks."""
-        return self.exchange("run", told, lambda by_rank: [rule(by_rank)] * len(by_rank))
-
-    def choose(self, offers: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """Returns the result of the server's `rule` for the checkpoints that all parties offer, by number.
-
-        Each rank gives those of the parties on it.
-        """
-
-        def answer(by_rank: list[bytes]) -> list[bytes]:
-            everybody: dict[int, set[int]] = {}
-            for data in by_rank:
-                for party, number in tags.OFFER.iter_unpack(data):
-                    everybody.setdefault(party, set()).add(number)
-            chosen = rule(everybody)
-            return [struct.pack("<q", -1 if chosen is None else chosen)] * len(by_rank)
-
-        pairs = [tags.OFFER.pack(party, number) for party in sorted(offers) for number in sorted(offers[party])]
-        (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
-        return chosen if chosen >= 0 else None
-
-    def run_protocol(
-        self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
-    ) -> tuple[S | None, dict[int, C]]:
-        """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their clients."""
-        self.hooks = hooks = hooks or Hooks()
-        self._log()
-        self.link.run += 1
-        with self.signals.held():
-            if self.is_server:
-                return self._serve(ServerSide(protocol, at_server(start), codec, hooks)), {}
-            return None, self._answer(ClientSide(protocol, clients, codec, hooks), hooks)
-
-    def _serve(self, server: ServerSide[S, C]) -> S:
-        """Runs the server's machine until it has finished; returns its last state."""
-        link, longest = self.link, server.codec.longest(server.expected)
-        homes = [self.home(client) for client in range(server.codec.n_clients)]
-        here: dict[int, set[int]] = {rank: set() for rank in range(1, self.size)}
-        for client, rank in enumerate(homes):
-            here[rank].add(client)
-        self._drop(server)
-        while True:
-            if server.unsent or not server.n_open:
-                if server.done:
-                    break
-                # Once the job is to stop, `outgoing` begins a checkpoint instead of a round.
-                server.stopping = server.stopping or self._stop or self.signals.pending
-                for client, frame in server.outgoing():
-                    link.send(homes[client], tags.FRAME, frame)
-            item = self.next(longest, tags.FRAME)
-            self.attend()
-            if item is None:
-                self._silence(server)
-            # Late words of a rank that was given up change nothing any more.
-            elif item[0] not in self.dead:
-                try:
-                    server.arrive(item[2], here[item[0]])
-                except RemoteFault as fault:
-                    raise RemoteFault(f"rank {item[0]}: {fault}") from None
-        for rank in self.others():
-            link.send(rank, tags.END)
-        return server.state
-
-    def _answer(self, side: ClientSide[S, C], hooks: Hooks) -> dict[int, C]:
-        """Answers the server's questions until it ends the protocol; returns the last states of this rank's clients."""
-        link, longest, announced = self.link, side.codec.longest(side.expected), False
-        while True:
-            item = self.next(longest, tags.FRAME, tags.END)
-            frames: list[Frame] = []
-            if item is None:
-                self.check(0)
-            elif item[1] == tags.END:
-                return side.clients
-            else:
-                _, frames = side.receive(item[2])
-            asked = self.signals.pending or hooks.should_stop()
-            # The server learns of the request before the answer, which might be the last.
-            if asked and not announced:
-                self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
-                announced = True
-            for frame in frames:
-                link.send(0, tags.FRAME, frame)
-
-    def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None:
-        """Returns the next message of this stage of the job, or None after a pause; raises whatever ends the job."""
-        # A pause hands control back, so that the caller can look at its clock and at signals.
-        while (item := self.link.receive(longest)) is None:
-            if self.link.patience.pause():
-                return None
-        source, tag, data = item
-        # Every other tag either ends the job here or is noted and waited through.
-        if tag in wanted:
-            return item
-        if tag == tags.EXIT:
-            self.exit = CODE.unpack(data)[0]
-            raise Ended(self.exit)
-        if tag == tags.FAULT:
-            raise Ended(*read_fault(data))
-        if tag == tags.BYE:
-            raise Ended(1, f"rank {source} has ended while the job was still going on")
-        if tag == tags.STOP:
-            self._stop = bytes(data).decode(errors="replace")
-        elif tag != tags.PING:
-            raise RemoteFault(f"rank {source}: {tags.NAMES.get(tag, tag)}, expected {' or '.join(tags.NAMES[t] for t in wanted)}")
-        return None
-
-    def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
-        """Collects a few bytes from every living rank at rank 0, which sends a few back to each."""
-        with self.signals.held() as may_be_cut:
-            return self._exchange(what, mine, answer, self.signals.act if may_be_cut else lambda: None)
-
-    def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]], act: Callable[[], None]) -> bytes:
-        """Collects and spreads bytes; `act` is called in every pass, so that a signal can end the wait."""
-        if not self.is_server:
-            self.tell(what, tags.GATHER, mine)
-            while (item := self.next(0, tags.SPREAD)) is None:
-                act()
-                self.check(0)
-            return bytes(item[2])
-        # Rank 0 collects from every rank that takes part, and watches those it still waits for.
-        gathered, missing = {0: mine}, set(self.others()) - self.idle
-        while missing:
-            act()
-            item = self.next(0, tags.GATHER)
-            if item is not None:
-                gathered[item[0]] = bytes(item[2])
-                missing.discard(item[0])
-            for rank in missing:
-                self.check(rank)
-        # Ranks are in order, so that the answers do not depend on who was faster.
-        replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
-        for rank in replies.keys() & set(self.others()):
-            self.link.send(rank, tags.SPREAD, replies[rank])
-        return replies[0]
-
-    def tell(self, what: str, tag: int, data: bytes) -> None:
-        """Sends a control message to the server, and enters it in this rank's ledger as soon as the ledger is open."""
-        self._unlogged.append((what, len(data)))
-        self._log()
-        self.link.send(0, tag, data)
-
-    def _log(self) -> None:
-        """Enters control messages that were sent before the ledger was open."""
-        if self.hooks:
-            for what, n_bytes in self._unlogged:
-                self.hooks.control(self.rank, what, n_bytes)
-            self._unlogged.clear()
-
-    def check(self, rank: int) -> None:
-        """Raises LostPeer if a rank has died, or has been silent for too long."""
-        if self._is_dead(rank):
-            raise LostPeer(f"{self.who(rank)} {self.dead[rank]}; --resume goes on where a checkpoint was kept")
-
-    def who(self, rank: int) -> str:
-        """Returns the name of a rank with the clients that live on it."""
-        here = [repr(name) for client, name in enumerate(self.names) if self.home(client) == rank]
-        if rank == 0:
-            return "rank 0 (the server)"
-        return f"rank {rank} (client{'s' * (len(here) > 1)} {', '.join(here)})" if here else f"rank {rank}"
-
-    def _is_dead(self, rank: int) -> bool:
-        """Tells whether a rank is dead or has been silent for too long, and remembers why."""
-        silent = time.monotonic() - self.link.clock[rank]
-        if rank in self.link.gone:
-            self.dead.setdefault(rank, "has died")
-        elif silent > self.timeouts.lost:
-            self.dead.setdefault(rank, f"has been silent for {silent:.0f} s")
-        return rank in self.dead
-
-    def _silence(self, server: ServerSide[S, C]) -> None:
-        """Pings all ranks while nothing comes, and notices the dead ones."""
-        now = time.monotonic()
-        self._drop(server)
-        if now - self._looked < min(self.timeouts.lost / 4, 5.0):
+    def send(self, rank: int, tag: int, data: Frame = b"") -> None:
+        """Starts a message; it leaves while this rank goes on."""
+        if rank in self.gone:
             return
-        self._looked = now
-        for rank in self.others():
-            self.link.send(rank, tags.PING)
-        for rank in {self.home(client) for client in server.waiting}:
-            self._is_dead(rank)
-        self._drop(server)
-        if server.n_open:
-            server.hooks.waiting(server.waiting)
+        number = tag + tags.RUN * self.run if tag == tags.FRAME else tag
+        try:
+            # Whether it has left is asked when there is nothing else to do: to ask may give the core away.
+            self._sending.append((rank, self.comm.Isend([data, MPI.BYTE], rank, number), data))
+            if len(self._sending) > OPEN:
+                self._progress()
+        except MPI.Exception as error:
+            self._notice(error)
+        if tag == tags.PING:
+            return
+        before, self.clock[rank] = self.clock[rank], self.patience.reset()
+        if rank in self.near and self.patience.bell and self.patience.since - before > self.patience.spin / 2:
+            self.patience.bell.ring(rank)
 
-    def _drop(self, server: ServerSide[S, C]) -> None:
-        """Tells the server's machine of the clients on dead ranks."""
-        for rank in self.link.gone:
-            self.dead.setdefault(rank, "has died")
-        if self.dead:
-            homes = {client: self.home(client) for client in range(server.codec.n_clients)}
-            server.lose({client: f"rank {rank} {self.dead[rank]}" for client, rank in homes.items() if rank in self.dead})
+    def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
+        """Returns the next message (rank, tag, content), or None if none has come.
 
-    def others(self) -> list[int]:
-        """Returns all living ranks but this one."""
-        return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead.keys() | self.link.gone]
+        Frames longer than `longest` are refused unread.
+        """
+        status = self._status
+        try:
+            if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
+                if self._sending:
+                    self._progress()
+                return None
+            source, number, size = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
+            tag = number % tags.RUN
+            allowed = longest if tag == tags.FRAME else CONTROL
+            if size > allowed:
+                raise RemoteFault(f"rank {source}: a message of {size} bytes, at most {allowed} expected")
+            data = room(size)  # all of it is received, or the frame refused
+            request = self.comm.Irecv([data, MPI.BYTE], source, number)
+            if not request.Test():
+                wait = Patience(self.patience.spin)
+                while not request.Test():
+                    wait.pause()
+        except MPI.Exception as error:
+            self._notice(error)
+            return None
+        self.clock[source] = self.patience.reset()
+        if tag == tags.FRAME and number // tags.RUN != self.run:
+            return self.receive(longest, only)  # late, for a protocol that has ended
+        return source, tag, data
+
+    def drain(self) -> None:
+        """Takes and drops the messages that others sent before they ended.
+
+        A long message leaves its sender only when it is taken.
+        """
+        while self.receive(DRAINED) is not None:
+            pass
+
+    def flush(self, seconds: float) -> bool:
+        """Waits until every message has left; returns False if that takes longer than `seconds`."""
+        wait = Patience(self.patience.spin)
+        while self._progress():
+            if wait.waited > seconds:
+                return False
+            wait.pause()
+        return True
+
+    def _progress(self) -> bool:
+        """Forgets the messages that have left; returns whether some have not."""
+        left = []
+        for item in self._sending:
+            try:
+                if item[0] not in self.gone and not item[1].Test():
+                    left.append(item)
+            except MPI.Exception as error:
+                self._notice(error)
+        self._sending = left
+        return bool(left)
+
+    def _notice(self, error: MPI.Exception) -> None:
+        """Records a peer's death, where the MPI library tells of it (`mpirun --with-ft ulfm`), and raises any other error."""
+        if error.Get_error_class() not in (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING):
+            raise error
+        self.comm.Ack_failed()
+        failed = self.comm.Get_failed()
+        self.gone |= set(MPI.Group.Translate_ranks(failed, list(range(failed.size)), self.comm.group))
+
+    def abort(self, code: int) -> None:
+        """Ends all ranks at once."""
+        self.comm.Abort(code)
+
+
+def ranks_of(comm: MPI.Intracomm, timeouts: Timeouts | None = None, signals: Signals | None = None) -> Ranks:
+    """Returns this rank of a communicator, which is its own from now on; see `launch`."""
+    if comm.size < 2:
+        raise JobError("an MPI job needs a server and at least one client rank, and the communicator has one rank")
+    return Ranks(MpiLink(comm), timeouts, signals)
 
 
 def run_protocol(
@@ -345,53 +167,10 @@ def run_protocol(
 ) -> tuple[S | None, dict[int, C]]:
     """Runs one protocol on a duplicate of `comm`, for callers who end their job themselves.
 
-    See `Ranks.run_protocol`; for a whole job, `launch`.
+    See `ranks.Ranks.run_protocol`; for a whole job, `launch`.
     """
     own = duplicate(comm)
     try:
-        return Ranks(own).run_protocol(protocol, start, clients, codec, hooks)
+        return ranks_of(own).run_protocol(protocol, start, clients, codec, hooks)
     finally:
         own.Free()
-
-
-def read_fault(data: Frame) -> tuple[int, str]:
-    """Returns the exit code and the text of a FAULT message."""
-    return CODE.unpack_from(data)[0], bytes(data[CODE.size :]).decode(errors="replace")
-
-
-def _short(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-def _version(hello: bytes) -> str:
-    """Returns the version of fedkern that a rank's hello names; a hello of another length is of another version."""
-    text = hello[: tags.VERSION.size].rstrip(b"\0")
-    if len(hello) >= tags.VERSION.size and re.fullmatch(rb"[0-9][0-9A-Za-z.+!_-]*", text):
-        known = text.decode()
-        return f"fedkern {known}" if len(hello) == tags.HELLO.size else f"fedkern {known} with a hello of {len(hello)} bytes"
-    return f"a version of fedkern that does not say which (its hello has {len(hello)} bytes)"
-
-
-def _welcome(hellos: list[bytes]) -> list[bytes]:
-    """Returns the reply to each rank's hello: level, threads, whether cores are shared, whether the host is the server's, and a
-    name.
-    """
-    ours, *theirs = map(_version, hellos)
-    others = [f"rank {rank} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
-    if others:
-        raise JobError(f"{', '.join(others)}, and rank 0 has {ours}: install the same version for all ranks")
-    said = [tags.HELLO.unpack(data) for data in hellos]
-    # Ranks with other job files would compute other models: end here, before anything is sent.
-    for rank, (*_, digest) in enumerate(said):
-        if digest != said[0][-1]:
-            raise JobError(
-                f"rank {rank} has another configuration than rank 0 (digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
-                "give all ranks the same job file and options"
-            )
-    level = agree_on_level([levels for _, levels, *_ in said])
-    sharing = Counter((host, cores) for _, _, host, cores, _, _ in said)  # ranks that may use the same cores
-    replies, name = [], os.urandom(16).hex().encode()
-    for _, _, host, cores, n_cores, _ in said:
-        n_sharing = sharing[host, cores]
-        replies.append(WELCOME.pack(level, max(1, n_cores // n_sharing), n_sharing > n_cores, host == said[0][2], name))
-    return replies

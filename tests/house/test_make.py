@@ -97,7 +97,7 @@ def test_a_demo_installs_a_wheel_of_the_same_sources(checkout: Path) -> None:
     a_wheel(checkout / "dist", HERE, f"{digest_of_sources(checkout)} all\n")
     calls, run = make(checkout, "demo")
     assert calls == [f"pip --no-deps --no-index --force-reinstall dist/{HERE}.whl", "pip -r .venv/needs.txt"]
-    assert run.stdout.startswith(f"Installing dist/{HERE}.whl: it was built from these sources.\n")
+    assert f"\nInstalling dist/{HERE}.whl: it was built from these sources.\n" in run.stdout
     # Tests are of what the compiler makes here.
     assert make(checkout, "test")[0] == sorted(steps("all", "test"))
 

@@ -56,10 +56,10 @@ def test_every_file_is_part_of_the_digest(sources: Path, name: str) -> None:
     assert len(digests) == (4 if "/" in name else 2)
 
 
-def test_a_byte_that_moves_from_a_file_to_the_next_changes_the_digest(sources: Path) -> None:
+def test_a_byte_that_moves_from_a_file_into_its_name_changes_the_digest(sources: Path) -> None:
     before = digest_of_sources(sources)
-    (sources / "fedkern/run").write_text("")
-    (sources / "fedkern/y.py").write_text("gde")
+    (sources / "fedkern/run").unlink()
+    (sources / f"fedkern/run{FILES['fedkern/run']}").write_text("")
     assert digest_of_sources(sources) != before
 
 

@@ -15,8 +15,8 @@ from fedkern import __version__
 from fedkern.errors import JobError
 from fedkern.transports import tags
 from fedkern.transports.launch import cannot_join, foreign_launcher
-from fedkern.transports.mpi import _welcome
-from support import mpi_job
+from fedkern.transports.ranks import _welcome
+from support import toy_job
 from support.mpirun import JOB, ULFM, environment, mpirun
 
 # The launcher of Open MPI 5.0.11 now and then dies of its own fault while it kills a stopped rank; run.sh makes 3 of that.
@@ -27,7 +27,7 @@ VERSION = re.escape(__version__)
 
 @pytest.fixture(scope="module")
 def want():
-    digests = {mpi_job.in_one_process(order) for order in (None, *map(random.Random, range(5)))}
+    digests = {toy_job.in_one_process(order) for order in (None, *map(random.Random, range(5)))}
     assert len(digests) == 1
     return digests.pop()
 
@@ -170,7 +170,7 @@ def test_nothing_hangs(mishap, rank, stubborn, options):
 
 
 def ledger_bytes(folder, rank):
-    names = [f"rank-{rank}", *(mpi_job.NAMES[k] for k in range(mpi_job.N_CLIENTS) if 1 + k % 2 == rank)]
+    names = [f"rank-{rank}", *(toy_job.NAMES[k] for k in range(toy_job.N_CLIENTS) if 1 + k % 2 == rank)]
     lines = [line for name in names for line in (folder / "ledger" / f"{name}.jsonl").read_text().splitlines()]
     return sum(json.loads(line)["bytes"] for line in lines)
 
@@ -191,7 +191,7 @@ def test_a_stopped_job_goes_on_to_the_same_bits_and_the_ledger_has_every_byte(tm
 @pytest.mark.parametrize("seed", range(16))
 def test_a_killed_job_goes_on_to_the_same_bits(seed, tmp_path, want):
     chance = random.Random(seed)
-    ask = {"rank": chance.randrange(3), "round": chance.randrange(mpi_job.ROUNDS), "mishap": chance.choice(["kill", "term"])}
+    ask = {"rank": chance.randrange(3), "round": chance.randrange(toy_job.ROUNDS), "mishap": chance.choice(["kill", "term"])}
     mpirun(3, chance.choice([(), ULFM]), folder=str(tmp_path), nap=0.02, stubborn=True, **ask)
     code, out, err, _ = mpirun(3, folder=str(tmp_path), resume=True)
     ended_well(want, code, out, err)

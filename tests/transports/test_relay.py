@@ -1,0 +1,338 @@
+"""A job over a relay: the bits of one process, over a wire that loses, doubles and delays; and one end whatever a site does."""
+
+import contextlib
+import struct
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.api import perform
+from fedkern.errors import JobError
+from fedkern.jobs.keeping import Keeper
+from fedkern.jobs.opened import sent
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.transports import tags
+from fedkern.transports.driver import Timeouts
+from fedkern.transports.inprocess import InProcess
+from fedkern.transports.relay import ANEW, WAITING, Hub, Letter, Spoke
+from support.golden_jobs import golden_jobs
+from support.relayed import Threads, careless, over_threads
+from support.toy_job import DEFAULTS, NAMES, in_one_process, protocols, result
+
+BRIEF = Timeouts(lost=20.0, grace=3.0)
+GOLDEN = golden_jobs()
+
+
+def toy_job(mishap="", at="site-1", **more):
+    """A main of the toy job, and where the server's digest goes."""
+    digests = []
+
+    def main(place, site):
+        ask = DEFAULTS | {"mishap": mishap, "rank": 1 + NAMES.index(at)} | more
+        place.agree(b"another job" if mishap == "configuration" and site == at else b"job")
+        servers = protocols(place, ask, Keeper(NAMES))
+        if place.is_server:
+            digests.append((result(*servers), sorted(servers[-1].lost)))
+            return 4 if servers[-1].lost else 0
+        return 0
+
+    return main, digests
+
+
+@pytest.mark.parametrize("seed", [None, *range(6)])
+def test_the_same_bits_as_one_process_over_a_careless_wire(seed):
+    main, digests = toy_job()
+    codes, said, wire = over_threads(main, NAMES, careless(seed) if seed is not None else None, BRIEF, again=0.05, busy=0.5)
+    assert (set(codes.values()), said) == ({0}, [])
+    assert digests == [(in_one_process(), [])]
+    # A hello, a round of the first protocol, four of the second, and the end: all that is to be said goes in one request.
+    rounds = sum(site == "site-2" for site, _ in wire.sent)
+    assert rounds <= 9 if seed is None else rounds > 5
+
+
+def test_a_site_that_computes_long_is_asked_until_it_answers():
+    main, digests = toy_job(nap=0.6, nappers=[1])
+    codes, _, wire = over_threads(main, NAMES, None, BRIEF, busy=0.1)
+    assert set(codes.values()) == {0}
+    assert digests == [(in_one_process(), [])]
+    asked = [sum(site == name for site, _ in wire.sent) for name in NAMES]
+    assert asked[1] > asked[0]
+
+
+FAULTS = {
+    "raise": (1, "internal error"),
+    "data": (2, "client 0: column 'age' is missing"),
+    "garbage": (2, "not a version 1 fedkern frame"),
+    "long": (2, "a message of 4194304 bytes"),
+    "foreign": (2, "came from a rank where it does not live"),
+    "configuration": (2, "has another configuration than rank 0"),
+}
+
+
+@pytest.mark.parametrize("mishap", FAULTS)
+def test_a_fault_of_a_site_ends_the_job_at_all_with_one_code(mishap):
+    main, digests = toy_job(mishap)
+    codes, said, _ = over_threads(main, NAMES, None, BRIEF)
+    code, text = FAULTS[mishap]
+    assert set(codes.values()) == {code}
+    assert not digests
+    assert [site for site, _ in said] == [None]  # the coordinator alone reads it
+    assert text in said[0][1]
+
+
+def test_a_fault_of_the_server_ends_the_job_at_all():
+    main, digests = toy_job("raise")
+    codes, _, _ = over_threads(lambda place, site: main(place, site) if site else 1 // 0, NAMES, None, BRIEF)
+    assert set(codes.values()) == {1}
+    assert not digests
+
+
+class Losing(Threads):
+    """A wire that loses one site after some requests to it."""
+
+    def send(self, site, data):
+        super().send(site, data)
+        if site == "site-1" and sum(name == site for name, _ in self.sent) == 3:
+            self.lose(site, "its connection has ended")
+
+
+def test_a_lost_site_is_told_to_the_method_and_the_job_goes_on():
+    main, digests = toy_job()
+    codes, _, _ = over_threads(main, NAMES, None, Timeouts(lost=2.0, grace=1.0), wire=Losing)
+    assert codes.pop("site-1") == 3  # nobody speaks to it any more
+    assert set(codes.values()) == {4}
+    assert digests[0][1] == [1]
+
+
+class Deaf(Threads):
+    """A wire whose site never answers."""
+
+    def send(self, site, data):
+        if site != "site-3":
+            super().send(site, data)
+
+
+def test_a_site_that_never_comes_ends_the_job():
+    main, digests = toy_job()
+    codes, said, _ = over_threads(main, NAMES, None, Timeouts(lost=1.0, grace=0.5), wire=Deaf)
+    assert codes[None] == 3
+    assert not digests
+    assert "silent" in " ".join(text for _, text in said)
+
+
+class Recorded(Threads):
+    """A wire that keeps all replies."""
+
+    def __init__(self, spokes, faults=None):
+        self.seen = []
+        super().__init__(spokes, faults)
+
+    def receive(self, seconds):
+        came = super().receive(seconds)
+        if came:
+            self.seen.append(came)
+        return came
+
+
+def test_an_older_request_gets_the_same_bytes_and_is_not_heard_twice():
+    spoke, request = Spoke(0, 1, busy=0.05), Letter(WAITING, b"j" * 16, 1, [(tags.PING, b"")]).pack()
+    first = spoke.answer(request)
+    assert spoke.answer(request) == first
+    assert len(spoke.link._inbox) == 1
+    assert Letter.unpack(spoke.answer(Letter(WAITING, b"j" * 16, 3, []).pack())).state == ANEW  # one was missed
+    assert spoke.answer(Letter(WAITING, b"j" * 16, 0, []).pack()) == b""
+    with pytest.raises(RemoteFault, match="another job"):
+        spoke.answer(Letter(WAITING, b"k" * 16, 2, []).pack())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: b"fdrm" + data[4:],
+        lambda data: data[:-9] + struct.pack("<Q", 1 << 60) + data[-1:],
+        lambda data: data[:6] + b"\xff\xff" + data[8:],
+        lambda data: data[:32] + struct.pack("<I", 1 << 31) + data[36:],
+    ],
+)
+def test_what_is_no_letter_is_refused(change):
+    data = Letter(WAITING, b"j" * 16, 1, [(tags.PING, b"x")]).pack()
+    assert Letter.unpack(data).items == [(tags.PING, b"x")]
+    with pytest.raises(RemoteFault, match="relayed message"):
+        Letter.unpack(change(data))
+
+
+def test_every_other_bit_of_a_letter_is_read_or_refused():
+    data = Letter(WAITING, b"j" * 16, 1, [(tags.PING, b"x"), (tags.STOP, b"")]).pack()
+    generator = np.random.default_rng(3)
+    for _ in range(500):
+        cut = bytearray(data[: generator.integers(1, len(data) + 1)])
+        cut[generator.integers(len(cut))] ^= 1 << generator.integers(8)
+        with contextlib.suppress(RemoteFault):
+            Letter.unpack(bytes(cut))
+
+
+class Foreign(Threads):
+    """A wire that brings a reply of a site that is not in the job."""
+
+    def receive(self, seconds):
+        return "nobody", Letter(WAITING, b"j" * 16, 1, []).pack()
+
+
+def test_a_reply_of_an_unknown_site_is_refused_by_name():
+    main, _ = toy_job()
+    codes, said, _ = over_threads(main, NAMES, None, Timeouts(lost=1.0, grace=0.2), wire=Foreign)
+    assert codes[None] == 2
+    assert "site 'nobody' is not in this job" in said[0][1]
+
+
+def test_two_sites_with_one_name_are_refused():
+    with pytest.raises(JobError, match="one name: a, a, b"):
+        Hub(Threads({}), ["a", "b", "a"])
+
+
+class Replaying(Recorded):
+    """A wire that brings old replies of a site again, between the new ones."""
+
+    def receive(self, seconds):
+        if self.seen and len(self.seen) % 3 == 0:
+            self.seen.append(self.seen[0])
+            return self.seen[-2]
+        return super().receive(seconds)
+
+
+def test_old_replies_change_nothing():
+    main, digests = toy_job()
+    codes, said, _ = over_threads(main, NAMES, None, BRIEF, wire=Replaying)
+    assert (set(codes.values()), said) == ({0}, [])
+    assert digests == [(in_one_process(), [])]
+
+
+def test_nothing_of_a_machine_leaves_a_site():
+    spoke = Spoke(0, 2)
+    assert spoke.ranks.machine() != spoke.ranks.machine()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("golden")
+    GOLDEN.write(path)
+    return path
+
+
+def finished(place, folder, job, out):
+    base, *sets = GOLDEN.JOBS[job]
+    config, where = load(str(folder / f"{base}.toml"), sets)
+    return perform(place, config, where, Output(out, quiet=True))
+
+
+ON_PUSH = (
+    "likelihood-formula",
+    "pvi-sequential",
+    "pvi-private-budget",
+    "vertical-mean-field",
+    "sparse-sums",
+    "pvi-asynchronous-adam",
+)
+AS_THEY_COME = ("pvi-asynchronous-adam", "pvi-private-poisson")  # schedules that take answers as they come
+REFUSED = ("sparse-allgather",)
+WITH_MORE = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")  # need a prior that is built before
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        job if job in ON_PUSH else pytest.param(job, marks=pytest.mark.nightly)
+        for job in GOLDEN.JOBS
+        if job not in REFUSED + WITH_MORE
+    ],
+)
+def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp_path):
+    # Threads of one process share the BLAS's number of threads; sites of a real job have a process each.
+    with threadpool_limits(1, user_api="blas"):
+        want = finished(InProcess(), folder, job, tmp_path / "one")
+        results = []
+        names = tuple(want.summary["clients"])
+
+        def main(place, site):
+            done = finished(place, folder, job, tmp_path / (site or "server"))
+            results.extend([done] if place.is_server else [])
+            return 0
+
+        codes, said, _ = over_threads(main, names, None, BRIEF)
+    assert (set(codes.values()), said) == ({0}, [])
+    if job in AS_THEY_COME:
+        return
+    assert results[0].digest == want.digest
+    for name in names:
+        ledgers = [sent(tmp_path / run / "ledger" / f"{name}.jsonl") for run in ("one", name)]
+        one, own = ([(line.kind, line.round, line.bytes, line.charge, line.fields) for line in ledger] for ledger in ledgers)
+        assert len(one) > 3
+        assert one == own
+
+
+@pytest.mark.parametrize("job", ["pvi-sequential", "pvi-private-budget", "sparse-sums"])
+def test_a_job_that_was_stopped_goes_on_to_the_same_bits_and_pays_nothing_twice(job, folder, tmp_path):
+    """Stopped in a round whose answers have left the sites, and gone on with by spokes that know nothing of the earlier ones."""
+    with threadpool_limits(1, user_api="blas"):
+        want = finished(InProcess(), folder, job, tmp_path / "one")
+        names = tuple(want.summary["clients"])
+
+        def main(place, site, resume, digests):
+            base, *sets = GOLDEN.JOBS[job]
+            config, where = load(str(folder / f"{base}.toml"), [*sets, "algorithm.checkpoint_every=1e-6"])
+            if place.is_server and not resume:
+                place.link = Stopping(place.link, place.signals)
+            done = perform(place, config, where, Output(tmp_path / (site or "server"), resume=resume, quiet=True))
+            digests.extend([done.digest] if place.is_server else [])
+            return 0
+
+        first, then = [], []
+        codes, said, _ = over_threads(lambda place, site: main(place, site, False, first), names, None, BRIEF)
+        assert set(codes.values()) == {3}, said
+        assert "--resume" in said[0][1]
+        assert not first
+        codes, said, _ = over_threads(
+            lambda place, site: main(place, site, True, then), names, careless(1), BRIEF, again=0.05, busy=0.5
+        )
+    assert (set(codes.values()), said) == ({0}, [])
+    assert then == [want.digest]
+
+
+class Stopping:
+    """A link whose rank is asked to stop after forty messages."""
+
+    def __init__(self, link, signals):
+        self.link, self.signals, self.count = link, signals, 0
+
+    def receive(self, longest, only=None):
+        item = self.link.receive(longest, only)
+        self.count += item is not None
+        if self.count == 40:
+            self.signals.pending = "SIGTERM"
+        return item
+
+    def __getattr__(self, name):
+        return getattr(self.link, name)
+
+    def __setattr__(self, name, value):
+        if name in ("link", "signals", "count"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.link, name, value)
+
+
+def test_a_job_without_a_server_between_its_clients_is_refused_with_the_reason(folder, tmp_path):
+    codes, said, _ = over_threads(
+        lambda place, site: finished(place, folder, "sparse-allgather", tmp_path / (site or "server")),
+        ("ada", "bo", "cy"),
+        None,
+        BRIEF,
+    )
+    assert set(codes.values()) == {2}
+    assert "speak to the server alone" in said[0][1]
