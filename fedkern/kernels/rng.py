@@ -235,22 +235,20 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
     >>> rng.key(np.random.SeedSequence(7))
     6659995153197324686
     """
-    number = _number_of(stream)
+    number = STREAMS.get(stream)
+    if number is None and stream in _registered:
+        number, _ = _registered[stream]
     if number is None:
         raise ValueError(
             f"rng.key: no stream {stream!r}; there are {', '.join(streams())}; rng.register({stream!r}) makes one of your own"
         )
-    if not isinstance(seed, (int, np.integer)) and isinstance(seed, np.random.SeedSequence):
+    # Whoever gives a number does not load numpy.random.
+    if type(seed) is not int and not isinstance(seed, np.integer) and isinstance(seed, np.random.SeedSequence):
         seed = int(seed.generate_state(1, np.uint64)[0])
     for name, value in (("seed", seed), ("chain", chain)):
         if not 0 <= value < 2**64:
             raise ValueError(f"rng.key: {name} must be in [0, 2^64), got {value}")
     return _core.rng.key(seed, number, chain)
-
-
-def _number_of(stream: str) -> int | None:
-    """Returns the number of a stream, None of an unknown one."""
-    return STREAMS[stream] if stream in STREAMS else _registered.get(stream, (None,))[0]
 
 
 def register(name: str) -> int:
