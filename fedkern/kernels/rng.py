@@ -242,8 +242,7 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
         raise ValueError(
             f"rng.key: no stream {stream!r}; there are {', '.join(streams())}; rng.register({stream!r}) makes one of your own"
         )
-    # Whoever gives a number does not load numpy.random.
-    if type(seed) is not int and not isinstance(seed, np.integer) and isinstance(seed, np.random.SeedSequence):
+    if type(seed) is not int and isinstance(seed, np.random.SeedSequence):  # an int does not load numpy.random
         seed = int(seed.generate_state(1, np.uint64)[0])
     for name, value in (("seed", seed), ("chain", chain)):
         if not 0 <= value < 2**64:
