@@ -74,6 +74,7 @@ def of_module(module):
     """Its public names: functions with their documentation, classes, types, and of what else there is the type."""
     lines = [WRITTEN + f'"""{module.__doc__}"""', "from typing import Any"]
     body = ast.parse(inspect.getsource(module)).body
+    body = [inner for node in body for inner in (node.body if is_for_types(node) else [node])]
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
     for node in body:
         if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") not in {"__future__", "_docs"}:
@@ -88,6 +89,11 @@ def of_module(module):
             names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
             lines += [of_value(name, getattr(module, name), node) for name in names if hasattr(module, name)]
     return "\n".join(filter(None, lines)) + "\n"
+
+
+def is_for_types(node):
+    """`if TYPE_CHECKING:`"""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def with_arguments_of(node, functions, function):

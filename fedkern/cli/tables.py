@@ -45,7 +45,8 @@ def parameters(options: argparse.Namespace) -> int:
         if not (column and equals and level):
             raise JobError(f"--level {column}{equals}{level}: wanted COLUMN=LEVEL")
     result = load(options.folder)
-    rows = result.rows(exp=options.exp, reference={column: level for column, _, level in pairs})
+    reference = {column: level for column, _, level in pairs}
+    rows: list[dict[str, Any]] = [dict(row) for row in result.rows(exp=options.exp, reference=reference)]
     if options.table in PAPERS:
         return _paper(manuscript.manuscript(rows, result.summary), options)
     rows = table.tidy(rows) if options.tidy else rows

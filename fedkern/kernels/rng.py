@@ -6,8 +6,11 @@ for any number of threads and in any order; floating-point numbers made of them 
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
-from typing import Any
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +22,14 @@ from ._checks import Domain
 from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 
+if TYPE_CHECKING:
+    from ._bit_generator import Philox4x32
+
 WORDS_TYPE = (np.dtype("uint32"),)
 LIMIT = 2**32
 STREAMS = _core.rng.streams()
+REGISTERED = 2**31  # registered streams have numbers from here on, ours are below
+_registered: dict[str, tuple[int, str]] = {}  # name -> its number, and the package that registered it
 
 # `_check_counter` says what is wrong.
 _KEY = Scalar("key", Domain("must be in [0, 2^64)"))
@@ -193,15 +201,16 @@ POLYA_GAMMA = Kernel(
 )
 
 
-def key(seed: int, stream: str = "user", chain: int = 0) -> int:
+def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0) -> int:
     """Returns the 64-bit key of a stream of random numbers.
 
     Parameters
     ----------
-    seed : int
-        The seed of the job, 0 <= seed < 2^64.
+    seed : int or numpy.random.SeedSequence
+        The seed of the job, 0 <= seed < 2^64. Of a `SeedSequence` the seed is `seed.generate_state(1, np.uint64)[0]`: 64 bits
+        that depend on all of its entropy and of its spawn_key, and no more than 64.
     stream : str
-        A name of `streams()`: different uses of one seed never share a number.
+        A name of `streams()`: different uses of one seed never share a number. `register` makes another.
     chain : int
         Number of the chain, 0 where there are none.
 
@@ -222,17 +231,73 @@ def key(seed: int, stream: str = "user", chain: int = 0) -> int:
     8409816773569330625
     >>> rng.key(7, "noise") == rng.key(7, "draws")
     False
+    >>> import numpy as np
+    >>> rng.key(np.random.SeedSequence(7))
+    6659995153197324686
     """
-    if stream not in STREAMS:
-        raise ValueError(f"rng.key: no stream {stream!r}; there are {', '.join(STREAMS)}")
+    number = STREAMS.get(stream)
+    if number is None and stream in _registered:
+        number, _ = _registered[stream]
+    if number is None:
+        raise ValueError(
+            f"rng.key: no stream {stream!r}; there are {', '.join(streams())}; rng.register({stream!r}) makes one of your own"
+        )
+    if type(seed) is not int and isinstance(seed, np.random.SeedSequence):  # an int does not load numpy.random
+        seed = int(seed.generate_state(1, np.uint64)[0])
     for name, value in (("seed", seed), ("chain", chain)):
         if not 0 <= value < 2**64:
             raise ValueError(f"rng.key: {name} must be in [0, 2^64), got {value}")
-    return _core.rng.key(seed, STREAMS[stream], chain)
+    return _core.rng.key(seed, number, chain)
+
+
+def register(name: str) -> int:
+    """Registers a stream of your package: under one seed, its numbers are independent of those of every other stream.
+
+    A package calls this when it is imported. The number depends on the name alone, so all parties have the same one. A package
+    may register a name again.
+
+    Parameters
+    ----------
+    name : str
+        Letters, digits, ".", "_" and "-" of ASCII. Begin it with your package's name, such as "mine.proposals".
+
+    Returns
+    -------
+    int
+        The stream's number, for C++: 2^31 + h mod 2^31, h the 4 bytes of BLAKE2b of the name, low byte first.
+
+    Raises
+    ------
+    ValueError
+        The name is not made of these characters, is one of fedkern's streams, was registered by another package, or has the
+        number of another registered name (a chance of 2^-31 for two names).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.register("mine.moves")
+    3040463571
+    >>> rng.key(7, "mine.moves") == rng.key(7, "moves")
+    False
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+        raise ValueError(f"rng.register: name must be letters, digits, '.', '_' and '-' of ASCII, got {name!r}")
+    if name in STREAMS:
+        raise ValueError(f"rng.register: {name!r} is a stream of fedkern; begin the name with that of your package")
+    package = str(sys._getframe(1).f_globals.get("__name__", "")).partition(".")[0]
+    number = REGISTERED + int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "little") % REGISTERED
+    # A copy: another thread may register meanwhile. Whoever comes second of two equal numbers sees the first.
+    _, owner = _registered.setdefault(name, (number, package))
+    if owner != package:
+        raise ValueError(f"rng.register: {name!r} is a stream of {owner!r} already; begin the name with {package!r}")
+    if others := [other for other, (its, _) in _registered.copy().items() if its == number and other != name]:
+        del _registered[name]
+        raise ValueError(f"rng.register: {name!r} has the number of {others[0]!r}, {number}; take another name")
+    return number
 
 
 def streams() -> dict[str, int]:
-    """Returns name -> id of every random stream; streams.def is the only list.
+    """Returns name -> id of every random stream: those of streams.def, the only list of fedkern's, then registered ones.
 
     Examples
     --------
@@ -240,7 +305,48 @@ def streams() -> dict[str, int]:
     >>> rng.streams()["user"], "noise" in rng.streams()
     (0, True)
     """
-    return dict(STREAMS)
+    return {**STREAMS, **{name: number for name, (number, _) in _registered.copy().items()}}
+
+
+def bit_generator(key: int, *, client: int = 0, step: int = 0) -> Philox4x32:
+    """Returns a NumPy `BitGenerator` on the words of a key, for `numpy.random.Generator`.
+
+    Its 32-bit numbers are the words of `words(n, key=key, client=client, step=step)`, row by row; after item 2^32 - 1 follow the
+    items of the next draw, and after 2^65 numbers of 64 bits they repeat. A 64-bit number (`random_raw`) is two of these words,
+    the lower half first. `Generator.random` gives the numbers of `uniform`. It has a state: the numbers that `Generator` makes
+    depend on the order of its calls, and NumPy may change how it makes them.
+
+    Parameters
+    ----------
+    key : int
+        From `key()`, or any 64-bit number.
+    client, step : int
+        Words of the counter, in [0, 2^32).
+
+    Returns
+    -------
+    Philox4x32
+        A `BitGenerator`, which `copy`, `pickle` and threads may use as NumPy's own. `jumped(k)` is at the same place of step + k.
+        `spawn` is refused: make each child its own key.
+
+    Raises
+    ------
+    ValueError
+        A key, client or step outside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> generator = np.random.Generator(rng.bit_generator(rng.key(7)))
+    >>> generator.random(4).round(3)
+    array([0.457, 0.272, 0.432, 0.107])
+    >>> rng.uniform(4, key=rng.key(7)).round(3)
+    array([0.457, 0.272, 0.432, 0.107])
+    """
+    from ._bit_generator import Philox4x32  # here: most callers never load numpy.random
+
+    return Philox4x32(key, client=client, step=step)
 
 
 @documented(WORDS)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.families import FAMILIES, MOST
-from . import table
+from .frames import Rows, to_frame
+
+if TYPE_CHECKING:
+    from .frames import PredictionFrame
 
 Vector = NDArray[np.float64]
 
@@ -58,10 +61,19 @@ class Prediction:
         """The rows, from 0, that have no prediction."""
         return [row for row, word in enumerate(self.used.get(BEYOND, ())) if word]
 
-    def table(self) -> Any:
-        """Returns a pandas DataFrame, or rows where pandas is not installed."""
+    def rows(self) -> Rows[dict[str, Any]]:
+        """Returns the rows of `table`, each a dictionary."""
         columns = self.columns
-        return table.to_frame([dict(zip(columns, row)) for row in zip(*columns.values())])
+        return Rows(dict(zip(columns, row)) for row in zip(*columns.values()))
+
+    def table(self) -> PredictionFrame:
+        """Returns a pandas DataFrame, or rows where pandas is not installed."""
+        frame: PredictionFrame = to_frame(self.rows())
+        return frame
+
+    def _repr_html_(self) -> str:
+        """Returns the first rows, for notebooks."""
+        return self.rows()._repr_html_()
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES
 from ..printing import printable
 from . import page, plain, table
+from .frames import SHOWN, Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
 from .released import Released
 from .verdict import Word
 
+if TYPE_CHECKING:
+    from .frames import PredictionFrame, TableFrame
+
 LINES = 10  # of `repr`
-SHOWN = 50  # rows in notebooks
 SAME = 1e-7  # of their size: numbers of responses that differ by less are one
 
 
@@ -100,7 +103,7 @@ class Result:
         """The reason why the rounds ended: "rounds", "updates", "converged", "enough" (draws), "settled", "budget" or "lost"."""
         return str(self.summary["stop"])
 
-    def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> list[table.Row]:
+    def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> Rows[TableRow]:
         """Returns the rows of `table`, each a dictionary."""
         columns = self.job.get("data", {}).get("columns") or {}
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
@@ -110,9 +113,10 @@ class Result:
         kind = self.job.get("model", {}).get("kind")
         family = {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(kind), family)
         asked = table.Asked(exp, family, {**declared, **(reference or {})})
-        return table.rows(self.summary, self.posterior, asked)
+        rows: Rows[Any] = Rows(table.rows(self.summary, self.posterior, asked))
+        return rows
 
-    def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> Any:
+    def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> TableFrame:
         """Returns all parameters on the data's scale, of each site where the server has them, and levels against their reference.
 
         Parameters
@@ -125,16 +129,17 @@ class Result:
         Returns
         -------
         a pandas DataFrame with columns `parameter`, `site`, `mean`, `sd`, `q025`, `q05`, `q95`, `q975` and, where they are known,
-        `rhat`, `ess`, `pip`; a list of dictionaries where pandas is not installed
+        `rhat`, `ess`, `pip`; the `rows` where pandas is not installed
 
         Raises
         ------
         JobError
             A reference is no level of the result, or coefficients are no logarithms of ratios.
         """
-        return table.to_frame(self.rows(exp=exp, reference=reference))
+        frame: TableFrame = to_frame(self.rows(exp=exp, reference=reference))
+        return frame
 
-    def predict(self, rows: object) -> Any:
+    def predict(self, rows: object) -> PredictionFrame:
         """Predicts new rows from the posterior, without any client.
 
         Parameters
@@ -348,7 +353,7 @@ def _unlike(*own: plain.Record) -> str:
     return ""
 
 
-def _shown(rows: list[table.Row], most: int) -> list[str]:
+def _shown(rows: Rows[Any], most: int) -> list[str]:
     """Returns the first rows in columns, under a heading."""
     if not rows:
         return []

@@ -122,15 +122,6 @@ def tidy(table_rows: Sequence[Row]) -> list[Row]:
     return [{new: row[old] for old, new in names.items() if old in row} for row in table_rows]
 
 
-def to_frame(table_rows: Sequence[Row]) -> Any:
-    """Returns a pandas DataFrame; the rows themselves where pandas is not installed."""
-    try:
-        from pandas import DataFrame
-    except ImportError:
-        return list(table_rows)
-    return DataFrame(list(table_rows))
-
-
 def split_name(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
     """Splits a name of `summary.json` into the parameter and the client whose coefficient it is ("" for a common one)."""
     before, at, site = name.rpartition("]@")

@@ -118,6 +118,8 @@ def test_the_example_of_the_documents_runs():
 
 def test_keys_are_those_of_python():
     assert compiled('rng.key(seed, "draws", chain=3)', "seed")(7) == rng.key(7, "draws", 3)
+    rng.register("mine.nopython")
+    assert compiled('rng.key(seed, "mine.nopython")', "seed")(7) == rng.key(7, "mine.nopython")
 
 
 @pytest.mark.parametrize(

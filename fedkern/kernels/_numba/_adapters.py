@@ -73,9 +73,10 @@ def key(seed, stream="user", chain=0):
     name = getattr(stream, "literal_value", getattr(stream, "value", stream))
     if not isinstance(name, str):
         raise TypingError("rng.key: in nopython code stream must be a literal text")
-    if name not in public_rng.STREAMS:
-        raise TypingError(f"rng.key: no stream {name!r}; there are {', '.join(public_rng.STREAMS)}")
-    number = public_rng.STREAMS[name]
+    streams = public_rng.streams()  # with those that are registered by now
+    if name not in streams:
+        raise TypingError(f"rng.key: no stream {name!r}; there are {', '.join(streams)}")
+    number = streams[name]
 
     def make_key(seed, stream="user", chain=0):
         if seed < 0 or chain < 0:
