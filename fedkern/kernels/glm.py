@@ -501,8 +501,11 @@ def clipped_grad_sum(
     """Returns the sum over rows of clipped gradients of the expected log-likelihood, to which DP-PVI adds noise.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma), or in (mu, L). It is
-    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row (named once in `rows`) moves the sum
-    by at most `clip`. (1 - 2e-5 where X is in float32 and there is no grid: a row's sums may then be in float32.)
+    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that no w_i v_i is longer than `clip`, whatever the rounding. With a
+    grid their sum is exact: adding or removing a row (named once in `rows`) moves it by at most `clip`. Without one, only their
+    exact sum moves by at most `clip`; the computed one is rounded, and may move by the change of its rounding error, too. So
+    noise that protects rows needs a grid. (1 - 2e-5 where X is in float32 and there is no grid: a row's sums may then be in
+    float32.)
 
     ============================ ===================================================================================
     a row with                   counts as

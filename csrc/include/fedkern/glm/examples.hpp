@@ -145,10 +145,8 @@ struct Activated {
     }
 };
 
-/// Sums of float32 rows in float32 lanes are closed after so many columns, and the range in which neither overflow nor what underflow
-/// loses matters: section 4, "Rows in float32". Other rows get float64 sums.
-inline constexpr Index narrow_columns = 2048;
-inline constexpr double narrow_least = 0x1p-60, narrow_most = 0x1p100, narrow_deviation = 0x1p20, narrow_theta = 0x1p40;
+/// The rows of a posterior and a draw that may be summed in float32 lanes: section 4, "Rows in float32".
+inline constexpr double narrow_deviation = 0x1p20, narrow_theta = 0x1p40;
 
 /// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is. A row's two sums are in
 /// float64, or, of float32 rows that are summed without a grid, in float32 with the margin of section 4.
