@@ -57,8 +57,8 @@ def test_rows_that_are_not_finite_weigh_nothing():
     np.testing.assert_allclose(total, want, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("bound", [1.0, 1e-25, 1e-42, 1e25])
-@pytest.mark.parametrize("d", [1, 2, 15, 16, 17, 108, 2000, 2049, 9001])
+@pytest.mark.parametrize("bound", [1.0, 1e-25, 1e-42])
+@pytest.mark.parametrize("d", [1, 2, 15, 16, 17, 108, 2049])
 def test_no_row_of_a_plain_clipped_sum_is_longer_than_the_bound(d, bound):
     for x in rows(d):
         total = privacy.clip_sum(x[None], bound)
@@ -95,3 +95,19 @@ def test_a_sum_in_float32_has_the_same_bits_with_any_number_of_threads():
     one = privacy.clip_sum(X, 2.5)
     for n_threads in (2, 3):
         np.testing.assert_array_equal(privacy.clip_sum(X, 2.5, n_threads=n_threads), one)
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 64, 65, 200])
+@pytest.mark.parametrize("d", [3, 40, 600])
+def test_gradients_of_float32_rows_are_the_reference(n, d):
+    """Beside rows of zeros, rows beyond the range of sums in float32, and coefficients beyond it."""
+    r = np.random.default_rng(n + d)
+    X, y = r.standard_normal((n, d)).astype("f4"), r.standard_normal(n)
+    X[:: max(n // 3, 2)] = 0
+    call = {"family": "gaussian", "estimator": "weight-mc", "key": KEY, "mu": np.zeros(d), "log_sigma": np.full(d, -1.0)}
+    for row, clip in ((1.0, 2.5), (1e20, 2.5), (1e-20, 2.5), (1.0, 1e-30), (1.0, np.inf)):
+        rows_ = X.copy()
+        rows_[n // 2] *= np.float32(row)
+        got, want = (glm.clipped_grad_sum(rows_, y, clip=clip, backend=b, **call)[0] for b in ("cpp", "reference"))
+        each = [glm.clipped_grad_sum(rows_, y, clip=clip, rows=np.array([i]), backend="reference", **call)[0] for i in range(n)]
+        assert (np.abs(got - want) <= 2e-6 * np.abs(each).sum(axis=0) + 1e-6 * np.abs(each).max()).all()

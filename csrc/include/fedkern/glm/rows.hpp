@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fedkern/blocks.hpp"
+#include "fedkern/privacy/rows.hpp"
 #include "families.hpp"
 
 namespace fedkern {
@@ -43,7 +44,6 @@ template <class Row> void read_column(const Column& c, Index n, const Row& row, 
 
 /// Where the memory is asked for the rows of the next block while this one is worked on: in the order in which they lie, because
 /// memory that is read in another order is half as fast, and evenly, because only a few requests can be under way.
-FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
 struct Ahead {
     static constexpr char nowhere[64] = {};
     const char* first = nowhere;

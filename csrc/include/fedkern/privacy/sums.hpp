@@ -3,14 +3,12 @@
 #include <vector>
 
 #include "fedkern/blocks.hpp"
-#include "fedkern/pack.hpp"
 #include "fedkern/rng.hpp"
+#include "rows.hpp"
 #include "scalar.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
-
-FEDKERN_INLINE void fetch(const char* address) { __builtin_prefetch(address, 0, 1); }
 
 /// ||x||^2 of R rows, in lanes of their type that are closed after `narrow_columns` columns.
 template <int R, class T> FEDKERN_INLINE void squared_norms(const T* const* x, Index size, const char* at, Index pace, double* squared) {
@@ -21,7 +19,7 @@ template <int R, class T> FEDKERN_INLINE void squared_norms(const T* const* x, I
         V sum[R];
         for (int r = 0; r < R; ++r) row[r] = x[r] + begin, sum[r] = V::all(0);
         for_packs<V, R>(row, std::min(narrow_columns, size - begin), [&](int r, const V& xj, Index) {
-            fetch(at), at += pace;
+            ask(at), at += pace;
             sum[r] = sum[r] + xj * xj;
         });
         for (int r = 0; r < R; ++r) squared[r] += double(sum[r].sum());
@@ -67,27 +65,6 @@ template <class T> struct FewRows {
     }
 };
 
-/// sum_j += sum_i w_i x_ij, eight rows at a time: the first four and the last four are added up before they meet the sum.
-template <class T> void add_clipped(const FewRows<T>& rows, Index cols, const char* at, Index pace, T* sum) {
-    using V = Pack < T, (register_bytes < 32 ? 32 : 64) / sizeof(T), register_bytes<32 ? register_bytes : 32>;
-    for (Index i = 0; i < rows.size; i += 8) {
-        V w[8];
-        for (int r = 0; r < 8; ++r) w[r] = V::all(rows.w[i + r]);
-        const auto add = [&](Index j, const auto& load) {
-            V first = w[0] * load(rows.x[i] + j), last = w[4] * load(rows.x[i + 4] + j);
-            for (int r = 1; r < 4; ++r) {
-                first = first + w[r] * load(rows.x[i + r] + j);
-                last = last + w[4 + r] * load(rows.x[i + 4 + r] + j);
-            }
-            for (int k = 0; k < 4; ++k) fetch(at), at += pace;
-            (V::load(sum + j) + (first + last)).store(sum + j);
-        };
-        Index j = 0;
-        for (; j + V::size <= cols; j += V::size) add(j, [](const T* p) { return V::load(p); });
-        if (j < cols) add(j, [&](const T* p) { return V::load(p, int(cols - j)); });
-    }
-}
-
 /// total_j = sum_i w_i x_ij, w_i = clip_weight(||x_i||^2, bound). Each row is read from memory once; extra memory is
 /// O(blocks x cols). Float32 rows have norms and products in float32 lanes, and the sums of 64 rows in float32: section 4, "Rows in
 /// float32"; those beyond the range in which its proof holds are taken in float64. Returns the number of rows skipped because they
@@ -123,11 +100,11 @@ template <class T> Index clip_sum(Matrix<const T> x, double bound, Vector<double
             });
             at += few * row_bytes / 2;
             if constexpr (single) {
-                add_clipped(rows, d, at, line, close.data());
+                add_eights(rows.x, rows.w, rows.size, d, at, line, close.data());
                 if ((first - begin + few) % FewRows<T>::most == 0 || first + few >= end)
                     for (Index j = 0; j < padded; ++j) sum[j] += double(close[j]), close[j] = 0;
             } else {
-                add_clipped(rows, d, at, line, sum);
+                add_eights(rows.x, rows.w, rows.size, d, at, line, sum);
             }
         }
     });
