@@ -97,22 +97,25 @@ class ClipSumRatios:
 # --- noise
 
 
-def gaussian(n: int, backend: str = "cpp", sigma: int = GRID_SIGMA) -> Callable[[], Any]:
-    words = np.random.default_rng(0).integers(0, 2**32, 14 * n + 1000, dtype=np.uint32)
+def gaussian(n: int, peer: str = "fedkern", sigma: int = GRID_SIGMA) -> Callable[[], Any]:
+    words = np.random.default_rng(0).integers(0, 2**32, 20 * n + 1000, dtype=np.uint32)
     out = np.empty(n, np.int64)
-    return lambda: privacy.discrete_gaussian(words, sigma, n, out=out, backend=backend)
+    if peer == "numba":
+        by_hand, parameter = peers.discrete_gaussian(), np.uint64(sigma)
+        return lambda: by_hand(words, parameter, out)
+    return lambda: privacy.discrete_gaussian(words, sigma, n, out=out)
 
 
 class DiscreteGaussian(common.Timed):
     """Exact draws from given words."""
 
-    params = (["cpp", "numba"], [1, 1000, GRID_SIGMA, 2**31 - 1])
-    param_names = ("backend", "sigma")
+    params = (["fedkern", "numba"], [1, 1000, GRID_SIGMA, 2**31 - 1])
+    param_names = ("peer", "sigma")
 
-    def make(self, backend: str, sigma: int) -> common.Call:
-        return gaussian(100_000, backend, sigma)
+    def make(self, peer: str, sigma: int) -> common.Call:
+        return gaussian(100_000, peer, sigma)
 
-    def time_100_000_draws(self, backend: str, sigma: int) -> None:
+    def time_100_000_draws(self, peer: str, sigma: int) -> None:
         self.call()
 
 

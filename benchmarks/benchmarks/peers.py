@@ -1,7 +1,8 @@
 """Peers that an expert writes by hand in Numba: fused loops without temporaries, sums in any order (`fastmath`), and rows of
 float32 that stay float32, whose sums are added up in float64 a block of rows at a time.
 
-`agree()` compares those that draw nothing with NumPy. Each function compiles when it is first asked for.
+`agree()` compares those that draw nothing with NumPy, and exact draws with their moments. Each function compiles when it is
+first asked for.
 """
 
 from __future__ import annotations
@@ -144,6 +145,105 @@ def fill(name: str) -> Any:
 
 
 @cache
+def discrete_gaussian() -> Any:
+    """Exact draws of the discrete Gaussian from given words (Canonne, Kamath and Steinke 2020); returns how many words were used.
+
+    A coin of d^2 / (2 sigma^2 k) is two coins, d / (sigma k) and d / (2 sigma), so that 64 bits are enough. Argument sigma is a
+    `uint64` below 2^31, and there are words enough."""
+    from numba import njit
+
+    zero, one, two, limit = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(2**32)
+
+    @njit(inline="always")
+    def coin(words, at, a, b):  # type: ignore[no-untyped-def]
+        while True:
+            left, taken = a << np.uint64(32), b * np.uint64(words[at])
+            at += one
+            if left >= taken + b:
+                return True, at
+            if left <= taken:
+                return False, at
+            a = left - taken
+
+    @njit(inline="always")
+    def shared_coin(words, at, a, b, k):  # type: ignore[no-untyped-def]
+        if b * k < limit:
+            return coin(words, at, a, b * k)
+        yes, at = coin(words, at, one, k)
+        return coin(words, at, a, b) if yes else (False, at)
+
+    @njit(inline="always")
+    def exp_coin(words, at, a, b):  # type: ignore[no-untyped-def]
+        k = one
+        while True:
+            yes, at = shared_coin(words, at, a, b, k)
+            if not yes:
+                return k & one == one, at
+            k += one
+
+    @njit(inline="always")
+    def exp_one(words, at):  # type: ignore[no-untyped-def]
+        k = two
+        while True:
+            yes, at = coin(words, at, one, k)
+            if not yes:
+                return k & one == one, at
+            k += one
+
+    @njit(inline="always")
+    def square_coin(words, at, d, sigma):  # type: ignore[no-untyped-def]
+        k = one
+        while True:
+            yes, at = shared_coin(words, at, d, sigma, k)
+            if yes:
+                yes, at = coin(words, at, d, two * sigma)
+            if not yes:
+                return k & one == one, at
+            k += one
+
+    @njit
+    def by_hand(words, sigma, out):  # type: ignore[no-untyped-def]
+        at, i, n = zero, 0, two * sigma
+        uneven = limit % n
+        while i < out.size:
+            product = np.uint64(words[at]) * n
+            at += one
+            if product & np.uint64(0xFFFFFFFF) < uneven:
+                continue
+            signed = product >> np.uint64(32)
+            part, negative = signed >> one, signed & one == one
+            yes, at = exp_coin(words, at, part, sigma)
+            if not yes:
+                continue
+            whole = zero
+            while True:
+                yes, at = exp_one(words, at)
+                if not yes:
+                    break
+                whole += one
+            if negative and part == zero and whole == zero:
+                continue
+            d, e = (part, whole - one) if whole > zero else (sigma - part, zero)
+            accepted, left = True, e * e
+            while accepted and left > zero:
+                accepted, at = exp_coin(words, at, one, two)
+                left -= one
+            left = e
+            while accepted and left > zero:
+                accepted, at = exp_coin(words, at, d, sigma)
+                left -= one
+            if accepted:
+                accepted, at = square_coin(words, at, d, sigma)
+            if accepted:
+                size = np.int64(part + sigma * whole)
+                out[i] = -size if negative else size
+                i += 1
+        return at
+
+    return by_hand
+
+
+@cache
 def sem_sweeps() -> Any:
     """Element sweeps of one chain: expanded scales, rank-one updates of the inverse, b. C-contiguous float64 arrays.
 
@@ -278,3 +378,9 @@ def agree() -> None:
             np.testing.assert_allclose(total, (y - mean) @ wide, atol=tolerance * abs(wide).sum(axis=0).max())
             part_value = y * a - (np.exp(a) if family == "poisson" else np.logaddexp(0, a))
             np.testing.assert_allclose(value, part_value.sum(), rtol=10 * tolerance)
+    words, draws = random.integers(0, 2**32, 600_000, dtype=np.uint32), np.empty(20_000, np.int64)
+    for sigma in (2, 5 << 20, 2**31 - 1):
+        discrete_gaussian()(words, np.uint64(sigma), draws)
+        np.testing.assert_allclose(draws.mean() / sigma, 0, atol=0.03)
+        np.testing.assert_allclose(draws.std() / sigma, 1, atol=0.03)
+        np.testing.assert_allclose((draws.astype("f8") ** 4).mean() / sigma**4, 3, atol=0.25)

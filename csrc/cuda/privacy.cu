@@ -25,7 +25,7 @@ template <class T, int C, int R> FEDKERN_KERNEL clip_rows(Matrix<const T> x, dou
         for (int r = 0; r < R; ++r)
 #pragma unroll
             for (int c = 0; c < C; ++c) squares[r] += double(row[r][c]) * double(row[r][c]);
-        const double w = clip_weight(warp_sums(squares), bound);
+        const double w = clip_weight(warp_sums(squares), bound, sizeof(T) == 4);
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const double wr = __shfl_sync(all_lanes, w, r * (32 / R));
@@ -46,7 +46,7 @@ template <class T> FEDKERN_KERNEL clip_weights(Matrix<const T> x, double bound, 
             const double v = double(x.row(i)[j]);
             squares += v * v;
         }
-        const double weight = clip_weight(warp_sum(squares), bound);
+        const double weight = clip_weight(warp_sum(squares), bound, sizeof(T) == 4);
         if (lane() == 0) w[i] = weight;
     }
 }

@@ -110,7 +110,8 @@ _ELBO_WORDS = _WORDS | {
     "grad_log_sigma": "Gradient in log sigma; for a full-rank posterior in L, zero above the diagonal.",
 }
 _CLIPPED_WORDS = _WORDS | {
-    "X": "Covariates, a row for each observation. Converted row by row: everything is computed in float64.",
+    "X": "Covariates, a row for each observation. Everything is computed in float64, but for float32 rows with one draw of the "
+    "weights and no grid.",
     "y": "The response.",
     "log_sigma": f"{_WORDS['log_sigma'][:-1]} (analytic only).",
     "clip": "The bound; inf for none.",
@@ -501,8 +502,12 @@ def clipped_grad_sum(
     """Returns the sum over rows of clipped gradients of the expected log-likelihood, to which DP-PVI adds noise.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma), or in (mu, L). It is
-    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row (named once in `rows`) moves the sum
-    by at most `clip`. (1 - 2e-5 where X is in float32 and there is no grid: a row's sums may then be in float32.)
+    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that no w_i v_i is longer than `clip`, whatever the rounding. With a
+    grid their sum is exact: adding or removing a row (named once in `rows`) moves it by at most `clip`. Without one, only their
+    exact sum moves by at most `clip`; the computed one is rounded, and may move by the change of its rounding error, too. So
+    noise that protects rows needs a grid. Where X is in float32 and there is no grid, 1 - 2e-5 stands in the place of 1 - 1e-9,
+    and one draw of the weights ("weight-mc") is computed in float32: adding up the rows then costs an element at most 9e-7 of
+    the sum of its absolute terms.
 
     ============================ ===================================================================================
     a row with                   counts as

@@ -16,7 +16,8 @@ def clip_sum(source: Source) -> Case:
     )
     bound = source.choose([1e-3, 1.0, 5.0, 1e300])
     magnitude = privacy.clip_sum(np.abs(rows), bound, backend="reference")
-    return Case({"rows": rows, "bound": bound}, magnitude=[magnitude])
+    precision = "float32" if rows.dtype == np.float32 else "float64"
+    return Case({"rows": rows, "bound": bound}, precision=precision, magnitude=[magnitude])
 
 
 def add_noise(source: Source) -> Case:

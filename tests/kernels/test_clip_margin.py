@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from fedkern.kernels import glm, rng
+from fedkern.kernels import glm, privacy, rng
 
 KEY, CLIP = rng.key(5, "draws"), 1.0
 GREATEST = np.float32(1 + 2**-12 + 2**-23)  # its square is rounded by nearly half a unit
@@ -54,3 +55,59 @@ def test_rows_that_are_not_finite_weigh_nothing():
     assert skipped == 3
     want, _ = glm.clipped_grad_sum(X, y, mu, omega, rows=np.array([0, 3, 5]), **call)
     np.testing.assert_allclose(total, want, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("bound", [1.0, 1e-25, 1e-42])
+@pytest.mark.parametrize("d", [1, 2, 15, 16, 17, 108, 2049])
+def test_no_row_of_a_plain_clipped_sum_is_longer_than_the_bound(d, bound):
+    for x in rows(d):
+        total = privacy.clip_sum(x[None], bound)
+        length, most = square(x), Fraction(bound) ** 2
+        assert square(total) <= most
+        assert square(total) >= min(length, most) * (1 - Fraction(1, 10**5)) ** 8
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 63, 64, 65, 200])
+def test_a_sum_in_float32_is_off_by_no_more_than_its_bound(n):
+    """Rows that lose most, beside rows beyond the range of sums in float32, which are taken in float64, or not at all."""
+    r = np.random.default_rng(n)
+    for X in (
+        np.tile(GREATEST, (n, 17)),
+        r.standard_normal((n, 17)).astype("f4"),
+        np.abs(r.standard_normal((n, 17))).astype("f4"),
+    ):
+        X[n // 2] *= np.float32(1e30)
+        X[n // 5] *= np.float32(1e-25)
+        X[:: max(n // 4, 2), 0] = 0
+        X[n // 3, 2] = np.nan
+        terms = np.zeros((1, 17))
+        for x in X[np.isfinite(X).all(axis=1)].astype("f8"):
+            norm = math.sqrt(math.fsum(x * x))
+            terms = np.vstack([terms, x * min(1.0, 2.5 * (1 - 2e-5) / norm)])
+        want = [float(sum(map(Fraction, column))) for column in terms.T]
+        for x in (X, X[::-1], np.asfortranarray(X)):
+            assert (np.abs(privacy.clip_sum(x, 2.5) - want) <= 5e-6 * np.abs(terms).sum(axis=0)).all()
+
+
+def test_a_sum_in_float32_has_the_same_bits_with_any_number_of_threads():
+    X = np.random.default_rng(0).standard_normal((5000, 70)).astype("f4")
+    X[17, 3] = np.inf
+    one = privacy.clip_sum(X, 2.5)
+    for n_threads in (2, 3):
+        np.testing.assert_array_equal(privacy.clip_sum(X, 2.5, n_threads=n_threads), one)
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 64, 65, 200])
+@pytest.mark.parametrize("d", [3, 40, 600])
+def test_gradients_of_float32_rows_are_the_reference(n, d):
+    """Beside rows of zeros, rows beyond the range of sums in float32, and coefficients beyond it."""
+    r = np.random.default_rng(n + d)
+    X, y = r.standard_normal((n, d)).astype("f4"), r.standard_normal(n)
+    X[:: max(n // 3, 2)] = 0
+    call = {"family": "gaussian", "estimator": "weight-mc", "key": KEY, "mu": np.zeros(d), "log_sigma": np.full(d, -1.0)}
+    for row, clip in ((1.0, 2.5), (1e20, 2.5), (1e-20, 2.5), (1.0, 1e-30), (1.0, np.inf)):
+        rows_ = X.copy()
+        rows_[n // 2] *= np.float32(row)
+        got, want = (glm.clipped_grad_sum(rows_, y, clip=clip, backend=b, **call)[0] for b in ("cpp", "reference"))
+        each = [glm.clipped_grad_sum(rows_, y, clip=clip, rows=np.array([i]), backend="reference", **call)[0] for i in range(n)]
+        assert (np.abs(got - want) <= 2e-6 * np.abs(each).sum(axis=0) + 1e-6 * np.abs(each).max()).all()

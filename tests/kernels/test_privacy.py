@@ -36,8 +36,12 @@ def test_backends_agree_on_draws_and_words(sigma):
         assert used == results[0][1]
 
 
-@pytest.mark.parametrize("sigma", [1, 3, 2**31 - 1])
-@pytest.mark.parametrize("odd", [0, 1, 2**31, 2**32 - 1])
+# The first digits of coins' probabilities, and their neighbours: a word that equals one leaves the coin to the next word.
+NEAR_TIES = [2**32 * a // b + c for a, b in ((1, 3), (2, 3), (1, 4), (1, 5), (4, 5), (1, 6), (1, 15)) for c in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("sigma", [1, 3, 5, 2**31 - 1])
+@pytest.mark.parametrize("odd", [0, 1, 2**31, 2**32 - 1, *NEAR_TIES])
 def test_backends_agree_on_words_that_hardly_ever_come(sigma, odd):
     given = words(3000)
     given[::3] = odd  # ties, the ends of every range, long runs of successes

@@ -74,9 +74,39 @@ template <Shape shape, bool grid, class T> void add_examples(const Kept<T>& kept
     }
 }
 
+/// g_j += sum_i alpha_i x_ij of float32 rows: 64 rows at a time in float32, and these sums in float64.
+class NarrowSums {
+  public:
+    explicit NarrowSums(Index d) : d_(d), sum_(d) {}
+
+    /// False, and nothing is added, if a coefficient is not in the range of section 4, "Rows in float32".
+    bool add(const Kept<float>& kept, const char* at, Index pace, double* g) {
+        alignas(64) float alpha[block_rows];
+        const Index padded = round_up(kept.size, 8);
+        for (Index i = 0; i < padded; ++i) {
+            const double size = math::magnitude(kept.alpha[i]);
+            if (!((size >= narrow_weight && size <= 1 / narrow_weight) || size == 0)) return false;
+            alpha[i] = float(kept.alpha[i]);
+        }
+        if (rows_ + padded > block_rows) close(g);
+        rows_ += padded;
+        add_eights(kept.x, alpha, padded, d_, at, pace, sum_.data());
+        return true;
+    }
+    void close(double* g) {
+        for (Index j = 0; j < d_; ++j) g[j] += double(sum_[j]), sum_[j] = 0;
+        rows_ = 0;
+    }
+
+  private:
+    Index d_, rows_ = 0;
+    std::vector<float> sum_;
+};
+
 /// The coefficients of a block's rows: v_i = (alpha_i x_i, beta_i z_i), before clipping, and ||v_i||^2.
 struct Coefficients {
     alignas(64) double alpha[block_rows], beta[block_rows], squared[block_rows], value[block_rows];
+    bool narrow = false; // the rows may be summed in float32
 };
 
 /// An estimator's room for one thread's work; stored(i) is z of row i, where that is written down.
@@ -145,10 +175,8 @@ struct Activated {
     }
 };
 
-/// Sums of float32 rows in float32 lanes are closed after so many columns, and the range in which neither overflow nor what underflow
-/// loses matters: section 4, "Rows in float32". Other rows get float64 sums.
-inline constexpr Index narrow_columns = 2048;
-inline constexpr double narrow_least = 0x1p-60, narrow_most = 0x1p100, narrow_deviation = 0x1p20, narrow_theta = 0x1p40;
+/// The rows of a posterior and a draw that may be summed in float32 lanes: section 4, "Rows in float32".
+inline constexpr double narrow_deviation = 0x1p20, narrow_theta = 0x1p40;
 
 /// One draw theta = mu + sigma e of the weights: section 3.2, S = 1. v = R (x, x sigma e). Reads X as it is. A row's two sums are in
 /// float64, or, of float32 rows that are summed without a grid, in float32 with the margin of section 4.
@@ -194,7 +222,7 @@ template <class T> struct OneWeight {
 
     /// The same in float32 lanes, whose sums are added in float64.
     template <int R> FEDKERN_INLINE void narrow_sums(const float* const* x, const char* at, Index pace, double* a, double* squared) const {
-        using V = Pack<float>;
+        using V = Streamed<float>;
         for (int r = 0; r < R; ++r) a[r] = squared[r] = 0;
         for (Index begin = 0; begin < d; begin += narrow_columns) {
             const float *row[R], *t = narrow_to.data() + begin, *l = narrow_length.data() + begin;
@@ -212,22 +240,27 @@ template <class T> struct OneWeight {
         }
     }
 
-    void find_narrow(const RowBlock<float>& block, double* a, double* squared) const {
+    /// Whether all rows are in the range of float32 sums.
+    bool find_narrow(const RowBlock<float>& block, double* a, double* squared) const {
         constexpr int tile = register_bytes == 64 ? 4 : register_bytes == 32 ? 2 : 1;
-        const Ahead ahead = block.ahead();
+        const Ahead ahead = block.ahead(4); // the other half of the next block is asked for while this one is added
         Index i = 0;
         for (; i + tile <= block.size; i += tile) narrow_sums<tile>(block.x + i, ahead.of(i), ahead.pace, a + i, squared + i);
         for (; i < block.size; ++i) narrow_sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, squared + i);
+        bool all = true;
         for (i = 0; i < block.size; ++i)
-            if (!(is_finite(a[i]) && squared[i] >= narrow_least && squared[i] <= narrow_most))
+            if (!(is_finite(a[i]) && squared[i] >= narrow_least && squared[i] <= narrow_most)) {
                 sums<1>(block.x + i, Ahead::nowhere, 0, a + i, squared + i);
+                all = all && (squared[i] == 0 || !is_finite(squared[i])); // zeros are, and what is not finite is left out, or makes NaN
+            }
+        return all;
     }
 
     void find(const RowBlock<T>& block, const Family& family, bool, Coefficients& c, Scratch&) const {
         alignas(64) double a[block_rows];
         if constexpr (sizeof(T) == 4)
             if (narrow) {
-                find_narrow(block, a, c.squared);
+                c.narrow = find_narrow(block, a, c.squared);
                 return finish(block, family, a, c);
             }
         const Ahead ahead = block.ahead();
@@ -325,6 +358,8 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
     std::vector<double> values(chunks);
     for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
         constexpr Shape shape = Estimator::shape;
+        constexpr bool narrows = std::is_same_v<typename Estimator::Number, float> && !grid;
+        [[maybe_unused]] NarrowSums narrow(narrows ? padded : 0);
         typename Estimator::Scratch scratch(estimator);
         std::vector<double> sums(2 * padded);
         Out* into = partial.data() + chunk * 2 * padded;
@@ -342,9 +377,15 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
             const Kept<typename Estimator::Number> kept(
                 block.size, block.x, [&](Index i) { return scratch.stored(i); }, w, c.alpha, c.beta);
             skipped[chunk] += block.size - kept.size;
-            add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);
+            bool added = false;
+            if constexpr (narrows) {
+                const Ahead ahead = block.ahead(4);
+                added = c.narrow && narrow.add(kept, ahead.of(block.size), 2 * ahead.pace, sums.data());
+            }
+            if (!added) add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);
             if (grid && (rows += block.size) >= most) flush(), rows = 0;
         }
+        if constexpr (narrows) narrow.close(sums.data());
         if constexpr (!grid)
             for (Index j = 0; j < d; ++j) {
                 if (shape == Shape::square) sums[padded + j] *= estimator.factor()[j];

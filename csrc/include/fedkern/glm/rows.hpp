@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fedkern/blocks.hpp"
+#include "fedkern/privacy/rows.hpp"
 #include "families.hpp"
 
 namespace fedkern {
@@ -43,7 +44,6 @@ template <class Row> void read_column(const Column& c, Index n, const Row& row, 
 
 /// Where the memory is asked for the rows of the next block while this one is worked on: in the order in which they lie, because
 /// memory that is read in another order is half as fast, and evenly, because only a few requests can be under way.
-FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
 struct Ahead {
     static constexpr char nowhere[64] = {};
     const char* first = nowhere;
@@ -142,18 +142,6 @@ template <class T> std::vector<T> padded_copy(Vector<const double> x) {
 
 /// Rows that are worked on together where they are in cache and share what they are multiplied with.
 inline constexpr int tile_rows = register_bytes == 64 ? 4 : 1;
-
-/// For rows of X. Arrays seldom begin at a cache line (NumPy's lie 16 bytes beyond), and loads of whole lines then always touch two.
-template <class T> using Streamed = Pack<T, 64 / sizeof(T), std::min(register_bytes, 32)>;
-
-/// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros.
-template <class V, int R, class T, class Work> FEDKERN_INLINE void for_packs(const T* const* x, Index d, const Work& work) {
-    Index j = 0;
-    for (; j + V::size <= d; j += V::size)
-        for (int r = 0; r < R; ++r) work(r, V::load(x[r] + j), j);
-    if (j < d)
-        for (int r = 0; r < R; ++r) work(r, V::load(x[r] + j, int(d - j)), j);
-}
 
 /// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros, and asks the memory for what is at `at`.
 template <class V, int R, class T, class Work>

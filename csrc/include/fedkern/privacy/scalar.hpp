@@ -9,11 +9,15 @@ inline namespace FEDKERN_ISA {
 /// float32.
 FEDKERN_INLINE constexpr double clip_margin(bool single) { return single ? 2e-5 : 1e-9; }
 
+/// Sums of float32 rows in float32 lanes are closed after so many columns, and the range of squared norms in which neither overflow nor
+/// what underflow loses matters, of weights too: docs/spec/pvi.md, section 4, "Rows in float32". Other rows get float64 sums.
+inline constexpr Index narrow_columns = 2048;
+inline constexpr double narrow_least = 0x1p-60, narrow_most = 0x1p100, narrow_weight = 0x1p-64;
+
 /// w = min(1, bound (1 - margin) / norm). 0 for a row whose norm is not finite, which the caller skips (0 x inf would be NaN).
 FEDKERN_INLINE double clip_weight(double squared_norm, double bound, bool single = false) {
-    if (!(squared_norm < math::infinity<double>())) return 0;
-    const double norm = math::sqrt(squared_norm), most = bound * (1 - clip_margin(single));
-    return norm > most ? most / norm : 1;
+    const double norm = math::sqrt(squared_norm), most = bound * (1 - clip_margin(single)), w = norm > most ? most / norm : 1;
+    return squared_norm < math::infinity<double>() ? w : 0;
 }
 
 } // namespace FEDKERN_ISA

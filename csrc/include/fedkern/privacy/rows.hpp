@@ -1,0 +1,36 @@
+// Sums of weighted rows in the rows' own type, and asking the memory for the rows that come next.
+#pragma once
+#include <algorithm>
+
+#include "fedkern/pack.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
+
+/// sum_j += sum_i w_i x_ij over n rows, n a multiple of eight; the sum is padded to 64 bytes. Eight rows at a time: the first four and
+/// the last four are added up before they meet the sum. Asks the memory for what is at `at`, four times for eight packs that it reads.
+template <class T> void add_eights(const T* const* x, const T* w, Index n, Index d, const char* at, Index pace, T* sum) {
+    constexpr int bytes = register_bytes == 16 ? 32 : 64; // of a pack: there are few registers
+    using V = Pack<T, bytes / sizeof(T), std::min(register_bytes, 32)>;
+    for (Index i = 0; i < n; i += 8) {
+        V wi[8];
+        for (int r = 0; r < 8; ++r) wi[r] = V::all(w[i + r]);
+        const auto add = [&](Index j, const auto& load) {
+            V first = wi[0] * load(x[i] + j), last = wi[4] * load(x[i + 4] + j);
+            for (int r = 1; r < 4; ++r) {
+                first = first + wi[r] * load(x[i + r] + j);
+                last = last + wi[4 + r] * load(x[i + 4 + r] + j);
+            }
+            for (int k = 0; k < 4; ++k) ask(at), at += pace;
+            (V::load(sum + j) + (first + last)).store(sum + j);
+        };
+        Index j = 0;
+        for (; j + V::size <= d; j += V::size) add(j, [](const T* p) { return V::load(p); });
+        if (j < d) add(j, [&](const T* p) { return V::load(p, int(d - j)); });
+    }
+}
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern
