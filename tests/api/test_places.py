@@ -51,7 +51,7 @@ def test_a_place_is_given_by_the_caller():
     assert fedkern.run(JOBS[0], data=DATA, place=InProcess()).digest == want.digest
     with pytest.raises(JobError, match=r"place = 'nowhere': no installed package brings it"):
         fedkern.run(JOBS[0], data=DATA, place="nowhere")
-    with pytest.raises(JobError, match="unknown key job.place"):
+    with pytest.raises(JobError, match=r"unknown key job\.place"):
         fedkern.run({**JOBS[0], "job": {"method": "likelihood", "place": "mine"}}, data=DATA)
 
 
