@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from .data.faults import HINT
 from .errors import BudgetSpent, JobError, OwnFault
@@ -20,7 +20,7 @@ from .jobs.load import merged
 from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
-from .methods import METHODS, load_method, of_record
+from .methods import METHODS, installed, load_method, of_record
 from .methods import load as job_of
 from .printing import Lines
 from .privacy.plan import Plan
@@ -31,6 +31,7 @@ from .transports.inprocess import InProcess
 from .transports.place import Place
 
 
+@overload
 def run(
     job: str | Path | Mapping[str, object],
     /,
@@ -41,9 +42,37 @@ def run(
     prior: object = None,
     out: str | Path | None = None,
     progress: bool | None = None,
+    place: None = None,
     **sections: Mapping[str, object],
-) -> Result:
-    """Runs a job in this process.
+) -> Result: ...
+@overload
+def run(
+    job: str | Path | Mapping[str, object],
+    /,
+    *,
+    data: Mapping[str, object] | None = None,
+    test: object = None,
+    server: object = None,
+    prior: object = None,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    place: Place | str,
+    **sections: Mapping[str, object],
+) -> Result | None: ...
+def run(
+    job: str | Path | Mapping[str, object],
+    /,
+    *,
+    data: Mapping[str, object] | None = None,
+    test: object = None,
+    server: object = None,
+    prior: object = None,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    place: Place | str | None = None,
+    **sections: Mapping[str, object],
+) -> Result | None:
+    """Runs a job in this process, or its part at one place of several.
 
     Parameters
     ----------
@@ -56,11 +85,13 @@ def run(
     prior : for a spatial job the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
     progress : whether to show the progress; by default in a notebook alone
+    place : where this process stands in a job of several (`fedkern.places`), or the name of a place that an installed package
+        brings (entry points "fedkern.places"). By default the whole job runs here. No job file chooses it
     **sections : tables that override keys of the job, such as `algorithm={"damping": 0.2}`
 
     Returns
     -------
-    Result
+    Result; None at a place that is not the server's
 
     Raises
     ------
@@ -91,12 +122,20 @@ def run(
     config, folder, held = _given(job, data, test, server, prior, sections)
     output = Output(None if out is None else Path(out), quiet=not (in_notebook() if progress is None else progress))
     with _in_memory(held, config.private):
-        result = perform(InProcess(), config, folder, output, held)
-    assert result is not None
+        result = perform(_place(place), config, folder, output, held)
+    if result is None:
+        return None
     # Raised only now: the files of the run are written, with all that was spent.
     if problem := describe_too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
+
+
+def _place(given: Place | str | None) -> Place:
+    """Returns a place as it was given, by its name, or the one of a job in one process."""
+    if given is None:
+        return InProcess()
+    return installed.place(given) if isinstance(given, str) else given
 
 
 def check(

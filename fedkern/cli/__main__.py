@@ -91,6 +91,9 @@ def parser() -> argparse.ArgumentParser:
     job.add_argument("job", metavar="JOB.toml")
     job.add_argument("--mpi", action="store_true", help="one rank of an mpirun: rank 0 is the server, the others hold clients")
     job.add_argument(
+        "--place", metavar="NAME", help="where this process stands in a job of several: a place of an installed package"
+    )
+    job.add_argument(
         "--set", action="append", default=[], metavar="section.key=value", dest="sets", help="override a key of the job file"
     )
 

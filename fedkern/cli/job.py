@@ -17,7 +17,7 @@ from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
 from ..jobs.site import GIVEN
-from ..methods import load, load_method
+from ..methods import installed, load, load_method
 from ..printing import printable, printable_lines, without_folders
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
@@ -143,7 +143,7 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
             raise
 
     if not options.mpi:
-        place = InProcess(signals=options.signals)
+        place = installed.place(options.place) if options.place else InProcess(signals=options.signals)
         try:
             return here(place)
         except (FedkernError, KeyboardInterrupt, BrokenPipeError):

@@ -30,6 +30,7 @@ from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
+from ..transports.place import carrier
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
@@ -159,7 +160,7 @@ def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
         return None
     # Each policy must allow the noise of the method's plan.
     n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
-    for party, binding in holders.permit_all(part.config, parties, here).items() if said.plans else ():
+    for party, binding in holders.permit_all(part.config, parties, here, carrier(part.place)).items() if said.plans else ():
         # A party without a plan of its own is in a job that has one plan: for all clients, or for the server.
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
@@ -193,7 +194,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     # A check has no hooks: `holders.between` reports a refusal as `RunHooks.between_holder_and_job` does, and writes nothing.
-    bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
+    bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server], carrier(place))
     kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return

@@ -28,7 +28,7 @@ from . import counting
 from .holding.binding import Account, Binding, account, bind, client_home
 from .holding.budget import Books, Near, Total, allowed_by
 from .holding.policy import DataSet, Policy, Refusal, Use
-from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
+from .keys import LEAST_GROUPS, LEAST_ROWS, METHODS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
 from .secret import SECRET, secret
 from .site import Site
@@ -54,8 +54,10 @@ def who(names: tuple[str, ...], party: int) -> str:
     return "the server" if party == SERVER else f"client {names[party]!r}"
 
 
-def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
+def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None = None) -> Binding:
     """Returns the policies that bind a client's data, or the server's own account, once every policy allows the job.
+
+    `carrier` is the place of another package that carries the messages (`place.carrier`), if one does.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     if party != SERVER:
         name = who(parties.names, party)
         binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
-        if refusal := _asks_more(config, binding, parties.site(party)):
+        if refusal := _asks_more(config, binding, parties.site(party)) or _foreign(config, binding, carrier):
             raise refused(name, *refusal)
         return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
@@ -76,9 +78,9 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: JobConfig, parties: Parties, here: Iterable[int]) -> dict[int, Binding]:
+def permit_all(config: JobConfig, parties: Parties, here: Iterable[int], carrier: str | None = None) -> dict[int, Binding]:
     """Returns the policies that bind each party that lives here, once all of them allow the job; nothing is kept."""
-    return {party: permit(config, parties, party) for party in here}
+    return {party: permit(config, parties, party, carrier) for party in here}
 
 
 def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
@@ -126,6 +128,17 @@ def _made(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job that has the holder run a function of its packages is refused; None if it is not."""
     for policy in binding.policies if config.factory is not None else ():
         if refusal := policy.refuses_factory(str(config.factory)):
+            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+    return None
+
+
+def _foreign(config: JobConfig, binding: Binding, carrier: str | None) -> Refusal | None:
+    """Returns why a job of another package's method, or over another package's place, is refused; None if it is not."""
+    method = None if config.job.method in METHODS else config.job.method
+    for policy in binding.policies:
+        refusal = None if method is None else policy.refuses_method(method)
+        refusal = refusal or (None if carrier is None else policy.refuses_place(carrier))
+        if refusal is not None:
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 

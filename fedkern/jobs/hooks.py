@@ -25,7 +25,7 @@ from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
-from ..transports.place import Place
+from ..transports.place import Place, carrier
 from . import counting, few, holders, tables
 from .files import RunFolder, write_atomically
 from .holders import Standing
@@ -129,7 +129,7 @@ class RunHooks(Keeper):
         self.alone, self.quiet = place.size == 1, quiet
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
             with self.between_holder_and_job(party):
-                binding = self.bindings[party] = holders.permit(self.config, parties, party)
+                binding = self.bindings[party] = holders.permit(self.config, parties, party, carrier(place))
             if self.folder is not None:
                 for earlier in ("holder.txt", "fault.txt"):  # of a start that was refused
                     self.folder.remove(self.folder.home(party) / earlier)

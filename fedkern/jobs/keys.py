@@ -57,6 +57,15 @@ RoundsOrBudget = Annotated[int | str, BeforeValidator(_rounds_or_budget)]
 Paths = Annotated[list[str], BeforeValidator(_paths)]
 
 
+METHODS = (
+    "pvi",
+    "likelihood",
+    "vertical",
+    "sigma",
+    "sparse",
+)  # of this package; a job file that names none has the first
+
+
 class JobSection(Section):
     method: str = key(help="the federated method")
     seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")

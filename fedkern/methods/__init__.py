@@ -1,4 +1,4 @@
-"""Lists the five methods, and loads a method's doors by its name; docs/develop/architecture.md explains the doors.
+"""Lists the methods, and loads a method's doors by its name; docs/develop/architecture.md explains the doors.
 
 They are keys, rows, model, budget (of private jobs), stages, run, publish, own, show, report, predict, and doors.
 """
@@ -12,24 +12,48 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import JobError
+from ..jobs.keys import METHODS as METHODS
 from ..jobs.keys import JobConfig, Raw
 from ..jobs.load import config_of, merged, overridden, table, tables_of, written_once
 from ..jobs.method import Method
 from ..sections import describe_choice, validate_file
-
-METHODS = ("pvi", "likelihood", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
+from . import installed
 
 
 def load_method(name: str) -> Method[Any]:
-    """Loads a method by its name in a job file, when it is first asked for.
+    """Loads a method by its name in a job file, when it is first asked for: one of this package, or another's (`installed`).
 
     Raises
     ------
-    ModuleNotFoundError
-        No method has this name, or a door is missing.
+    JobError
+        No method has this name, or several packages bring it, or it cannot be loaded.
     """
-    method: Method[Any] = import_module(f".{name}.doors", __name__).METHOD
-    return method
+    if name in METHODS:
+        own: Method[Any] = import_module(f".{name}.doors", __name__).METHOD
+        return own
+    found = installed.entry(installed.METHODS_GROUP, name, METHODS)
+    if found is None:
+        raise JobError(_unknown("job.method", name))
+    other = installed.loaded(found)
+    if not isinstance(other, Method):
+        raise JobError(f"{installed.METHODS_GROUP}: {name!r} is {found.value}, which is no fedkern.jobs.method.Method")
+    return other
+
+
+def _unknown(key: str, name: object) -> str:
+    """Says that no method has a name."""
+    return describe_choice(key, name, (*METHODS, *installed.names(installed.METHODS_GROUP)))
+
+
+def _checked(where: str, name: object, tables: Raw, folder: Path | None) -> str:
+    """Returns a method's name; JobError where there is no such method, or a policy here does not allow another package's."""
+    if name in METHODS:
+        installed.entry(installed.METHODS_GROUP, str(name), METHODS)
+        return str(name)
+    if not isinstance(name, str) or installed.entry(installed.METHODS_GROUP, name, METHODS) is None:
+        raise JobError(f"{where}: {_unknown('job.method', name)}")
+    installed.permit_method(name, tables, folder or Path.cwd())
+    return name
 
 
 def load(
@@ -57,12 +81,13 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        return parse(merged(merged(defaults or {}, job), sections or {}), sets=sets), Path.cwd()
+        return parse(merged(merged(defaults or {}, job), sections or {}), sets=sets, folder=Path.cwd()), Path.cwd()
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
     tables = merged(defaults or {}, tables_of(path, "job"))
-    return parse(merged(tables, sections or {}), name=str(path), sets=sets), path.resolve().parent
+    folder = path.resolve().parent
+    return parse(merged(tables, sections or {}), name=str(path), sets=sets, folder=folder), folder
 
 
 def of_record(tables: Raw) -> JobConfig:
@@ -73,10 +98,8 @@ def of_record(tables: Raw) -> JobConfig:
     JobError
         This version could not have written it.
     """
-    method = table(tables, "job").get("method")
-    if method not in METHODS:
-        raise JobError(f"job.json: {describe_choice('job.method', method, METHODS)}")
-    kind = load_method(str(method)).keys.Config
+    method = _checked("job.json", table(tables, "job").get("method"), tables, None)
+    kind = load_method(method).keys.Config
     config: JobConfig = validate_file(kind, _revived(tables), lambda _: iter(()), "job.json")
     return config
 
@@ -88,12 +111,10 @@ def _revived(value: object) -> Any:
     return math.inf if value == "inf" else value
 
 
-def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig:
-    """Checks the tables of a job and fills in its method's defaults; `name` begins the error text."""
-    method = table(overridden(raw, sets), "job").get("method", METHODS[0])
-    if method not in METHODS:
-        raise JobError(f"{name}: {describe_choice('job.method', method, METHODS)}")
-    keys = load_method(method).keys
+def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = (), folder: Path | None = None) -> JobConfig:
+    """Checks the tables of a job and fills in its method's defaults; `name` begins an error's text, paths begin at `folder`."""
+    asked = overridden(raw, sets)
+    keys = load_method(_checked(name, table(asked, "job").get("method", METHODS[0]), asked, folder)).keys
     tables = overridden(written_once(raw, keys.Config, name), sets, keys.Config)
     config: JobConfig = config_of(keys, tables, name=name)
     return config

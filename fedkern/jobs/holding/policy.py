@@ -4,6 +4,8 @@
     open = false                    # true: jobs without [privacy], whose messages have no noise
     client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
     values = false                  # true: open jobs whose result says what one client's rows say (output.without, .sites)
+    methods = ["mine"]              # of other packages that jobs may have this holder run; fedkern's own are always allowed
+    places = ["mine"]               # ways to other parties (transports) of other packages; those of fedkern are always allowed
     factories = ["schools.model:make"]  # of own models: functions of packages that open jobs may have this holder run
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
@@ -22,7 +24,7 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open, client_level, values and factories may differ for a data set
+    open = false                    # open, client_level, values, factories, methods and places may differ for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -86,6 +88,8 @@ class Policy:
     open: bool = False
     values: bool = False
     factories: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     least_rows: int | None = None
     least_groups: int | None = None
     lower: bool = True
@@ -125,6 +129,25 @@ class Policy:
             f'model.factory = "{factory}" has the holder run a function of its own packages, and sends what it says of rows; '
             "ask the holder to allow it on these data (factories)",
             f"{factory} is not among the factories of [data.{self.data}]",
+        )
+
+    def refuses_method(self, method: str) -> Refusal | None:
+        """Returns why a job of another package's method is not allowed; None if it is allowed."""
+        if method in self.methods:
+            return None
+        return Refusal(
+            f'job.method = "{method}" has the holder run a method of another package, and sends what that says of rows; ask the '
+            "holder to allow it on these data (methods)",
+            f"{method} is not among the methods of [data.{self.data}]",
+        )
+
+    def refuses_place(self, place: str) -> Refusal | None:
+        """Returns why a job whose messages another package carries is not allowed; None if it is allowed."""
+        if place in self.places:
+            return None
+        return Refusal(
+            f'the place "{place}" has another package carry what leaves the holder; ask the holder to allow it (places)',
+            f"{place} is not among the places of [data.{self.data}]",
         )
 
     def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
@@ -235,6 +258,8 @@ def read_policies(path: Path) -> PolicyFile:
             open=said.open if table.open is None else table.open,
             values=said.values if table.values is None else table.values,
             factories=tuple(said.factories if table.factories is None else table.factories),
+            methods=tuple(said.methods if table.methods is None else table.methods),
+            places=tuple(said.places if table.places is None else table.places),
             file=path,
             **told,
         )

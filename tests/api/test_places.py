@@ -1,0 +1,195 @@
+"""Places and methods of other packages: they need public names alone, and no holder imports what it did not allow."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import fedkern
+from fedkern.errors import JobError
+from fedkern.places import InProcess
+from fedkern.testing.places import DATA, JOBS, check_place
+from support.outside import threads
+
+OUTSIDE = Path(threads.__file__)
+
+
+def test_an_outsiders_wire_needs_public_names_alone():
+    imports = [node for node in ast.walk(ast.parse(OUTSIDE.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    named = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports}
+    assert {name for name in named if name.startswith("fedkern")} == {"fedkern.places"}
+    assert all(not alias.name.startswith("_") for node in imports for alias in node.names)
+
+
+def test_an_outsiders_wire_runs_jobs_as_one_process_does():
+    with threadpool_limits(1, user_api="blas"):  # threads of one process share it
+        check_place(threads.over)
+
+
+def test_the_check_finds_places_that_are_wrong():
+    def other_bits(main, names):
+        class Other(InProcess):
+            def settle(self, told, rule):
+                return rule([told, told])
+
+        return [main(Other())]
+
+    with pytest.raises(AssertionError, match="settle gave"):
+        check_place(other_bits)
+    with pytest.raises(AssertionError, match="exit codes"):
+        check_place(lambda main, names: [main(InProcess()), 1])
+
+
+def test_a_place_is_given_by_the_caller():
+    want = fedkern.run(JOBS[0], data=DATA)
+    assert fedkern.run(JOBS[0], data=DATA, place=InProcess()).digest == want.digest
+    with pytest.raises(JobError, match=r"place = 'nowhere': no installed package brings it"):
+        fedkern.run(JOBS[0], data=DATA, place="nowhere")
+    with pytest.raises(JobError, match=r"unknown key job\.place"):
+        fedkern.run({**JOBS[0], "job": {"method": "likelihood", "place": "mine"}}, data=DATA)
+
+
+PACKAGE = """
+from pathlib import Path
+Path({trace!r}).write_text("imported")
+from typing import Literal
+from fedkern.methods import load_method
+from fedkern.places import InProcess
+like = load_method("likelihood")
+
+
+class Mine(InProcess):
+    pass
+
+
+METHOD = like
+NOTHING = 3
+place = Mine
+"""
+
+
+@pytest.fixture
+def outsider(tmp_path):
+    """A package on the path with entry points; the file that its import writes."""
+    site, trace = tmp_path / "site", tmp_path / "trace"
+    (site / "outsider-1.0.dist-info").mkdir(parents=True)
+    (site / "outsider-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider\nVersion: 1.0\n")
+    entries = "[fedkern.methods]\nmine = outsider:METHOD\nnothing = outsider:NOTHING\nlost = outsider:LOST\n"
+    entries += "[fedkern.places]\nmine = outsider:place\n"
+    (site / "outsider-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    (site / "outsider.py").write_text(PACKAGE.format(trace=str(trace)))
+    return site, trace
+
+
+def command(site, folder, *words, **more):
+    env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", "HOME": str(folder), **more}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "fedkern", *words], capture_output=True, text=True, env=env, cwd=folder, timeout=120
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def write_job(folder, method="mine"):
+    """A job of two clients with their files."""
+    (folder / "rows").mkdir()
+    generator = np.random.default_rng(1)
+    for name in ("ada", "bo"):
+        rows = [f"{x:.3f},{1 + 2 * x:.3f}" for x in generator.normal(size=40)]
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    text = f'[job]\nmethod = "{method}"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[model]\nfamily = "gaussian"\n'
+    (folder / "job.toml").write_text(text)
+    return folder / "job.toml"
+
+
+def test_a_method_of_another_package_runs_where_no_policy_is(outsider, tmp_path):
+    site, trace = outsider
+    job = write_job(tmp_path)
+    code, said = command(site, tmp_path, "check", str(job))
+    assert code == 0, said
+    assert trace.exists()
+    code, said = command(site, tmp_path, "check", str(job), "--set", "job.method=else")
+    assert code == 2
+    assert 'job.method = "else": wanted' in said
+    assert "mine" in said
+
+
+@pytest.mark.parametrize(
+    ("where", "allowed"),
+    [
+        ("beside", False),
+        ("home", True),
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in (("home", False), ("beside", True), ("root", False), ("root", True))
+        ),
+    ],
+)
+def test_a_policy_is_asked_before_the_package_is_imported(outsider, tmp_path, where, allowed):
+    site, trace = outsider
+    job = write_job(tmp_path)
+    paths = ", ".join(f'"{tmp_path / "rows" / name}.csv"' for name in ("ada", "bo"))
+    text = 'open = true\nmethods = ["mine"]\n' if allowed else "open = true\n"
+    text += f"[data.rows]\npaths = [{paths}]\n"
+    more = {}
+    if where == "home":
+        (tmp_path / ".fedkern").mkdir()
+        (tmp_path / ".fedkern" / "policy.toml").write_text(text)
+    elif where == "beside":
+        (tmp_path / "rows" / "fedkern-policy.toml").write_text(text)
+    else:
+        (tmp_path / "clients").mkdir()
+        (tmp_path / "clients" / "policy.toml").write_text(text)
+        more["FEDKERN_CLIENT_HOME"] = str(tmp_path / "clients")
+    code, said = command(site, tmp_path, "check", str(job), **more)
+    assert (code, trace.exists()) == ((0, True) if allowed else (2, False)), said
+    if not allowed:
+        assert 'job.method = "mine" has the holder run a method of another package' in said
+    # Its own methods need no word in a policy.
+    code, said = command(site, tmp_path, "check", str(job), "--set", "job.method=likelihood", **more)
+    assert code == 0, said
+
+
+def test_entry_points_that_are_wrong_are_named(outsider, tmp_path):
+    site, _ = outsider
+    job = write_job(tmp_path)
+    code, said = command(site, tmp_path, "check", str(job), "--set", "job.method=nothing")
+    assert (code, "which is no fedkern.jobs.method.Method" in said) == (2, True), said
+    code, said = command(site, tmp_path, "check", str(job), "--set", "job.method=lost")
+    assert (code, "'lost' of outsider cannot be loaded (AttributeError)" in said) == (2, True), said
+    other = site / "second-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: second\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[fedkern.methods]\nmine = second:METHOD\npvi = second:METHOD\n")
+    code, said = command(site, tmp_path, "check", str(job))
+    assert (code, "outsider and second bring 'mine'; uninstall all but one" in said) == (2, True), said
+    code, said = command(site, tmp_path, "check", str(job), "--set", "job.method=pvi")
+    assert (code, "second brings 'pvi', which is fedkern's own" in said) == (2, True), said
+
+
+def test_a_policy_names_the_places_of_other_packages(tmp_path, monkeypatch):
+    job = write_job(tmp_path, "likelihood")
+    paths = ", ".join(f'"{tmp_path / "rows" / name}.csv"' for name in ("ada", "bo"))
+    policy = tmp_path / "rows" / "fedkern-policy.toml"
+    policy.write_text(f"open = true\n[data.rows]\npaths = [{paths}]\n")
+    assert fedkern.run(job).converged
+    with pytest.raises(JobError, match=r'the place "support.outside.threads:Alone" has another package carry'):
+        fedkern.run(job, place=threads.Alone(InProcess()))
+    policy.write_text(f'open = true\nplaces = ["support.outside.threads:Alone"]\n[data.rows]\npaths = [{paths}]\n')
+    assert fedkern.run(job, place=threads.Alone(InProcess())).converged
+
+
+def test_a_place_by_its_name(outsider, tmp_path):
+    site, trace = outsider
+    job = write_job(tmp_path, "likelihood")
+    code, said = command(site, tmp_path, "run", str(job), "--place", "mine", "--out", str(tmp_path / "out"))
+    assert code == 0, said
+    assert trace.exists()
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["converged"]
+    code, said = command(site, tmp_path, "run", str(job), "--place", "his")
+    assert (code, "no installed package brings it; there are mine" in said) == (2, True), said
