@@ -16,8 +16,9 @@ inline constexpr double narrow_least = 0x1p-60, narrow_most = 0x1p100, narrow_we
 
 /// w = min(1, bound (1 - margin) / norm). 0 for a row whose norm is not finite, which the caller skips (0 x inf would be NaN).
 FEDKERN_INLINE double clip_weight(double squared_norm, double bound, bool single = false) {
-    const double norm = math::sqrt(squared_norm), most = bound * (1 - clip_margin(single)), w = norm > most ? most / norm : 1;
-    return squared_norm < math::infinity<double>() ? w : 0;
+    if (!(squared_norm < math::infinity<double>())) return 0;
+    const double norm = math::sqrt(squared_norm), most = bound * (1 - clip_margin(single));
+    return norm > most ? most / norm : 1;
 }
 
 } // namespace FEDKERN_ISA
