@@ -51,7 +51,7 @@ function _shtab_fedkern_using
 end
 
 set -g _shtab_fedkern_commands run check launch demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --graph --level --local --log-file --log-level --method --names --noise --out --party --print-completion --reference --response --rows --seed --server --set --site --table --test -n
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --graph --level --local --log-file --log-level --method --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --table --test -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -62,6 +62,7 @@ complete -c fedkern -n _shtab_fedkern_using -l print-completion -x -d 'a shell'"
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a run -d 'run a job'
 complete -c fedkern -n '_shtab_fedkern_using run' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using run' -l mpi -d 'one rank of an mpirun: rank 0 is the server, the others hold clients'
+complete -c fedkern -n '_shtab_fedkern_using run' -l place -x -d 'where this process stands in a job of several: a place of an installed package'
 complete -c fedkern -n '_shtab_fedkern_using run' -l set -x -d 'override a key of the job file'
 complete -c fedkern -n '_shtab_fedkern_using run' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using run' -l out -x -d 'folder for the results (default: runs/NAME of the job file, then NAME-2)'
@@ -73,6 +74,7 @@ complete -c fedkern -n '_shtab_fedkern_using run' -l quiet -d 'no progress and n
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a check -d 'validate a job, and print its privacy plan and what will be sent'
 complete -c fedkern -n '_shtab_fedkern_using check' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using check' -l mpi -d 'one rank of an mpirun: rank 0 is the server, the others hold clients'
+complete -c fedkern -n '_shtab_fedkern_using check' -l place -x -d 'where this process stands in a job of several: a place of an installed package'
 complete -c fedkern -n '_shtab_fedkern_using check' -l set -x -d 'override a key of the job file'
 complete -c fedkern -n '_shtab_fedkern_using check' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using check' -l device -xka "cpu cuda" -d 'where kernels run, instead of job.device'
@@ -153,6 +155,7 @@ complete -c fedkern -n '_shtab_fedkern_using budget' -l json -d json
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a plan -d 'a private job'"'"'s epsilon, steps and noise, before anything is spent'
 complete -c fedkern -n '_shtab_fedkern_using plan' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using plan' -l mpi -d 'one rank of an mpirun: rank 0 is the server, the others hold clients'
+complete -c fedkern -n '_shtab_fedkern_using plan' -l place -x -d 'where this process stands in a job of several: a place of an installed package'
 complete -c fedkern -n '_shtab_fedkern_using plan' -l set -x -d 'override a key of the job file'
 complete -c fedkern -n '_shtab_fedkern_using plan' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using plan' -l epsilon -x -d 'caps (default 0.5,1,2,4)'

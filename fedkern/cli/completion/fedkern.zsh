@@ -69,6 +69,7 @@ _shtab_fedkern_budget_defaults_added=0
 _shtab_fedkern_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--mpi[one rank of an mpirun\: rank 0 is the server, the others hold clients]"
+  "--place[where this process stands in a job of several\: a place of an installed package]:NAME:"
   "*--set[override a key of the job file]:section.key=value:"
   "--site[a holder\'s own site.toml, or a folder with NAME.toml for each client]:FILE:"
   "--device[where kernels run, instead of job.device]:device:(cpu cuda)"
@@ -132,6 +133,7 @@ _shtab_fedkern_ledger_defaults_added=0
 _shtab_fedkern_plan_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--mpi[one rank of an mpirun\: rank 0 is the server, the others hold clients]"
+  "--place[where this process stands in a job of several\: a place of an installed package]:NAME:"
   "*--set[override a key of the job file]:section.key=value:"
   "--site[a holder\'s own site.toml, or a folder with NAME.toml for each client]:FILE:"
   "--epsilon[caps (default 0.5,1,2,4)]:E,..:"
@@ -186,6 +188,7 @@ _shtab_fedkern_reproduce_defaults_added=0
 _shtab_fedkern_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--mpi[one rank of an mpirun\: rank 0 is the server, the others hold clients]"
+  "--place[where this process stands in a job of several\: a place of an installed package]:NAME:"
   "*--set[override a key of the job file]:section.key=value:"
   "--site[a holder\'s own site.toml, or a folder with NAME.toml for each client]:FILE:"
   "--out[folder for the results (default\: runs\/NAME of the job file, then NAME-2)]:DIR:"

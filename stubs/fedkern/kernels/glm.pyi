@@ -231,8 +231,12 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     """Returns the sum over rows of clipped gradients of the expected log-likelihood, to which DP-PVI adds noise.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma), or in (mu, L). It is
-    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row (named once in `rows`) moves the sum
-    by at most `clip`. (1 - 2e-5 where X is in float32 and there is no grid: a row's sums may then be in float32.)
+    multiplied by w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that no w_i v_i is longer than `clip`, whatever the rounding. With a
+    grid their sum is exact: adding or removing a row (named once in `rows`) moves it by at most `clip`. Without one, only their
+    exact sum moves by at most `clip`; the computed one is rounded, and may move by the change of its rounding error, too. So
+    noise that protects rows needs a grid. Where X is in float32 and there is no grid, 1 - 2e-5 stands in the place of 1 - 1e-9,
+    and one draw of the weights ("weight-mc") is computed in float32: adding up the rows then costs an element at most 9e-7 of
+    the sum of its absolute terms.
 
     ============================ ===================================================================================
     a row with                   counts as
@@ -248,7 +252,8 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     Parameters
     ----------
     X : (n, d) array, float32 or float64
-        Covariates, a row for each observation. Converted row by row: everything is computed in float64.
+        Covariates, a row for each observation. Everything is computed in float64, but for float32 rows with one draw of the
+        weights and no grid.
     y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
         The response.
     mu : (d,) float64 array
@@ -336,8 +341,8 @@ def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *
     Parameters
     ----------
     X : (n, d) array, float32 or float64
-        Covariates, a row for each observation. Converted row by row: everything is computed in float64. It is read in every
-        call, and must stay where it is.
+        Covariates, a row for each observation. Everything is computed in float64, but for float32 rows with one draw of the
+        weights and no grid. It is read in every call, and must stay where it is.
     y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
         The response. It is read in every call, and must stay where it is.
     mu : (d,) float64 array

@@ -28,8 +28,10 @@ def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, o
     Returns
     -------
     result : (p,) float64 array
-        sum_i min(1, bound (1 - 1e-9) / ||rows_i||) rows_i: replacing one row moves it by at most 2 bound, adding one by at
-        most bound, whatever the rounding.
+        sum_i w_i rows_i, w_i = min(1, bound (1 - 1e-9) / ||rows_i||), or 1 - 2e-5 for float32 rows. No w_i rows_i is longer
+        than `bound`, whatever the rounding: adding a row moves their exact sum by at most bound, replacing one by at most 2
+        bound. The sum itself is rounded; with a grid `glm.clipped_grad_sum` rounds none. Float32 rows are computed in float32,
+        64 rows at a time: an element is off by at most 5e-6 of the sum of its absolute terms.
 
     Raises
     ------

@@ -5,17 +5,22 @@ The key says seed, stream and chain; the counter says which item, draw, client a
 for any number of threads and in any order; floating-point numbers made of them agree to a few units in the last place.
 """
 from typing import Any
+import re
+import sys
 from collections.abc import Callable
-from typing import Any
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from fedkern import _core
 from . import homes
 from ._checks import Domain
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
+from ._bit_generator import Philox4x32
 WORDS_TYPE: tuple[Any, ...]
 LIMIT: int
 STREAMS: dict[str, Any]
+REGISTERED: int
 WORDS: Kernel
 UNIFORM: Kernel
 NORMAL: Kernel
@@ -23,15 +28,16 @@ EXPONENTIAL: Kernel
 GAMMA: Kernel
 INVERSE_GAUSSIAN: Kernel
 POLYA_GAMMA: Kernel
-def key(seed: int, stream: str='user', chain: int=0) -> int:
+def key(seed: int | np.random.SeedSequence, stream: str='user', chain: int=0) -> int:
     """Returns the 64-bit key of a stream of random numbers.
 
     Parameters
     ----------
-    seed : int
-        The seed of the job, 0 <= seed < 2^64.
+    seed : int or numpy.random.SeedSequence
+        The seed of the job, 0 <= seed < 2^64. Of a `SeedSequence` the seed is `seed.generate_state(1, np.uint64)[0]`: 64 bits
+        that depend on all of its entropy and of its spawn_key, and no more than 64.
     stream : str
-        A name of `streams()`: different uses of one seed never share a number.
+        A name of `streams()`: different uses of one seed never share a number. `register` makes another.
     chain : int
         Number of the chain, 0 where there are none.
 
@@ -51,16 +57,85 @@ def key(seed: int, stream: str='user', chain: int=0) -> int:
     >>> rng.key(7)
     8409816773569330625
     >>> rng.key(7, "noise") == rng.key(7, "draws")
+    False
+    >>> import numpy as np
+    >>> rng.key(np.random.SeedSequence(7))
+    6659995153197324686"""
+    ...
+def register(name: str) -> int:
+    """Registers a stream of your package: under one seed, its numbers are independent of those of every other stream.
+
+    A package calls this when it is imported. The number depends on the name alone, so all parties have the same one. A package
+    may register a name again.
+
+    Parameters
+    ----------
+    name : str
+        Letters, digits, ".", "_" and "-" of ASCII. Begin it with your package's name, such as "mine.proposals".
+
+    Returns
+    -------
+    int
+        The stream's number, for C++: 2^31 + h mod 2^31, h the 4 bytes of BLAKE2b of the name, low byte first.
+
+    Raises
+    ------
+    ValueError
+        The name is not made of these characters, is one of fedkern's streams, was registered by another package, or has the
+        number of another registered name (a chance of 2^-31 for two names).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.register("mine.moves")
+    3040463571
+    >>> rng.key(7, "mine.moves") == rng.key(7, "moves")
     False"""
     ...
 def streams() -> dict[str, int]:
-    """Returns name -> id of every random stream; streams.def is the only list.
+    """Returns name -> id of every random stream: those of streams.def, the only list of fedkern's, then registered ones.
 
     Examples
     --------
     >>> from fedkern.kernels import rng
     >>> rng.streams()["user"], "noise" in rng.streams()
     (0, True)"""
+    ...
+def bit_generator(key: int, *, client: int=0, step: int=0) -> Philox4x32:
+    """Returns a NumPy `BitGenerator` on the words of a key, for `numpy.random.Generator`.
+
+    Its 32-bit numbers are the words of `words(n, key=key, client=client, step=step)`, row by row; after item 2^32 - 1 follow the
+    items of the next draw, and after 2^65 numbers of 64 bits they repeat. A 64-bit number (`random_raw`) is two of these words,
+    the lower half first. `Generator.random` gives the numbers of `uniform`. It has a state: the numbers that `Generator` makes
+    depend on the order of its calls, and NumPy may change how it makes them.
+
+    Parameters
+    ----------
+    key : int
+        From `key()`, or any 64-bit number.
+    client, step : int
+        Words of the counter, in [0, 2^32).
+
+    Returns
+    -------
+    Philox4x32
+        A `BitGenerator`, which `copy`, `pickle` and threads may use as NumPy's own. `jumped(k)` is at the same place of step + k.
+        `spawn` is refused: make each child its own key.
+
+    Raises
+    ------
+    ValueError
+        A key, client or step outside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> generator = np.random.Generator(rng.bit_generator(rng.key(7)))
+    >>> generator.random(4).round(3)
+    array([0.457, 0.272, 0.432, 0.107])
+    >>> rng.uniform(4, key=rng.key(7)).round(3)
+    array([0.457, 0.272, 0.432, 0.107])"""
     ...
 def words(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.uint32] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.uint32]:
     """Returns the 32-bit words of `n` consecutive Philox4x32-10 blocks.
