@@ -110,7 +110,7 @@ def _copies(case: Case) -> list[np.ndarray]:
 
 
 def _from_start(state: list[np.ndarray], sweeps: Callable[[], None]) -> Callable[[], None]:
-    """Each call begins where ours does: a chain that goes on for thousands of calls wanders to scales where no work is like ours."""
+    """Each call begins where ours does: in thousands of calls a chain would wander to scales where its work is not like ours."""
     changed = state[3:6]  # deviation, lambda_sq, b
     start = [array.copy() for array in changed]
 
