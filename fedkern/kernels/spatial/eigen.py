@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh  # at once: a job limits the threads of the BLAS that is loaded when it begins
 
 from .._checks import choice, require
 from ._checks import Floats, Indices
@@ -112,8 +113,6 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
     >>> eigen.values.round(3)  # of D - W
     array([0., 1., 3.])
     """
-    from scipy.linalg import eigh  # a job without areas loads none of it
-
     name = "spatial.car_eigen"
     choice(name, "form", form, FORMS)
     check_graph(indptr, indices, name=name)
