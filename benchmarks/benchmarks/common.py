@@ -36,6 +36,8 @@ class Timed:
 
 def alone() -> Any:
     """One thread of BLAS from here on; as a context, up to its end."""
+    import scipy.linalg  # noqa: F401  # the BLAS of our kernels and of Numba: what is not loaded yet is not limited
+
     return ThreadpoolController().limit(limits=1, user_api="blas")
 
 

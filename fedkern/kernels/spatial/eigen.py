@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.linalg import eigh  # at once: a job limits the threads of the BLAS that is loaded when it begins
 
 from .._checks import choice, require
 from ._checks import Floats, Indices

@@ -29,7 +29,9 @@ inline Index bordered_factor(Vector<const double> values, const BorderedPattern&
         for (Index c = first[j], next; c >= 0; c = next) {
             next = following[c];
             const double scale = L[at[c]];
-            for (Index a = at[c]; a < p.indptr[c + 1]; ++a) work[p.indices[a]] -= L[a] * scale;
+            const Index stop = p.indptr[c + 1];
+#pragma GCC unroll 4
+            for (Index a = at[c]; a < stop; ++a) work[p.indices[a]] -= L[a] * scale;
             ++at[c];
             wait(c);
         }
@@ -70,13 +72,17 @@ inline void bordered_inverse(Vector<const double> factor, const BorderedPattern&
         for (Index a = begin + 1; a < border; ++a) {
             const Index r = p.indices[a];
             const double own = x[r];
-            double total = Z[p.indptr[r]] * own;
-            for (Index c = p.indptr[r] + 1; c < p.indptr[r + 1]; ++c) {
+            // Two sums, in turns: with one, each addition would wait for the one before it.
+            double even = Z[p.indptr[r]] * own, odd = 0;
+            const auto add = [&](Index c, double& total) __attribute__((always_inline)) {
                 const Index i = p.indices[c];
                 total += Z[c] * x[i];
                 sum[i] += Z[c] * own;
-            }
-            sum[r] += total;
+            };
+            Index c = p.indptr[r] + 1;
+            for (const Index stop = p.indptr[r + 1] - 1; c < stop; c += 2) add(c, odd), add(c + 1, even);
+            if (c < p.indptr[r + 1]) add(c, odd);
+            sum[r] += even + odd;
         }
         for (Index a = border; a < end; ++a) {
             const double* row = &last[(p.indices[a] - k) * b];

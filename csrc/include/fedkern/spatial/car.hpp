@@ -36,53 +36,52 @@ inline LogDeterminant log_determinant(const CarModel& model, double phi) {
     return {c[0] + x * b1 - b2, (b1 + x * d1 - d2) / half * model.widest / ((1 - phi) * (1 - phi) * (1 + r))};
 }
 
-struct OneArea {
-    using Number = double;
-};
-struct EightAreas {
-    using Number = Lanes;
-};
+/// Sums theta'Q theta and theta'(dQ/dphi) theta over areas, one (V = double) or eight (V = Lanes) at a time.
+template <class V> struct CarSums {
+    V whole, slope;
 
-/// Sums theta'Q theta and theta'(dQ/dphi) theta over areas, one or eight at a time, and -Q theta.
-template <class Width> struct CarSums {
-    using V = typename Width::Number;
-    V whole{}, slope{};
-
-    template <CarForm form> FEDKERN_INLINE void add(const V& x, const V& own, const V& around, const V& phi, V& gradient) {
+    /// Returns -Q theta. `less` is phi - 1.
+    template <CarForm form> FEDKERN_INLINE V add(const V& x, const V& own, const V& around, const V& phi, const V& less) {
+        V gradient;
         if constexpr (form == CarForm::leroux) {
-            const V difference = own - around;
-            gradient = (phi - 1) * x - phi * difference;
-            slope += x * (difference - x);
+            const V difference = own - around, shared = phi * difference;
+            gradient = less * x - shared;
+            slope = slope + x * (difference - x);
         } else {
-            gradient = form == CarForm::icar ? around - own : phi * around - own;
-            slope -= x * around;
+            if constexpr (form == CarForm::icar) gradient = around - own;
+            else gradient = phi * around - own;
+            slope = slope - x * around;
         }
-        whole -= x * gradient;
+        whole = whole - x * gradient;
+        return gradient;
     }
 };
 
-FEDKERN_INLINE double sum_of_areas(const Lanes& v) { return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])); }
+FEDKERN_INLINE double sum_of_areas(const Lanes& sums) {
+    double v[draw_lanes];
+    sums.store(v);
+    return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+}
 
 /// One draw: `gradient` becomes -Q x. `degrees` (n) is D.
-template <CarForm form> CarSums<OneArea> car_row(const AreaGraph& g, const double* degrees, const double* x, double phi, double* gradient) {
+template <CarForm form> CarSums<double> car_row(const AreaGraph& g, const double* degrees, const double* x, double phi, double* gradient) {
     const Index n = g.n, *neighbours = g.indices, *ends = g.indptr + 1;
     for (Index i = 0, k = 0; i < n; ++i) {
         double around = 0;
-        for (const Index end = ends[i]; k < end; ++k) around += x[neighbours[k]];
+        const Index end = ends[i];
+        for (; k + 1 < end; k += 2) around += x[neighbours[k]], around += x[neighbours[k + 1]];
+        if (k < end) around += x[neighbours[k++]];
         gradient[i] = around;
     }
-    CarSums<EightAreas> sums;
+    CarSums<Lanes> sums{Lanes::all(0), Lanes::all(0)};
+    const double less = phi - 1;
     Index i = 0;
     for (; i + draw_lanes <= n; i += draw_lanes) {
-        const auto eight = [&](const double* from) -> const Lanes& { return *reinterpret_cast<const Lanes*>(from + i); };
-        const Lanes here = eight(x), around = eight(gradient);
-        sums.template add<form>(here, eight(degrees) * here, around, Lanes{} + phi, *reinterpret_cast<Lanes*>(gradient + i));
+        const Lanes here = Lanes::load(x + i), own = Lanes::load(degrees + i) * here, around = Lanes::load(gradient + i);
+        sums.template add<form>(here, own, around, Lanes::all(phi), Lanes::all(less)).store(gradient + i);
     }
-    CarSums<OneArea> all{sum_of_areas(sums.whole), sum_of_areas(sums.slope)};
-    for (; i < n; ++i) {
-        const double around = gradient[i];
-        all.template add<form>(x[i], degrees[i] * x[i], around, phi, gradient[i]);
-    }
+    CarSums<double> all{sum_of_areas(sums.whole), sum_of_areas(sums.slope)};
+    for (; i < n; ++i) gradient[i] = all.template add<form>(x[i], degrees[i] * x[i], gradient[i], phi, less);
     return all;
 }
 

@@ -2,6 +2,7 @@
 // of the batch shares. Eight rows of a group are solved together, one in each lane of a vector.
 #pragma once
 #include "fedkern/mlp/rows.hpp"
+#include "fedkern/pack.hpp"
 #include "fedkern/pieces.hpp"
 #include "fedkern/rng.hpp"
 #include "scalar.hpp"
@@ -15,8 +16,12 @@ inline DrawKeys draw_keys(U64 seed, U64 chain) {
     return {stream_key(seed, Stream::prior_entries, chain), stream_key(seed, Stream::prior_draws, chain)};
 }
 
-inline constexpr Index draw_lanes = 8;
-typedef double Lanes __attribute__((vector_size(sizeof(double) * draw_lanes), may_alias, aligned(alignof(double))));
+using Lanes = Pack<double>;
+
+inline constexpr Index draw_lanes = Lanes::size;
+
+FEDKERN_INLINE Lanes lanes_at(const double* x, Index i) { return Lanes::load(x + i * draw_lanes); }
+FEDKERN_INLINE void put_lanes(const Lanes& value, double* x, Index i) { value.store(x + i * draw_lanes); }
 
 /// Of how many rows the normals are made at once, where each row has an entry of its own: a tile of them costs as much as one.
 inline Index rows_at_once(const DrawTable& table) { return std::max<Index>(2 * tile_size / std::max<Index>(table.normals(), 1), 1); }
@@ -88,9 +93,9 @@ template <class T> void table_draw(const DrawTable& table, const double* values,
 /// Up to eight draws of an entry, one in each lane; e (normals, lanes) is overwritten.
 template <class T> void table_draw_lanes(const DrawTable& table, const double* values, Index rows, double* e, T* theta) {
     const Index n = table.n;
-    auto* x = reinterpret_cast<Lanes*>(e);
     const auto store = [&](Index i, const Lanes& value) {
-        const Lanes draw = value * table.scale[i];
+        double draw[draw_lanes];
+        (value * Lanes::all(table.scale[i])).store(draw);
         T* at = theta + i;
         if (rows == draw_lanes) {
 #pragma GCC unroll 8
@@ -101,22 +106,26 @@ template <class T> void table_draw_lanes(const DrawTable& table, const double* v
     };
     if (table.kind == DrawTable::dense) {
         for (Index i = 0; i < n; ++i, values += table.rank) {
-            Lanes even{}, odd{};
+            Lanes even = Lanes::all(0), odd = even;
+            const auto product = [&](Index r) { return Lanes::all(values[r]) * lanes_at(e, r); };
             Index r = 0;
-            for (; r + 1 < table.rank; r += 2) even += values[r] * x[r], odd += values[r + 1] * x[r + 1];
-            if (r < table.rank) even += values[r] * x[r];
+            for (; r + 1 < table.rank; r += 2) even = even + product(r), odd = odd + product(r + 1);
+            if (r < table.rank) even = even + product(r);
             store(i, even + odd);
         }
     } else {
         for (Index j = n - 1; j >= 0; --j) {
             const Index begin = table.indptr[j], end = table.indptr[j + 1];
-            Lanes sum[4] = {};
+            Lanes sum[4];
+            for (Lanes& one : sum) one = Lanes::all(0);
+            const auto product = [&](Index k) { return Lanes::all(values[k]) * lanes_at(e, table.indices[k]); };
             Index k = begin + 1;
             for (; k + 3 < end; k += 4)
-                for (Index a = 0; a < 4; ++a) sum[a] += values[k + a] * x[table.indices[k + a]];
-            for (; k < end; ++k) sum[0] += values[k] * x[table.indices[k]];
-            x[j] = (x[j] - ((sum[0] + sum[1]) + (sum[2] + sum[3]))) / values[begin];
-            store(table.order[j], x[j]);
+                for (Index a = 0; a < 4; ++a) sum[a] = sum[a] + product(k + a);
+            for (; k < end; ++k) sum[0] = sum[0] + product(k);
+            const Lanes x = (lanes_at(e, j) - ((sum[0] + sum[1]) + (sum[2] + sum[3]))) / Lanes::all(values[begin]);
+            put_lanes(x, e, j);
+            store(table.order[j], x);
         }
     }
 }
