@@ -14,6 +14,7 @@ import fedkern.methods
 from fedkern.jobs import method as protocols
 from fedkern.jobs.keys import Keys
 from fedkern.jobs.model import JobModel
+from fedkern.errors import JobError
 from fedkern.methods import load_method
 from fedkern.results.report import Report
 
@@ -47,7 +48,13 @@ def test_a_door_has_what_the_engine_asks_for(name: str, door: str) -> None:
 
 
 def test_a_method_without_a_door_fails_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedkern.methods, "METHODS", (*fedkern.methods.METHODS, "none"))
     with pytest.raises(ModuleNotFoundError, match=r"fedkern\.methods\.none"):
+        load_method("none")
+
+
+def test_a_method_that_nobody_brings_is_named_with_those_that_are() -> None:
+    with pytest.raises(JobError, match=r'job\.method = "none": wanted "pvi", "likelihood"'):
         load_method("none")
 
 
