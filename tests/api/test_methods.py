@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import fedkern.methods
+from fedkern.errors import JobError
 from fedkern.jobs import method as protocols
 from fedkern.jobs.keys import Keys
 from fedkern.jobs.model import JobModel
-from fedkern.errors import JobError
 from fedkern.methods import load_method
 from fedkern.results.report import Report
 
