@@ -354,6 +354,55 @@ def horseshoe_sweeps() -> Any:
     return horseshoe_peer
 
 
+@cache
+def global_sweep() -> Any:
+    """The server's pass over chains, regressions and coefficients, with the expanded scales, which need no rejection.
+
+    Arguments deviation, lambda_sq (m, c, g, p), theta, tau_sq, gamma, eta (c, g, p), rho (c, g). Changes all but lambda_sq.
+    """
+    from numba import njit
+
+    @njit(fastmath=True, error_model="numpy")
+    def server_peer(deviation, lambda_sq, theta, tau_sq, gamma, eta, rho):  # type: ignore[no-untyped-def]
+        m, c, g, p = deviation.shape
+        for a in range(c):
+            for r in range(g):
+                odds = np.log(rho[a, r] / (1 - rho[a, r]))
+                included = 0
+                for j in range(p):
+                    s0 = s1 = s2 = 0.0
+                    for k in range(m):
+                        inverse, d = 1 / lambda_sq[k, a, r, j], deviation[k, a, r, j]
+                        s0 += inverse
+                        s1 += inverse * d
+                        s2 += inverse * d * d
+                    inverse = np.random.exponential() / (1 + 1 / tau_sq[a, r, j])  # noqa: NPY002
+                    tau = (inverse + s2 / 2) / np.random.gamma((m + 1) / 2)  # noqa: NPY002
+                    tau_sq[a, r, j] = tau
+                    w, middle, wide = s0 / tau, theta[a, r, j] + s1 / s0, eta[a, r, j]
+                    one, other = wide + 1 / w, 0.01 * wide + 1 / w
+                    logit = odds + 0.5 * (np.log(other / one) + middle * middle * (1 / other - 1 / one))
+                    u = np.random.random()  # noqa: NPY002
+                    chosen = np.log(u / (1 - u)) < logit
+                    included += chosen
+                    gamma[a, r, j] = chosen
+                    v = wide if chosen else 0.01 * wide
+                    new = middle * (w * v / (1 + w * v)) + np.sqrt(v / (1 + w * v)) * np.random.normal()  # noqa: NPY002
+                    for k in range(m):
+                        deviation[k, a, r, j] += theta[a, r, j] - new
+                    theta[a, r, j] = new
+                rate = 1.0
+                for j in range(p):
+                    rate += 0.5 * theta[a, r, j] ** 2 * (1.0 if gamma[a, r, j] else 100.0)
+                drawn = rate / np.random.gamma(2 + p / 2)  # noqa: NPY002
+                for j in range(p):
+                    eta[a, r, j] = drawn
+                first = np.random.gamma(1.0 + included)  # noqa: NPY002
+                rho[a, r] = first / (first + np.random.gamma(1.0 + p - included))  # noqa: NPY002
+
+    return server_peer
+
+
 def agree() -> None:
     """Compares sums with NumPy's in float64, for both types of rows."""
     random = np.random.default_rng(0)
