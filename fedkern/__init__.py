@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 __version__ = "0.1.0"
-__all__ = ["Result", "check", "get_include", "kernels", "ledger", "load", "run"]
+__all__ = ["Result", "check", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run"]
 
 # Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots. Their types stand in
 # `__init__.pyi`: each `from .. import _core` counts as an import of this module, and would be one of all that it imports.
@@ -35,3 +35,35 @@ def get_include() -> str:
     here = Path(__file__).parent
     packaged = here / "include"
     return str(packaged if packaged.is_dir() else here.parent / "csrc" / "include")
+
+
+def get_cmake_dir() -> str:
+    """Returns the folder of `fedkernConfig.cmake`, which `cmake -Dfedkern_DIR=..` takes.
+
+    Examples
+    --------
+    >>> import fedkern
+    >>> from pathlib import Path
+    >>> (Path(fedkern.get_cmake_dir()) / "fedkernConfig.cmake").is_file()
+    True
+    """
+    return _shared("cmake/fedkern")
+
+
+def get_pkgconfig_dir() -> str:
+    """Returns the folder of `fedkern.pc`, for PKG_CONFIG_PATH; it is that of an installed package.
+
+    Examples
+    --------
+    >>> import fedkern
+    >>> from pathlib import Path
+    >>> (Path(fedkern.get_pkgconfig_dir()) / "fedkern.pc").is_file()
+    True
+    """
+    return _shared("pkgconfig")
+
+
+def _shared(name: str) -> str:
+    from pathlib import Path
+
+    return str(Path(__file__).parent / "share" / name)

@@ -6,6 +6,8 @@ from .api import run as run
 from .results.result import Result as Result
 
 __version__: str
-__all__ = ["Result", "check", "get_include", "kernels", "ledger", "load", "run"]
+__all__ = ["Result", "check", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run"]
 
 def get_include() -> str: ...
+def get_cmake_dir() -> str: ...
+def get_pkgconfig_dir() -> str: ...
