@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from math import isfinite
 from unicodedata import category
@@ -61,11 +62,36 @@ class Lines(list[str]):
 
 
 def align_numbers(*values: float, width: int = 8) -> list[str]:
-    """Returns the numbers of one row, right-aligned. They have three decimals, or powers of ten where three decimals would show
-    nothing (a coefficient of 10^-6 a unit, a ratio of 10^70)."""
+    """Returns the numbers of one row, right-aligned; the last two are the ends of an interval.
+
+    They have three decimals, and more where a quarter of the interval would have less than two digits (an odds ratio of 1.00003
+    a dollar). They have powers of ten where three decimals would show nothing (a coefficient of 10^-6 a unit, a ratio of 10^70).
+    """
     # One format for the row, chosen by its largest number, so that digits stand below each other.
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
-    return [f"{value:>{width}.3f}" if largest == 0 or 0.02 <= largest < 1e5 else f"{value:>{width}.1e}" for value in values]
+    if largest == 0 or not 0.02 <= largest < 1e5:
+        return [f"{value:>{width}.1e}" if largest else f"{value:>{width}.3f}" for value in values]
+    spread = (values[-1] - values[-2]) / 4 if len(values) > 2 else math.nan
+    decimals = min(max(3, 1 - math.floor(math.log10(spread))), 12) if isfinite(spread) and spread > 0 else 3
+    return [f"{value:>{width}.{decimals}f}" for value in values]
+
+
+def digits_of(row: Mapping[str, object]) -> int:
+    """Returns how many digits the numbers of a row need to show two of a quarter of its interval: 4, or more.
+
+    Examples
+    --------
+    >>> from fedkern.printing import digits_of
+    >>> digits_of({"mean": 1.00003, "q025": 1.000026, "q975": 1.000034}), digits_of({"mean": 2.0, "q025": 1.8, "q975": 2.2})
+    (8, 4)
+    """
+    ends = [row.get(low, math.nan) for low in ("q025", "q05") if low in row][:1]
+    ends += [row.get(high, math.nan) for high in ("q975", "q95") if high in row][:1]
+    numbers = [end for end in ends if isinstance(end, (int, float)) and isfinite(end)]
+    if len(numbers) < 2 or numbers[0] >= numbers[1]:
+        return 4
+    largest = max(map(abs, numbers))
+    return min(max(4, math.floor(math.log10(largest)) - math.floor(math.log10((numbers[1] - numbers[0]) / 4)) + 2), 12)
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:

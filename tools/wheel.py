@@ -9,6 +9,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 
 RECORDED = "fedkern/sources.sha256"  # in a wheel: the digest, a space, FEDKERN_LEVELS of its build
@@ -35,7 +36,7 @@ def recorded(wheel: Path) -> tuple[str, str]:
         with zipfile.ZipFile(wheel) as files:
             digest, _, levels = files.read(RECORDED).decode(errors="replace").strip().partition(" ")
             return digest, levels
-    except (OSError, KeyError, zipfile.BadZipFile):
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):  # damaged
         return "", ""
 
 

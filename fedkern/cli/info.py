@@ -9,6 +9,7 @@ from typing import Any
 from ..jobs.machine import cores, versions
 
 EXTRA = {"mpi4py": "mpi", "dp-accounting": "dp", "cryptography": "dp"}
+EXTRA |= {"numba": "numba"}
 EXTRA |= dict.fromkeys(("arviz-stats", "arviz", "matplotlib"), "results")
 
 

@@ -20,21 +20,38 @@ PACKAGE = Path(__file__).parents[1]
 ASKS = [signal.Signals[name] for name in Signals.NAMES]
 YOURSELF = "start the ranks yourself: mpirun -n RANKS fedkern run JOB.toml --mpi"
 SLURM = PACKAGE / "transports" / "slurm.sbatch"
+NODES = "#SBATCH --nodes=64\n"
 SCRIPT, DEMO, DEMO_RANKS = PACKAGE / "transports" / "run.sh", PACKAGE / "demo.toml", 6
 
 
 def launch(options: argparse.Namespace) -> int:
     """Runs the script that starts mpirun, and stays beside it: every signal to this process reaches the job.
 
-    With `--print-slurm` it only prints the script for sbatch.
+    With `--print-slurm` it only prints the script for sbatch, with as many nodes as ranks were asked for.
     """
-    if options.print_slurm:
-        print(SLURM.read_text(encoding="utf-8"), end="")
+    ranks, arguments = _with_ranks(options)
+    if ranks is not None and ranks < 2:
+        raise JobError(f"launch: -n {ranks}: wanted 2 ranks or more, a server and at least one that holds clients")
+    if options.print_slurm or "--print-slurm" in arguments:
+        text = SLURM.read_text(encoding="utf-8")
+        print(text if ranks is None else text.replace(NODES, f"#SBATCH --nodes={ranks}\n", 1), end="")
         return 0
-    if options.ranks is None:
+    if ranks is None:
         raise JobError("launch: -n RANKS is missing: fedkern launch -n RANKS JOB.toml")
-    command = _command(["-n", str(options.ranks), *options.arguments])
+    command = _command(["-n", str(ranks), *arguments])
     return _followed(command, _environment())
+
+
+def _with_ranks(options: argparse.Namespace) -> tuple[int | None, list[str]]:
+    """Returns the number of ranks, which may stand behind the job's name, too, and the other arguments."""
+    ranks: int | None = options.ranks
+    arguments = list(options.arguments)
+    if ranks is None and "-n" in arguments[:-1]:
+        at = arguments.index("-n")
+        if arguments[at + 1].isdigit():
+            ranks = int(arguments[at + 1])
+            del arguments[at : at + 2]
+    return ranks, arguments
 
 
 def demo(options: argparse.Namespace) -> int:

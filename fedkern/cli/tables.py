@@ -23,7 +23,7 @@ from ..methods import of_record
 from ..methods.likelihood import predict as likelihood
 from ..methods.sigma import predict as sigma
 from ..methods.vertical import predict as vertical
-from ..printing import printable, printable_lines
+from ..printing import digits_of, printable, printable_lines
 from ..results import against as comparison
 from ..results import graph_files, manuscript, stored, table
 from ..results.plain import Record
@@ -54,7 +54,8 @@ def parameters(options: argparse.Namespace) -> int:
     body = [[row[key] for key in head] for row in rows]
     if options.table == "csv":
         return _print_csv(head, body, options)
-    _print([head, *([f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in body)])
+    shown = [[f"{row[key]:.{digits_of(row)}g}" if isinstance(row[key], float) else str(row[key]) for key in head] for row in rows]
+    _print([head, *shown])
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import ABOVE_0, NOT_NEGATIVE, SEED, WORD, Domain
+from ._checks import NOT_NEGATIVE, SEED, WORD, Domain
 from ._docs import documented
 from ._record import BACKENDS, F64, Array, Kernel, Scalar
 
@@ -15,12 +15,12 @@ CLIP_SUM = Kernel(
     purpose="Sum of rows, each scaled to a Euclidean norm of at most `bound`.",
     source="docs/spec/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1",
     inputs=(Array("rows", ("n", "p")),),
-    scalars=(Scalar("bound", ABOVE_0),),
+    scalars=(Scalar("bound", Domain("must be >= 1e-150", "x >= 1e-150", "float(x)")),),
     outputs=(Array("out", ("p",), F64),),
     backends=BACKENDS,
     words={
         "rows": "One vector for each example. A row whose squared norm is not finite counts as nothing.",
-        "bound": "The clipping norm, in the units of `rows`.",
+        "bound": "The clipping norm, in the units of `rows`. Squares of smaller numbers would be 0.",
         "result": "sum_i w_i rows_i, w_i = min(1, bound (1 - 1e-9) / ||rows_i||), or 1 - 2e-5 for float32 rows. No w_i rows_i is "
         "longer than `bound`, whatever the rounding: adding a row moves their exact sum by at most bound, replacing one by at "
         "most 2 bound. The sum itself is rounded; with a grid `glm.clipped_grad_sum` rounds none. Float32 rows are computed in "
@@ -69,7 +69,7 @@ DISCRETE_GAUSSIAN = Kernel(
     purpose="Exact draws of the discrete Gaussian distribution, from given uniform words.",
     source="docs/spec/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3",
     inputs=(Array("words", ("w",), (np.dtype("uint32"),)),),
-    scalars=(Scalar("sigma", Domain("must be an integer in [1, 2^31)", f"1 <= x <= {LARGEST_SIGMA}", "int(x)")),),
+    scalars=(Scalar("sigma", Domain("must be an integer in [1, 2^31)", f"1 <= x <= {LARGEST_SIGMA} and x == int(x)", "int(x)")),),
     outputs=(Array("out", ("n",), (np.dtype("int64"),)),),
     order=("words", "sigma", "out"),
     host="secret words are used one after the other",

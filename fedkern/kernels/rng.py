@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from hashlib import blake2b
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -245,6 +246,8 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
     if type(seed) is not int and isinstance(seed, np.random.SeedSequence):  # an int does not load numpy.random
         seed = int(seed.generate_state(1, np.uint64)[0])
     for name, value in (("seed", seed), ("chain", chain)):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"rng.key: {name} must be an integer, got {value!r}")
         if not 0 <= value < 2**64:
             raise ValueError(f"rng.key: {name} must be in [0, 2^64), got {value}")
     return _core.rng.key(seed, number, chain)
@@ -524,7 +527,14 @@ def _own_blocks(
 def _check_counter(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, first_item: int, per_block: int = 1
 ) -> None:
-    """Refuses numbers outside the counter: words are never reused by running over."""
+    """Refuses numbers outside the counter: words are never reused by running over, or by two fractions of one integer."""
+    try:
+        for value in (n, key, client, step, draw, first_item):
+            index(value)
+    except TypeError:
+        named = {"n": n, "key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
+        wrong = next(name for name, value in named.items() if not hasattr(value, "__index__") or np.ndim(value))
+        raise TypeError(f"{kernel.name}: {wrong} must be an integer, got {named[wrong]!r}") from None
     if not n >= 0:
         raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
     if not 0 <= key < 2**64:

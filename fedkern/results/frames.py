@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypedDic
 import numpy as np
 from numpy.typing import NDArray
 
+from ..printing import digits_of
 from . import page
 
 SHOWN = 50  # rows in notebooks
@@ -93,7 +94,7 @@ class Rows(list[R], Generic[R]):
 
     def _repr_html_(self) -> str:
         """Returns the first rows, for notebooks."""
-        text = page.table(self.columns, [[page.number(value) for value in row.values()] for row in self[:SHOWN]])
+        text = page.table(self.columns, [[page.number(value, digits_of(row)) for value in row.values()] for row in self[:SHOWN]])
         return text + (page.paragraph(f"{SHOWN} of {len(self)} rows", "") if len(self) > SHOWN else "")
 
 

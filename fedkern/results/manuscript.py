@@ -85,7 +85,8 @@ def latex(made: Manuscript) -> str:
     """Returns a table for the package booktabs."""
     texts = sum(name in ("Parameter", "Site") for name in made.head)
     lines = ["% \\usepackage{booktabs}", f"\\begin{{tabular}}{{{'l' * texts}{'r' * (len(made.head) - texts)}}}", "\\toprule"]
-    rows = [" & ".join(map(_latex, row)) + r" \\" for row in (made.head, *made.body)]
+    # {}: a name in brackets, or with a star, would be an argument of the command before it.
+    rows = ["{}" + " & ".join(map(_latex, row)) + r" \\" for row in (made.head, *made.body)]
     lines += [rows[0], "\\midrule", *rows[1:], "\\bottomrule", "\\end{tabular}"]
     return "\n".join([*lines, "", *(f"{_latex(note)}\\par" for note in made.notes), ""])
 

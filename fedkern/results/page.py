@@ -84,10 +84,10 @@ def markup(text: str) -> str:
     return Markup(text)
 
 
-def number(value: object) -> str:
-    """Formats a number with four digits, and thousands apart."""
+def number(value: object, digits: int = 4) -> str:
+    """Formats a number with so many digits (`printing.digits_of` a row), and thousands apart."""
     if isinstance(value, float):
-        return "∞" if math.isinf(value) else f"{value:.4g}".replace("-", "−")
+        return "∞" if math.isinf(value) else f"{value:.{digits}g}".replace("-", "−")
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

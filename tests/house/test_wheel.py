@@ -106,6 +106,20 @@ def test_a_broken_wheel_is_passed_over(sources: Path, tmp_path: Path) -> None:
     assert line.endswith(f"not built from these sources: {HERE}.whl")
 
 
+def test_a_damaged_wheel_is_passed_over(sources: Path, tmp_path: Path) -> None:
+    """Its parts are compressed, as pip's are: other bytes of one are no zip file's fault."""
+    path = tmp_path / f"{HERE}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as files:
+        files.writestr("fedkern/sources.sha256", f"{digest_of_sources(sources)} all\n" * 50)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"sources.sha256") + len(b"sources.sha256")
+    content[at : at + 12] = bytes(255 - b for b in content[at : at + 12])
+    path.write_bytes(content)
+    found, (line,) = wheel_of(sources, tmp_path)
+    assert found is None
+    assert line.endswith(f"not built from these sources: {HERE}.whl")
+
+
 @pytest.mark.parametrize(("levels", "recorded_levels"), [(None, "all"), ("avx2, baseline", "avx2,baseline")])
 def test_a_build_records_its_sources_and_levels(tmp_path: Path, levels: str | None, recorded_levels: str) -> None:
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]

@@ -1,5 +1,7 @@
 """The public functions of the kernels inside other people's nopython code."""
 
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -130,7 +132,7 @@ def test_keys_are_those_of_python():
         ("glm.loglik_grad(X, y, theta, family='poisson', out=out)", {"out": np.zeros(3)}, r"grad must have shape \(d\)"),
         ("glm.loglik_grad(X, y, theta, family='poisson', scale=-1.0)", {}, "scale must be 1 for a family|positive and finite"),
         ("glm.loglik_grad(X, y, theta, family='weibull')", {}, "family must be 'bernoulli' or"),
-        ("privacy.clip_sum(X, -1.0)", {}, "bound must be > 0"),
+        ("privacy.clip_sum(X, -1.0)", {}, "bound must be >= 1e-150"),
         ("rng.normal(4, key=1, first_item=2**32 - 1)", {}, "the counter is exhausted"),
     ],
 )
@@ -184,3 +186,38 @@ def test_the_modules_below_list_their_names(family):
     kernels = {name.partition(".")[2] for name in NAMES if name.startswith(family)}
     assert kernels <= set(module.__all__)
     assert all(hasattr(module, name) for name in module.__all__)
+
+
+FAST = """
+import numpy as np
+from numba import njit
+from fedkern.kernels import privacy
+from fedkern.kernels._numba import _overloads
+
+_overloads.init()
+rows = np.array([[1e6, np.nan], [1.0, 1.0], [np.inf, 0.0]])
+
+
+@njit(fastmath=True)
+def fast(rows):
+    return privacy.clip_sum(rows, 1.0)
+
+
+@njit(fastmath=True)
+def noisy(total, sigma):
+    return privacy.add_noise(total, sigma=sigma, key=1)
+
+
+print(abs(fast(rows) - 0.5**0.5).max() < 1e-8, abs(privacy.clip_sum(rows, 1.0, backend="numba") - 0.5**0.5).max() < 1e-8)
+try:
+    noisy(np.zeros(2), np.inf)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_fastmath_of_a_caller_is_its_own():
+    """In a process of its own, where that caller is the first: what it has compiled stays for all."""
+    done = subprocess.run([sys.executable, "-c", FAST], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True True", "privacy.add_noise: sigma must be >= 0 and finite"]

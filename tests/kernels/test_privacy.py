@@ -359,3 +359,10 @@ def test_given_outputs_are_filled_in_place():
     assert draws.base is not None
     np.testing.assert_array_equal(draws, out)
     np.testing.assert_array_equal(out, privacy.discrete_gaussian(words(1000), 9, 20)[0])
+
+
+@pytest.mark.parametrize("sigma", [1.99, 3.9, np.float32(2.5), 0.5, 2**31])
+def test_a_discrete_gaussian_of_a_fraction_is_refused(sigma):
+    """Its integer part would be less noise than was accounted for."""
+    with pytest.raises(ValueError, match=r"sigma must be an integer in \[1, 2\^31\)"):
+        privacy.discrete_gaussian(np.zeros(100, np.uint32), sigma=sigma, n=3)

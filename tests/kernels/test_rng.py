@@ -220,3 +220,13 @@ def test_metropolis_rule():
         assert not accept(np.log(0.29), 0.3)
         assert not accept(-np.inf, 1e-15)
         assert not accept(np.nan, 0.5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fractions_are_no_counters(backend):
+    """Two of them would be one integer, and give the same words."""
+    for name, value in (("key", 1.5), ("client", 0.9), ("step", np.float64(2)), ("n", 2.0)):
+        with pytest.raises(TypeError, match=rf"rng\.normal: {name} must be an integer"):
+            rng.normal(**{"n": 2, "key": 1, name: value}, backend=backend)
+    with pytest.raises(TypeError, match=r"rng\.key: seed must be an integer, got 1\.5"):
+        rng.key(1.5)

@@ -14,6 +14,7 @@ import pytest
 
 import fedkern
 from fedkern.cli.__main__ import main
+from fedkern.printing import align_numbers
 from fedkern.results.manuscript import Manuscript, docx, latex, manuscript, markdown
 
 ODD = Manuscript(("Parameter", "Mean"), (("theta[a_b|50%<c>]", "1.000"), (r"x\y^2~$z#{&}", "–")), ("I² is 3 % *here*.",))
@@ -84,3 +85,25 @@ def test_report_prints_them(run: tuple[Any, Path], capsys: pytest.CaptureFixture
     assert (folder / "table.docx").is_file()
     assert main(["report", str(folder), "--table", "latex", "--tidy"]) == 2
     assert "leave them out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        ((1.00003, 1e-6, 1.000026, 1.000034), ["1.0000300", "0.0000010", "1.0000260", "1.0000340"]),
+        ((0.05, 0.00011, 0.0498, 0.0502), ["0.05000", "0.00011", "0.04980", "0.05020"]),
+        ((0.5, 0.02, 0.46, 0.54), ["0.500", "0.020", "0.460", "0.540"]),
+        ((12000.0, 90.0, 11800.0, 12200.0), ["12000.000", "90.000", "11800.000", "12200.000"]),
+        ((1.0, 0.0, 1.0, 1.0), ["1.000", "0.000", "1.000", "1.000"]),
+    ],
+)
+def test_numbers_have_as_many_decimals_as_their_interval_needs(row, shown):
+    assert align_numbers(*row, width=0) == shown
+
+
+def test_a_name_in_brackets_is_no_argument_of_latex():
+    made = Manuscript(["Parameter", "Mean"], [["[grade][II vs I]", "1"], ["*arm", "2"]], [])
+    assert [line for line in latex(made).splitlines() if "&" in line][1:] == [
+        r"{}[grade][II vs I] & 1 \\",
+        r"{}*arm & 2 \\",
+    ]

@@ -6,12 +6,13 @@ A function that depends on types is an `overload` of a name that Python never ca
 import numpy as np
 from numba import types
 from numba.core.errors import TypingError
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
 from fedkern.errors import NumericalError
 
 from .. import families
 from .. import rng as public_rng
+from ._jit import EXACT, prepares
 from .rng import stream_key
 from .shrinkage.moves import cholesky
 
@@ -26,7 +27,7 @@ def adapter(typed):
         raise NotImplementedError
 
     called_in_python_only.__name__ = typed.__name__
-    overload(called_in_python_only, prefer_literal=True, strict=False)(typed)
+    overload(called_in_python_only, prefer_literal=True, strict=False, jit_options=EXACT)(typed)
     return called_in_python_only
 
 
@@ -37,7 +38,7 @@ def is_none(given):
 # --- random numbers
 
 
-@register_jitable
+@prepares
 def check_counter(n, key, client, step, draw, first_item, per_block):
     if n < 0:
         raise ValueError("rng: n must be >= 0")
@@ -89,7 +90,7 @@ def key(seed, stream="user", chain=0):
 # --- generalised linear models
 
 
-@register_jitable
+@prepares
 def check_scale(family, scale):
     if scale != 1.0:
         has = False
@@ -124,7 +125,7 @@ def check_clipped(clip, noise_multiplier, grid):
         if not (grid > 0.0 and clip / grid <= 2.0**40):
             raise ValueError("glm.clipped_grad_sum: grid must be > 0 and at least clip / 2^40")
 
-    check_noise = register_jitable(check)
+    check_noise = prepares(check)
     return check_grid if has_grid else check
 
 
@@ -161,7 +162,7 @@ def precision_of(value, mu, log_sigma):
     return lambda value, mu, log_sigma: value
 
 
-@register_jitable
+@prepares
 def log_normaliser(shift, precision, factor):
     """The logarithm of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive definite."""
     d = shift.size
@@ -195,7 +196,7 @@ def by_chain(Y, state):
     return lambda Y, state: Y
 
 
-@register_jitable
+@prepares
 def check_model(Y, temperature):
     _, p, n = Y.shape
     if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
@@ -226,13 +227,13 @@ def update_of(update, Y):
 # --- sparse models
 
 
-@register_jitable
+@prepares
 def check_steps(step, n_sweeps):
     if step + n_sweeps > LIMIT:
         raise ValueError("shrinkage: step + n_sweeps must be at most 2^32")
 
 
-@register_jitable
+@prepares
 def check_factor(R):
     r, p = R.shape
     if r > p or p * p >= LIMIT:
@@ -247,13 +248,13 @@ def per_chain(value, of):
     return lambda value, of: value
 
 
-@register_jitable
+@prepares
 def check_passes(n_passes, scales):
     if n_passes < 1 or n_passes >= LIMIT or (scales == "expanded" and n_passes > 1):
         raise ValueError("shrinkage.global_sweep: n_passes must be >= 1 and below 2^32, and 1 with expanded scales")
 
 
-@register_jitable
+@prepares
 def check_server(m, g, p, indicators, step, n_passes):
     if m < 1:
         raise ValueError("shrinkage: the server's sweep needs at least one client")
@@ -264,13 +265,13 @@ def check_server(m, g, p, indicators, step, n_passes):
         raise ValueError("shrinkage: the counter is exhausted: too many passes, clients, regressions or coefficients")
 
 
-@register_jitable
+@prepares
 def check_sums(sums, slab):
     if sums.shape[0] != (4 if slab < np.inf else 3):
         raise ValueError("shrinkage.global_sweep_sums: sums must be 3, or 4 with a slab")
 
 
-@register_jitable
+@prepares
 def check_block(block, theta):
     p = theta.shape[1]
     seen = np.zeros(2 * p, np.bool_)
@@ -280,7 +281,7 @@ def check_block(block, theta):
         seen[j] = True
 
 
-@register_jitable
+@prepares
 def check_binary(y):
     for value in y.flat:
         if value != 0.0 and value != 1.0:
@@ -313,7 +314,7 @@ def check_patterns(patterns, X):
     return check
 
 
-@register_jitable
+@prepares
 def raise_fault(events):
     """Refuses a state with a fault: its quantity and sweep stand in the events of the backend's function."""
     last = events.shape[-1] - 1 if events.shape[-1] == 6 else 3
@@ -322,7 +323,7 @@ def raise_fault(events):
             raise NumericalError("a draw is not finite: an input is not finite, or out of proportion")
 
 
-@register_jitable
+@prepares
 def raise_unless_finite(draws):
     for value in draws.flat:
         if not np.isfinite(value):

@@ -17,15 +17,20 @@ Nothing is cached on the disk. Numba would look at the file of the outermost fun
 it calls, or of the streams' numbers in `_core`, would leave old code in use.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numba.extending import overload, register_jitable
 
-scalar = njit(cache=False)
-scalar_ieee = njit(cache=False, error_model="numpy")
-loop = njit(cache=False, nogil=True)
-loop_ieee = njit(cache=False, nogil=True, error_model="numpy")
-prepares = register_jitable
+# Written out: a function that says nothing of `fastmath` takes that of its first caller, and keeps it for all others. With it a
+# row with a NaN would pass the test of a clip.
+EXACT: Any = {"fastmath": False}
+scalar = njit(cache=False, fastmath=False)
+scalar_ieee = njit(cache=False, error_model="numpy", fastmath=False)
+loop = njit(cache=False, nogil=True, fastmath=False)
+loop_ieee = njit(cache=False, nogil=True, error_model="numpy", fastmath=False)
+prepares = register_jitable(fastmath=False)
 
 
 def copied(array):
@@ -33,7 +38,7 @@ def copied(array):
     return np.array(array, order="C")
 
 
-@overload(copied)
+@overload(copied, jit_options=EXACT)
 def _copied(array):
     def copy(array):
         out = np.empty(array.shape, array.dtype)
@@ -45,7 +50,7 @@ def _copied(array):
 
 def loop_of(signature):
     """Returns the decorator of a loop that is compiled at once, for one signature."""
-    return njit(signature, cache=False, nogil=True)
+    return njit(signature, cache=False, nogil=True, fastmath=False)
 
 
 def vector(*fastmath, **flags):

@@ -28,6 +28,7 @@ from numba.np.numpy_support import as_dtype
 
 from .. import glm, privacy, rng, sem, shrinkage
 from .._record import HERE, KERNELS, Array, Kernel, Scalar
+from ._jit import EXACT
 
 _SYMBOL = re.compile(r"[a-z]\w*")
 
@@ -184,7 +185,7 @@ def init() -> None:
 
     for public in PUBLIC:
         _register(public, vars(_adapters))
-    overload(rng.key, prefer_literal=True)(_adapters.key)
+    overload(rng.key, prefer_literal=True, jit_options=EXACT)(_adapters.key)
 
 
 def _register(public: Public, known: dict[str, Any]) -> None:
@@ -194,7 +195,7 @@ def _register(public: Public, known: dict[str, Any]) -> None:
     exec(f"def typed({text}):\n    return make(public, locals(), known)", scope)
     # A name that Numba's errors show.
     scope["typed"].__name__ = scope["typed"].__qualname__ = public.function.__name__
-    overload(public.function, prefer_literal=True)(scope["typed"])
+    overload(public.function, prefer_literal=True, jit_options=EXACT)(scope["typed"])
 
 
 def _parameters(function: Callable[..., Any]) -> str:
@@ -268,7 +269,7 @@ def _compute_of(name: str, sizes: tuple[str, ...], returns: bool) -> Callable[..
     exec(f"def typed({text}):\n    return make(kernel, sizes, returns, text, locals())", scope)
     compute: Callable[..., Any] = scope["compute"]
     compute.__name__ = kernel.name.replace(".", "_")
-    overload(compute, prefer_literal=True)(scope["typed"])
+    overload(compute, prefer_literal=True, jit_options=EXACT)(scope["typed"])
     return compute
 
 

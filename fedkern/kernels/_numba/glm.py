@@ -13,7 +13,7 @@ from numba import boolean, float32, float64, int64, types
 from numba.extending import overload
 
 from . import rng
-from ._jit import copied, loop, prepares, scalar
+from ._jit import EXACT, copied, loop, prepares, scalar
 
 __all__ = [
     "ACTIVATION_MC",
@@ -325,7 +325,7 @@ def lean(rows, *arguments):
             ready.add(X.dtype)
         return dispatcher(X, *rest)
 
-    overload(call)(lambda X, *rest: lambda X, *rest: rows(X, *rest))
+    overload(call, jit_options=EXACT)(lambda X, *rest: lambda X, *rest: rows(X, *rest))
     return call
 
 
@@ -347,7 +347,7 @@ def column(values, n, default):
     return np.ndarray((n,), np.float64, np.array(default), 0, (0,)) if values is None else values.astype(np.float64, copy=False)
 
 
-@overload(column)
+@overload(column, jit_options=EXACT)
 def _column(values, n, default):
     if isinstance(values, (types.NoneType, types.Omitted)):
         return lambda values, n, default: np.broadcast_to(np.full(1, default), (n,))
