@@ -39,6 +39,14 @@ def sweep(shape: str, **options: Any) -> Call:
     return lambda: shrinkage.global_sweep(**arguments, seed=1, **options)
 
 
+def bound_sweep(shape: str, **options: Any) -> Call:
+    """The same as a job does it: what does not change was checked once."""
+    arguments = state(shape)
+    call = shrinkage.bind_global_sweep(**arguments, seed=1, **options)
+    now = [value for name, value in arguments.items() if name != "indicators"]
+    return lambda: call(*now, 0)
+
+
 def by_numpy(shape: str) -> Call:
     """One pass over all chains and regressions at once; tau by parameter expansion, which needs no rejection."""
     s, random = state(shape), np.random.default_rng(0)
@@ -82,6 +90,7 @@ def by_numba(shape: str) -> Call:
 
 PEERS: dict[str, Callable[[str], Call]] = {
     "fedkern": sweep,
+    "fedkern, bound": bound_sweep,
     "fedkern, 5 passes": lambda shape: sweep(shape, n_passes=5),
     "fedkern, 5 passes, 2 threads": lambda shape: sweep(shape, n_passes=5, n_threads=2),
     "numba": by_numba,
@@ -112,6 +121,13 @@ class GlobalSweepRatios:
 
     def track_numba(self, shape: str) -> float:
         return common.ratio(PEERS["fedkern"](shape), PEERS["numba"](shape))
+
+    def track_numba_bound(self, shape: str) -> float:
+        return common.ratio(PEERS["fedkern, bound"](shape), PEERS["numba"](shape))
+
+    def track_numba_expanded(self, shape: str) -> float:
+        """Like with like: the peer's scales are the expanded ones, too."""
+        return common.ratio(bound_sweep(shape, scales="expanded"), PEERS["numba"](shape))
 
 
 class Moves:

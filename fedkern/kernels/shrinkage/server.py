@@ -229,7 +229,8 @@ def global_sweep(
         spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=scale_lambda, shape_eta=shape_eta, rate_eta=rate_eta,
         rho_a=rho_a, rho_b=rho_b, slab=slab,
     )  # fmt: skip
-    _raise_faults(GLOBAL_SWEEP, swept[-1], chain, step)
+    if not nothing_happened(swept[-1]):
+        _raise_faults(GLOBAL_SWEEP, swept[-1], chain, step)
     return swept
 
 
@@ -320,7 +321,8 @@ def global_sweep_sums(
         step=step, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0, spike_variance=spike_variance,
         scale_tau=scale_tau, scale_lambda=1.0, shape_eta=shape_eta, rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
     )  # fmt: skip
-    _raise_faults(GLOBAL_SWEEP_SUMS, swept[-1], chain, step)
+    if not nothing_happened(swept[-1]):
+        _raise_faults(GLOBAL_SWEEP_SUMS, swept[-1], chain, step)
     return swept
 
 

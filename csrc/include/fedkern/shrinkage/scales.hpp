@@ -144,30 +144,61 @@ inline Index draw_local_variances(Index n, const double* m, double* lambda_sq, c
     return outside;
 }
 
-/// Draws tau_sq[i] given m[i] = (1/2) sum_k d_ki^2 / lambda_ki^2, item first.item + i: `global_variance`, the first attempts of 64
-/// together. Returns how many were clipped.
+/// Draws tau_sq[i] given m[i] = (1/2) sum_k d_ki^2 / lambda_ki^2, item first.item + i: `global_variance`, an attempt of all that have
+/// no value yet together. Returns how many were clipped.
 inline Index draw_global_variances(Index n, const double* m, double clients, double* tau_sq, const HalfCauchy& prior, Counter first,
                                    U64 key) {
     constexpr Index chunk = 64;
-    const bool together = !prior.expanded && clients > 1;
-    const double s2 = prior.scale * prior.scale;
+    const bool expanded = prior.expanded, together = expanded || clients > 1;
+    const double s2 = prior.scale * prior.scale, per_s2 = 1 / s2, steepest = (clients + 1) / 2, shallow = (clients - 1) / 2;
     Index outside = 0;
     for (Index begin = 0; begin < n; begin += chunk) {
         alignas(64) U64 item[chunk], low[global_scale_blocks][chunk], high[global_scale_blocks][chunk];
-        double value[chunk];
+        alignas(64) double rate[chunk], rates[chunk], shape[chunk], proposal[chunk], value[chunk];
         const Index size = std::min(chunk, n - begin);
-        for (Index i = 0; i < chunk; ++i) item[i] = first.item + U32(begin + i), value[i] = -1;
-        if (together) {
-            for (U32 b = 0; b < global_scale_blocks; ++b)
-                blocks_of(item, (size + 7) / 8 * 8, {0, b, first.client, first.step}, key, low[b], high[b]);
-            for (Index i = 0; i < size; ++i) {
-                const double scaled = m[begin + i] / s2, rate = scaled < least_rate ? least_rate : scaled;
-                const bool steep = rate >= (clients - 1) / 2;
-                const double shape = steep ? (clients + 1) / 2 : (clients - 1) / 2;
-                const double g = gamma_proposal(shape, {low[0][i], high[0][i]}, {low[1][i], high[1][i]});
-                const double z = g * gamma_boost(shape, {low[1][i], high[1][i]}) / rate;
-                value[i] = (g >= 0) & (uniform(low[2][i]) * (1 + z) < (steep ? 1 : z)) ? s2 / z : -1;
+        Index pending[chunk], left = 0;
+        // What no attempt would end, and the scale of a single client, are left to `global_variance`.
+        for (Index i = 0; i < size; ++i) {
+            const double scaled = m[begin + i] / s2;
+            rate[i] = expanded ? m[begin + i] : scaled < least_rate ? least_rate : scaled, value[i] = -1;
+        }
+        for (Index i = 0; i < size; ++i) pending[left] = i, left += together & (m[begin + i] >= 0) & (rate[i] >= 0);
+        for (U32 attempt = 0; left > 0; ++attempt) {
+            const Index some = (left + 7) / 8 * 8;
+            for (Index k = 0; k < some; ++k) {
+                const Index i = pending[std::min(k, left - 1)];
+                item[k] = first.item + U32(begin + i), rates[k] = rate[i], proposal[k] = tau_sq[begin + i];
             }
+            const U32 blocks = expanded && attempt ? 2 : global_scale_blocks;
+            for (U32 b = 0; b < blocks; ++b)
+                blocks_of(item, some, {0, attempt * global_scale_blocks + b, first.client, first.step}, key, low[b], high[b]);
+            if (expanded) {
+                if (attempt == 0) {
+                    for (Index k = 0; k < some; ++k)
+                        rates[k] += exponential_pair({low[2][k], high[2][k]}).first / (per_s2 + 1 / proposal[k]);
+                    for (Index k = 0; k < left; ++k) rate[pending[k]] = rates[k];
+                }
+                for (Index k = 0; k < some; ++k) {
+                    const double g = gamma_proposal(steepest, {low[0][k], high[0][k]}, {low[1][k], high[1][k]});
+                    proposal[k] = g >= 0 ? rates[k] / g : -1;
+                }
+            } else {
+                for (Index k = 0; k < some; ++k) shape[k] = rates[k] >= shallow ? steepest : shallow;
+                for (Index k = 0; k < some; ++k) proposal[k] = gamma_proposal(shape[k], {low[0][k], high[0][k]}, {low[1][k], high[1][k]});
+                if (shallow < 1)
+                    for (Index k = 0; k < some; ++k) proposal[k] *= proposal[k] < 0 ? 1 : gamma_boost(shape[k], {low[1][k], high[1][k]});
+                for (Index k = 0; k < some; ++k) {
+                    const double z = proposal[k] / rates[k], u = uniform(low[2][k]) * (1 + z);
+                    const double most = rates[k] >= shallow ? 1 : z, kept = u < most ? s2 / z : -1;
+                    proposal[k] = proposal[k] >= 0 ? kept : -1;
+                }
+            }
+            Index still = 0;
+            for (Index k = 0; k < left; ++k) {
+                const Index i = pending[k];
+                value[i] = proposal[k], pending[still] = i, still += proposal[k] < 0;
+            }
+            left = still;
         }
         for (Index i = 0; i < size; ++i) {
             double drawn = value[i];
