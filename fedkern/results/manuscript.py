@@ -75,8 +75,8 @@ def _notes(summary: Record, ratio: str) -> list[str]:
     if lost:
         notes.append(f"Without {', '.join(lost)}, which was lost.")
     if summary["privacy"]:
-        worst = max(real(one.get("epsilon")) for one in summary["privacy"].values())
-        notes.append(f"Largest epsilon of a site {worst:.4g}.")
+        epsilon, delta = (max(real(one.get(key)) for one in summary["privacy"].values()) for key in ("epsilon", "delta"))
+        notes.append(f"The weakest certificate of a site: ({epsilon:.4g}, {delta:.4g})-differential privacy.")
     verdict = str(summary["verdict"])
     return [*notes, f"{verdict[0].upper()}{verdict[1:]}."]
 
