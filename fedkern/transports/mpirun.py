@@ -196,7 +196,8 @@ class Job:
         """Returns the exit code of the job, and a text for whatever no rank has said of it."""
         if self.code == 0 and self.deaf not in (0, errno.EPIPE):
             return 2, f"cannot write standard output: {os.strerror(self.deaf)}; what is in files is written"
-        if self.code is not None:
+        # Rank 0 has said why, too. But of a job that begins while it is ended, mpirun passes no more on.
+        if self.code is not None and not (self.why and self.why.code == self.code and not self.screen.heard):
             return self.code, ""
         if self.why:
             return self.why.code, self.why.text

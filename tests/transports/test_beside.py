@@ -129,6 +129,25 @@ def test_a_signal_before_the_job_has_begun_ends_it_at_once(beside, name, whom, t
         assert err == f"fedkern: stopped by {name} before the job had begun; start it again\n"
 
 
+BEGINS_LATE = """
+import signal
+def stop(number, frame):
+    assert tell(BEGUN) and tell(ENDED + b"3")
+    raise SystemExit(1)
+signal.signal(signal.SIGHUP, stop)
+print("here", flush=True)
+time.sleep(30)
+"""
+
+
+def test_a_job_that_begins_while_it_is_ended_does_not_end_without_a_word(beside):
+    """Rank 0 then says how the job ends and why, and an mpirun that ends does not pass its text on."""
+    run = beside(BEGINS_LATE)
+    assert run.stdout.readline() == "here\n"
+    run.send_signal(signal.SIGTERM)
+    assert ended(run) == (3, "", "fedkern: stopped by SIGTERM before the job had begun; start it again\n")
+
+
 def test_a_signal_that_comes_while_mpirun_is_looked_at_is_not_lost(monkeypatch):
     job = object.__new__(Job)
     job.asked, job.begun, job.hurry, job.code, job.mpirun = None, False, False, None, SimpleNamespace(pid=0)
