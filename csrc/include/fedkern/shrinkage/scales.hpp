@@ -91,7 +91,10 @@ FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, c
 
 #ifndef __CUDACC__ // what follows is loops for a CPU
 
-/// The blocks (draw, client, step of `at`) of item[0] .. item[size - 1], `size` a multiple of eight.
+/// n or more: as many as are worked on together.
+FEDKERN_INLINE Index whole_groups(Index n) { return (n + word_lanes - 1) / word_lanes * word_lanes; }
+
+/// The blocks (draw, client, step of `at`) of item[0] .. item[size - 1], `size` of whole groups.
 FEDKERN_INLINE void blocks_of(const U64* item, Index size, Counter at, U64 key, U64* first, U64* second) {
     for (Index i = 0; i < size; i += word_lanes) blocks_of(WordLanes::load(item + i), at, key, first + i, second + i);
 }
@@ -104,7 +107,7 @@ inline Index draw_local_variances(Index n, const double* m, double* lambda_sq, c
     for (Index begin = 0; begin < n; begin += chunk) {
         alignas(64) U64 item[chunk], low[chunk], high[chunk];
         alignas(64) double rate[chunk], value[chunk], again[chunk];
-        const Index size = std::min(chunk, n - begin), padded = (size + 7) / 8 * 8;
+        const Index size = std::min(chunk, n - begin), padded = whole_groups(size);
         Counter at = {0, 0, first.client, first.step};
         for (Index i = 0; i < padded; ++i) item[i] = first.item + U32(begin + i);
         for (Index i = 0; i < size; ++i) rate[i] = m[begin + i], value[i] = lambda_sq[begin + i];
@@ -121,7 +124,7 @@ inline Index draw_local_variances(Index n, const double* m, double* lambda_sq, c
         while (left > 0) {
             ++at.draw;
             alignas(64) double rates[chunk];
-            const Index some = (left + 7) / 8 * 8;
+            const Index some = whole_groups(left);
             for (Index k = 0; k < some; ++k) {
                 const Index i = pending[std::min(k, left - 1)];
                 item[k] = first.item + U32(begin + i), rates[k] = rate[i];
@@ -164,7 +167,7 @@ inline Index draw_global_variances(Index n, const double* m, double clients, dou
         }
         for (Index i = 0; i < size; ++i) pending[left] = i, left += together & (m[begin + i] >= 0) & (rate[i] >= 0);
         for (U32 attempt = 0; left > 0; ++attempt) {
-            const Index some = (left + 7) / 8 * 8;
+            const Index some = whole_groups(left);
             for (Index k = 0; k < some; ++k) {
                 const Index i = pending[std::min(k, left - 1)];
                 item[k] = first.item + U32(begin + i), rates[k] = rate[i], proposal[k] = tau_sq[begin + i];

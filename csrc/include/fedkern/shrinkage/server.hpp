@@ -69,10 +69,7 @@ inline double draw_rho(double included, double n_indicators, const ServerOptions
     return rho < 1e-12 ? 1e-12 : rho > 1 - 1e-12 ? 1 - 1e-12 : rho;
 }
 
-/// A row has a length of whole groups of eight, so that loops over its coefficients have no rest.
-FEDKERN_INLINE Index whole_groups(Index p) { return (p + 7) / 8 * 8; }
-
-/// Arrays of n numbers each, all 1 at first.
+/// Arrays of n numbers each, all 1 at first: n is whole groups, so that loops over a row's coefficients have no rest.
 struct RowMemory {
     std::vector<double> numbers;
     Index n, taken = 0;
