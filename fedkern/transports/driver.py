@@ -356,6 +356,10 @@ class ServerSide(Generic[S, C]):
         Raises LostPeer if the machine cannot go on without them; `hooks.lost` is not called for the client by which the job ends.
         """
         new = {client: why[client] for client in sorted(why) if client not in self.lost}
+        # A machine may go on without some; without any, what it has would be no posterior of this job.
+        if not self.finished and new and len(self.lost) + len(new) == self.codec.n_clients:
+            self.lost.update(new)
+            raise self._gone(new, "no client is left; --resume goes on where a checkpoint was kept")
         for client in new:
             self.lost[client] = why[client]
             self.n_open -= self.open[client]

@@ -219,11 +219,14 @@ def test_each_time_out_has_one_meaning():
 
 
 def test_when_all_are_lost_the_run_stops():
-    server = side()
-    server.lose({k: f"rank {1 + k % 2} has died" for k in range(N)})
-    text = "rank 1 has died, rank 2 has died, and with it client 0, client 1, client 2, client 3: toy cannot go on without them"
+    """A machine that could finish without any client would have a result of nobody's rows."""
+    text = "rank 1 has died, rank 2 has died, and with it client 0, client 1, client 2, client 3: no client is left"
     with pytest.raises(LostPeer, match=text):
-        server.outgoing()
+        side().lose({k: f"rank {1 + k % 2} has died" for k in range(N)})
+    server = side()
+    server.lose({k: f"rank {1 + k % 2} has died" for k in range(N - 1)})
+    with pytest.raises(LostPeer, match="no client is left"):
+        server.lose({N - 1: "rank 3 has died"})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from typing import Any
 import numpy as np
 from numpy.typing import NDArray
-from ._checks import ABOVE_0, NOT_NEGATIVE, SEED, WORD, Domain
+from ._checks import NOT_NEGATIVE, SEED, WORD, Domain
 from ._record import BACKENDS, F64, Array, Kernel, Scalar
 CLIP_SUM: Kernel
 ADD_NOISE: Kernel
@@ -16,8 +16,8 @@ def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, o
     ----------
     rows : (n, p) array, float32 or float64
         One vector for each example. A row whose squared norm is not finite counts as nothing.
-    bound : float, > 0
-        The clipping norm, in the units of `rows`.
+    bound : float, >= 1e-150
+        The clipping norm, in the units of `rows`. Squares of smaller numbers would be 0.
     out : (p,) float64 array, optional
         Filled and returned; never converted.
     n_threads : int

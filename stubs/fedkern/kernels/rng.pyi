@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from hashlib import blake2b
+from operator import index
 from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
