@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...algorithms.gibbs.settings import Move
 from ...kernels.families import FAMILIES
+from ...transports.codec import HEADER
 from .keys import AlgorithmSection, ModelSection
 
 MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
@@ -65,10 +66,10 @@ class Moves:
         return ", ".join([*parts, *(["exchange of collinear pairs"] if self.exchange else [])])
 
     def largest(self, size: Size) -> int:
-        """Returns the bytes of the largest message with their terms."""
+        """Returns the bytes of the largest message with their terms: its header and its round, too."""
         blocks = self.block or (None,) * len(self.moves)
         every = [size.each * (1 if move == "translate" else 2) for move in self.moves]
-        return max(size.bytes(e if b is None else min(b, e)) for e, b in zip(every, blocks))
+        return HEADER.size + 8 + max(size.bytes(e if b is None else min(b, e)) for e, b in zip(every, blocks))
 
 
 def ordinal(number: int) -> str:

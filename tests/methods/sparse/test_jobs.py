@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import fedkern
 from fedkern.api import perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, OwnFault
+from fedkern.jobs import opened
 from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
 from fedkern.transports.driver import Signals
@@ -160,6 +162,18 @@ def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., 
     for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5", "topology=allgather"):
         assert "would take" not in fedkern("check", path, "--set", f"algorithm.{given}").out
     assert "would take" not in fedkern("check", job(tmp_path / "few")).out
+
+
+def test_the_moves_that_are_advised_run_and_send_as_much_as_was_said(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
+    path = job(tmp_path, clients=8, rows=12)
+    (said,) = set(re.findall(r"\(([\d,]+) bytes a round\)", fedkern("check", path).out))
+    out = tmp_path / "out"
+    assert fedkern("run", path, "--set", "algorithm.moves=auto", "--set", "job.rounds=6", "--out", out).code == 0
+    for ledger in sorted((out / "ledger").glob("*.jsonl")):
+        terms = [line for line in opened.sent(ledger) if "MoveTerms" in line.kind]
+        assert len(terms) >= 3
+        assert max(line.bytes for line in terms) == int(said.replace(",", ""))
+        assert sum(line.bytes for line in terms if line.round == terms[0].round) == max(line.bytes for line in terms)
 
 
 def test_pooled_statistics_choose_moves_that_send_nothing_more(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
