@@ -84,13 +84,26 @@ def test_pkg_config_gives_the_flags(tmp_path):
     np.testing.assert_allclose(printed(run(tmp_path / "columns", cwd=tmp_path)), WANT, rtol=1e-13)
 
 
+FILL = """
+import numpy as np, {module} as module
+X = np.zeros((5, 3))
+module.fill(X[::-1, 1], {key})  # a negative stride
+X = X[::-1].copy()
+for row in X: print(*(repr(float(x)) for x in row))
+packed = np.zeros(4, np.dtype([("a", "i4"), ("x", "f8")]))["x"]  # 12 bytes apart
+try:
+    module.fill(packed, {key})
+except (ValueError, TypeError):  # Cython may refuse such a buffer by itself
+    pass
+else:
+    raise SystemExit("a stride that does not divide was taken")
+assert not packed.any()
+"""
+
+
 def load(tmp_path, module):
-    """What the module writes into the second column, in a process of its own."""
-    code = (
-        f"import numpy as np, {module}\nX = np.zeros((5, 3))\n{module}.fill(X[:, 1], {rng.key(7)})\n"
-        "for row in X: print(*(repr(float(x)) for x in row))"
-    )
-    return printed(run(sys.executable, "-c", code, cwd=tmp_path))
+    """What the module writes into the second column, in a process of its own; other strides are refused there."""
+    return printed(run(sys.executable, "-c", FILL.format(module=module, key=rng.key(7)), cwd=tmp_path))
 
 
 def suffix():

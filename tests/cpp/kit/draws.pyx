@@ -14,10 +14,13 @@ cdef extern from "fedkern/rng.hpp" namespace "fedkern" nogil:
 def fill(double[:] out, unsigned long long key):
     cdef Vector[double] elements
     cdef Counter first = Counter(0, 0, 0, 0)
+    cdef ssize_t size = sizeof(double)
     if not out.shape[0]:
         return
+    if out.strides[0] % size:
+        raise ValueError("out: is not aligned to its elements")
     elements.data = &out[0]
     elements.size = out.shape[0]
-    elements.stride = out.strides[0] // sizeof(double)
+    elements.stride = out.strides[0] // size
     with nogil:
         fill_normal(elements, first, key)

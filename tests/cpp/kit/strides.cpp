@@ -13,6 +13,4 @@ void fill(py::array_t<double> out, unsigned long long key) {
     fedkern::fill_normal(elements, {}, key);
 }
 
-PYBIND11_MODULE(strides, m) {
-    m.def("fill", &fill, py::arg("out").noconvert(), py::arg("key"));
-}
+PYBIND11_MODULE(strides, m) { m.def("fill", &fill, py::arg("out").noconvert(), py::arg("key")); }
