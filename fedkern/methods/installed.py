@@ -24,6 +24,10 @@ from ..jobs.holding.policy import PolicyFile, read_policies
 from ..jobs.keys import Raw
 from ..transports.place import Place
 
+UNKNOWN = (
+    'job.method = "{}" has the holder run a method of another package, and sends what that says of rows; ask the holder to allow '
+    "it (methods)"
+)
 METHODS_GROUP, PLACES_GROUP = "fedkern.methods", "fedkern.places"
 
 
@@ -79,7 +83,8 @@ def place(name: str) -> Place:
 def permit_method(name: str, tables: Raw, folder: Path) -> None:
     """Asks the policies of this machine, and those beside the files that a job's [data] names, for a method of another package.
 
-    The method itself is not known yet, so any text of [data] counts as a path. Where no policy is, nothing is refused.
+    The method itself is not known yet, so any text of [data] counts as a path, and a policy that lists the method for other data
+    lets it be imported: whether it may have these is asked as for every job. Where no policy is, nothing is refused.
 
     Raises
     ------
@@ -87,9 +92,8 @@ def permit_method(name: str, tables: Raw, folder: Path) -> None:
         A policy does not list the method.
     """
     for file in (*known_policies(), *_beside(tables.get("data", {}), folder)):
-        for policy in file.policies:
-            if refusal := policy.refuses_method(name):
-                raise OwnFault(refusal.ask, f"{file.path}: does not allow the job: {refusal.detail}")
+        if not file.knows_method(name):
+            raise OwnFault(UNKNOWN.format(name), f"{file.path}: does not allow the job: {name} is not among its methods")
 
 
 def _beside(value: object, folder: Path) -> Iterator[PolicyFile]:

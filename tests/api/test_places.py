@@ -155,6 +155,24 @@ def test_a_policy_is_asked_before_the_package_is_imported(outsider, tmp_path, wh
     assert code == 0, said
 
 
+def test_a_policy_without_data_allows_no_package_and_one_for_other_data_not_these(outsider, tmp_path):
+    site, trace = outsider
+    job = write_job(tmp_path)
+    policy = tmp_path / "rows" / "fedkern-policy.toml"
+    policy.write_text("require = true\n")
+    code, said = command(site, tmp_path, "check", str(job))
+    assert (code, trace.exists()) == (2, False), said
+    paths = ", ".join(f'"{tmp_path / "rows" / name}.csv"' for name in ("ada", "bo"))
+    other = '[data.other]\npaths = ["other.csv"]\nmethods = ["mine"]\n'
+    policy.write_text(f"open = true\n[data.rows]\npaths = [{paths}]\n{other}")
+    code, said = command(site, tmp_path, "check", str(job))
+    assert (code, trace.exists()) == (2, True), said
+    assert 'job.method = "mine" has the holder run a method of another package' in said
+    policy.write_text(f'open = true\n[data.rows]\npaths = [{paths}]\nmethods = ["mine"]\n[data.other]\npaths = ["other.csv"]\n')
+    code, said = command(site, tmp_path, "check", str(job))
+    assert code == 0, said
+
+
 def test_entry_points_that_are_wrong_are_named(outsider, tmp_path):
     site, _ = outsider
     job = write_job(tmp_path)

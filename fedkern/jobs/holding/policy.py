@@ -213,12 +213,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """Holds one policy file. `require`: see above; `accounts`: the folder of its budgets, None for its own."""
+    """Holds one policy file. `require`, `methods`: see above; `accounts`: the folder of its budgets, None for its own."""
 
     path: Path
     require: bool
     accounts: Path | None
     policies: tuple[Policy, ...]
+    methods: tuple[str, ...] = ()
+
+    def knows_method(self, method: str) -> bool:
+        """Tells whether a method of another package is allowed on any data: its package may then be imported here."""
+        return method in self.methods or any(method in policy.methods for policy in self.policies)
 
 
 def read_policies(path: Path) -> PolicyFile:
@@ -265,7 +270,8 @@ def read_policies(path: Path) -> PolicyFile:
         )
 
     (accounts,) = beside([] if said.accounts is None else [said.accounts]) or (None,)
-    return PolicyFile(path, said.require, accounts, tuple(policy(name, table) for name, table in said.data.items()))
+    policies = tuple(policy(name, table) for name, table in said.data.items())
+    return PolicyFile(path, said.require, accounts, policies, tuple(said.methods))
 
 
 def _holds(own: Path, path: Path) -> bool:
