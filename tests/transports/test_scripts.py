@@ -16,7 +16,7 @@ from support import mpi_job
 from support.mpirun import environment
 
 RUN = Path(__file__).parents[2] / "mpi" / "run.sh"
-SLURM, SLURM_SH = RUN.with_name("slurm.sbatch"), "mpi/slurm.sbatch"
+SLURM, SLURM_SH = RUN.with_name("slurm.sbatch"), "THIS-FILE"  # a cluster runs a copy, which does not know the name
 ARGUMENTS = "-P -m fedkern.cli run {job} --mpi"
 
 
