@@ -64,7 +64,7 @@ class MpiLink:
         """Starts a message; it leaves while this rank goes on."""
         if rank in self.gone:
             return
-        number = tag + tags.RUN * self.run if tag == tags.FRAME else tag
+        number = tags.numbered(tag, self.run)
         try:
             # Whether it has left is asked when there is nothing else to do: to ask may give the core away.
             self._sending.append((rank, self.comm.Isend([data, MPI.BYTE], rank, number), data))

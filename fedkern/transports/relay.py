@@ -96,10 +96,6 @@ class Letter(NamedTuple):
         return cls(state, job, number, items)
 
 
-def _numbered(tag: int, run: int) -> int:
-    return tag + tags.RUN * run if tag == tags.FRAME else tag
-
-
 @dataclass
 class _Line:
     """Knows what is under way between the hub and one site."""
@@ -111,20 +107,41 @@ class _Line:
     state: int = BUSY  # of the site, as its latest reply says; at first it has to be asked
 
 
-class _HubPatience(Patience):
-    """Waits for the wire."""
+class _Waiting(Patience):
+    """Waits as its end of the relay does."""
 
-    def __init__(self, link: HubLink) -> None:
+    def __init__(self, wait: Callable[[], None]) -> None:
         super().__init__(0.0)
-        self.link = link
+        self.wait = wait
 
     def pause(self) -> bool:
-        """Waits up to a twentieth of a second for a reply."""
-        self.link.take(0.05)
+        """Waits for the other end, a fraction of a second."""
+        self.wait()
         return True
 
 
-class HubLink:
+class _End:
+    """Holds what both ends of a relay have."""
+
+    def __init__(self, rank: int, size: int, wait: Callable[[], None]) -> None:
+        self.rank, self.size, self.run = rank, size, 0
+        self.patience: Patience = _Waiting(wait)
+        self.gone: set[int] = set()
+        self.clock = [time.monotonic()] * size
+
+    def wake(self, job: str, near: Iterable[int]) -> bool:
+        """Returns False: the other end cannot be woken."""
+        return False
+
+    def _is_due(self, sender: str, number: int, data: bytes, longest: int) -> bool:
+        """Tells whether a message is not late, of a protocol that has ended; RemoteFault where it is too long."""
+        tag = number % tags.RUN
+        if len(data) > (allowed := longest if tag == tags.FRAME else CONTROL):
+            raise RemoteFault(f"{sender}: a message of {len(data)} bytes, at most {allowed} expected")
+        return tag != tags.FRAME or number // tags.RUN == self.run
+
+
+class HubLink(_End):
     """Sends and receives the server's messages.
 
     Parameters
@@ -135,11 +152,8 @@ class HubLink:
     """
 
     def __init__(self, wire: Wire, sites: Sequence[str], again: float = 30.0) -> None:
+        super().__init__(0, 1 + len(sites), lambda: self.take(0.05))
         self.wire, self.sites, self.again = wire, tuple(sites), again
-        self.rank, self.size, self.run = 0, 1 + len(self.sites), 0
-        self.patience: Patience = _HubPatience(self)
-        self.gone: set[int] = set()
-        self.clock = [time.monotonic()] * self.size
         self._job = os.urandom(16)
         self._lines = {rank: _Line() for rank in range(1, self.size)}
         self._ranks = {site: rank for rank, site in enumerate(self.sites, 1)}
@@ -147,21 +161,16 @@ class HubLink:
         if len(self._ranks) < len(self.sites):
             raise JobError(f"two sites have one name: {', '.join(sorted(self.sites))}")
 
-    def wake(self, job: str, near: Iterable[int]) -> bool:
-        """Returns False: no site can be woken."""
-        return False
-
     def send(self, rank: int, tag: int, data: Frame = b"") -> None:
         """Puts a message into the next request to a site."""
         line = self._lines[rank]
         # A request that is under way is a sign of life, and the site says as much by its reply.
         if rank in self.gone or line.state == ENDED or (tag == tags.PING and (line.asked or line.todo)):
             return
-        line.todo.append((_numbered(tag, self.run), bytes(data)))
+        line.todo.append((tags.numbered(tag, self.run), bytes(data)))
 
     def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
         """Returns the next message (rank, tag, content), or None if none has come."""
-        self._ask()
         self.take(0.0)
         for _ in range(len(self._came)):
             rank, number, data = self._came.popleft()
@@ -169,9 +178,7 @@ class HubLink:
             if only is not None and tag != only:
                 self._came.append((rank, number, data))
                 continue
-            if len(data) > (allowed := longest if tag == tags.FRAME else CONTROL):
-                raise RemoteFault(f"site {self.sites[rank - 1]!r}: a message of {len(data)} bytes, at most {allowed} expected")
-            if tag != tags.FRAME or number // tags.RUN == self.run:
+            if self._is_due(f"site {self.sites[rank - 1]!r}", number, data, longest):
                 return rank, tag, data
         return None
 
@@ -243,20 +250,7 @@ class HubLink:
             self._lines[self._ranks[site]].asked = b""
 
 
-class _SpokePatience(Patience):
-    """Waits for the hub."""
-
-    def __init__(self, link: SpokeLink) -> None:
-        super().__init__(0.0)
-        self.link = link
-
-    def pause(self) -> bool:
-        """Waits up to a tenth of a second for a request."""
-        self.link.wait(0.1)
-        return True
-
-
-class SpokeLink:
+class SpokeLink(_End):
     """Sends and receives the messages of one site: `answer` is called by the wire, all else by the job, in a thread of its own.
 
     Parameters
@@ -266,19 +260,13 @@ class SpokeLink:
     """
 
     def __init__(self, rank: int, size: int, busy: float = 10.0) -> None:
-        self.rank, self.size, self.run, self.busy = rank, size, 0, busy
-        self.patience: Patience = _SpokePatience(self)
-        self.gone: set[int] = set()
-        self.clock = [time.monotonic()] * size
+        super().__init__(rank, size, lambda: self.wait(0.1))
+        self.busy = busy
         self._news = threading.Condition()
         self._inbox: deque[Item] = deque()
         self._outbox: list[Item] = []
         self._job, self._number, self._reply = b"", 0, b""
         self._waits = self._ended = False
-
-    def wake(self, job: str, near: Iterable[int]) -> bool:
-        """Returns False: nobody can be woken."""
-        return False
 
     def answer(self, data: bytes) -> bytes:
         """Returns the reply to a request of the hub; the same bytes for the same request.
@@ -313,7 +301,7 @@ class SpokeLink:
         if rank:
             raise JobError("sites of a relay speak to the server alone")
         with self._news:
-            self._outbox.append((_numbered(tag, self.run), bytes(data)))
+            self._outbox.append((tags.numbered(tag, self.run), bytes(data)))
 
     def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
         """Returns the next message (0, tag, content), or None if none has come: then the site waits."""
@@ -324,9 +312,7 @@ class SpokeLink:
                 tag = number % tags.RUN
                 if only is not None and tag != only:
                     continue
-                if len(data) > (allowed := longest if tag == tags.FRAME else CONTROL):
-                    raise RemoteFault(f"the server: a message of {len(data)} bytes, at most {allowed} expected")
-                if tag != tags.FRAME or number // tags.RUN == self.run:
+                if self._is_due("the server", number, data, longest):
                     return 0, tag, data
             self._waits = True
             self._news.notify_all()
@@ -344,9 +330,8 @@ class SpokeLink:
 
     def flush(self, seconds: float) -> bool:
         """Ends the site's part, and waits until its last words have left."""
+        self.abort(0)
         with self._news:
-            self._ended = True
-            self._news.notify_all()
             return self._news.wait_for(lambda: not self._outbox, seconds)
 
     def abort(self, code: int) -> None:

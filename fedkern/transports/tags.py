@@ -24,3 +24,8 @@ RUN = 16  # a FRAME's tag also has a multiple of this, the number of its protoco
 VERSION = struct.Struct("<32s")  # of the package: with it every hello begins, whatever follows in other versions
 HELLO = struct.Struct("<32sB16s16sI32s")  # that, levels, host, the cores it may use, how many, digest of the configuration
 OFFER = struct.Struct("<qq")  # a party, the number of one of its checkpoints
+
+
+def numbered(tag: int, run: int) -> int:
+    """Returns a tag as it travels: a frame's has the number of its protocol, too."""
+    return tag + RUN * run if tag == FRAME else tag

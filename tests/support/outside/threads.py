@@ -25,7 +25,10 @@ class Threads(Wire):
 
     def _serve(self, site, spoke):
         while True:
-            self.replies.put((site, spoke.answer(self.asked[site].get())))
+            self.reply(site, spoke, self.asked[site].get())
+
+    def reply(self, site, spoke, request):
+        self.replies.put((site, spoke.answer(request)))
 
 
 class Alone:
@@ -44,19 +47,27 @@ class Alone:
             setattr(self._place, name, value)
 
 
-def over(main, names, said=None):
-    """Runs main(place) at a hub and at a spoke for each name; returns the exit codes, the server's first."""
-    said = [] if said is None else said
-    spokes = {name: Spoke(k, len(names), Timeouts(lost=30.0, grace=3.0)) for k, name in enumerate(names)}
+def run_all(hub, spokes):
+    """Runs hub() here and each of spokes (name -> function) in a thread; returns name -> exit code, the hub's under None."""
     codes = {}
 
-    def run(name):
-        codes[name] = spokes[name].run(main, said.append)
+    def keep(name, run):
+        codes[name] = run()
 
-    threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in names]
+    threads = [threading.Thread(target=keep, args=item, daemon=True) for item in spokes.items()]
     for thread in threads:
         thread.start()
-    code = Hub(Threads(spokes), names, Timeouts(lost=30.0, grace=3.0)).run(main, said.append)
+    codes[None] = hub()
     for thread in threads:
         thread.join(30.0)
-    return [code, *(codes[name] for name in names)]
+    return codes
+
+
+def over(main, names):
+    """Runs main(place) at a hub and at a spoke for each name; returns the exit codes, the server's first."""
+    said, patient = [], Timeouts(lost=30.0, grace=3.0)
+    spokes = {name: Spoke(k, len(names), patient) for k, name in enumerate(names)}
+    hub = Hub(Threads(spokes), names, patient)
+    sites = {name: lambda spoke=spoke: spoke.run(main, said.append) for name, spoke in spokes.items()}
+    codes = run_all(lambda: hub.run(main, said.append), sites)
+    return [codes[name] for name in (None, *names)]
