@@ -71,8 +71,8 @@ def align_numbers(*values: float, width: int = 8) -> list[str]:
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
     if largest == 0 or not 0.02 <= largest < 1e5:
         return [f"{value:>{width}.1e}" if largest else f"{value:>{width}.3f}" for value in values]
-    spread = (values[-1] - values[-2]) / 4 if len(values) > 2 else math.nan
-    decimals = min(max(3, 1 - math.floor(math.log10(spread))), 12) if isfinite(spread) and spread > 0 else 3
+    needed = _decimals(*values[-2:]) if len(values) > 2 else None
+    decimals = 3 if needed is None else min(max(3, needed), 12)
     return [f"{value:>{width}.{decimals}f}" for value in values]
 
 
@@ -85,13 +85,16 @@ def digits_of(row: Mapping[str, object]) -> int:
     >>> digits_of({"mean": 1.00003, "q025": 1.000026, "q975": 1.000034}), digits_of({"mean": 2.0, "q025": 1.8, "q975": 2.2})
     (8, 4)
     """
-    ends = [row.get(low, math.nan) for low in ("q025", "q05") if low in row][:1]
-    ends += [row.get(high, math.nan) for high in ("q975", "q95") if high in row][:1]
-    numbers = [end for end in ends if isinstance(end, (int, float)) and isfinite(end)]
-    if len(numbers) < 2 or numbers[0] >= numbers[1]:
+    low, high = (next((row[key] for key in keys if key in row), None) for keys in (("q025", "q05"), ("q975", "q95")))
+    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)) or (needed := _decimals(low, high)) is None:
         return 4
-    largest = max(map(abs, numbers))
-    return min(max(4, math.floor(math.log10(largest)) - math.floor(math.log10((numbers[1] - numbers[0]) / 4)) + 2), 12)
+    return min(max(4, math.floor(math.log10(max(abs(low), abs(high)))) + 1 + needed), 12)
+
+
+def _decimals(low: float, high: float) -> int | None:
+    """Returns how many decimals show two digits of a quarter of an interval; None where it is none."""
+    quarter = (high - low) / 4
+    return 1 - math.floor(math.log10(quarter)) if isfinite(quarter) and quarter > 0 else None
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -54,9 +54,14 @@ def parameters(options: argparse.Namespace) -> int:
     body = [[row[key] for key in head] for row in rows]
     if options.table == "csv":
         return _print_csv(head, body, options)
-    shown = [[f"{row[key]:.{digits_of(row)}g}" if isinstance(row[key], float) else str(row[key]) for key in head] for row in rows]
-    _print([head, *shown])
+    _print([head, *(_shown(row, head) for row in rows)])
     return 0
+
+
+def _shown(row: dict[str, Any], head: Sequence[str]) -> list[str]:
+    """Returns the cells of a row, with as many digits as its interval needs."""
+    digits = digits_of(row)
+    return [f"{row[key]:.{digits}g}" if isinstance(row[key], float) else str(row[key]) for key in head]
 
 
 def _paper(made: manuscript.Manuscript, options: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypedDic
 import numpy as np
 from numpy.typing import NDArray
 
-from ..printing import digits_of
 from . import page
 
 SHOWN = 50  # rows in notebooks
@@ -94,8 +93,7 @@ class Rows(list[R], Generic[R]):
 
     def _repr_html_(self) -> str:
         """Returns the first rows, for notebooks."""
-        text = page.table(self.columns, [[page.number(value, digits_of(row)) for value in row.values()] for row in self[:SHOWN]])
-        return text + (page.paragraph(f"{SHOWN} of {len(self)} rows", "") if len(self) > SHOWN else "")
+        return first_rows(self) + (page.paragraph(f"{SHOWN} of {len(self)} rows", "") if len(self) > SHOWN else "")
 
 
 if TYPE_CHECKING:
@@ -152,6 +150,11 @@ if TYPE_CHECKING:
         @overload
         def __getitem__(self, key: Several, /) -> DataFrame: ...
         def __getitem__(self, key: Any, /) -> Any: ...
+
+
+def first_rows(rows: Rows[Any]) -> str:
+    """Returns the table of the first rows, for notebooks."""
+    return page.table(rows.columns, [page.numbers_of(row) for row in rows[:SHOWN]])
 
 
 def to_frame(rows: Rows[Any]) -> Any:

@@ -6,12 +6,12 @@ import hashlib
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ..errors import JobError
-from ..printing import printable_lines
+from ..printing import digits_of, printable_lines
 from . import plots
 
 if TYPE_CHECKING:
@@ -85,10 +85,16 @@ def markup(text: str) -> str:
 
 
 def number(value: object, digits: int = 4) -> str:
-    """Formats a number with so many digits (`printing.digits_of` a row), and thousands apart."""
+    """Formats a number with so many digits, and thousands apart."""
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:.{digits}g}".replace("-", "−")
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def numbers_of(row: Mapping[str, object], keys: Iterable[str] | None = None) -> list[str]:
+    """Formats values of a row, by default all, with as many digits as its interval needs."""
+    digits = digits_of(row)
+    return [number(row[key], digits) for key in (row if keys is None else keys)]
 
 
 @cache

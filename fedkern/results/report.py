@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..printing import digits_of
 from ..privacy.certificate import OF_COUNTS, WITH_NOISE
 from . import plots
-from .page import details, document, figure, markup, number, paragraph, piece, section, table
+from .page import details, document, figure, markup, number, numbers_of, paragraph, piece, section, table
 from .plain import Record, real
 from .verdict import ending
 
@@ -115,11 +114,7 @@ def numbers(run: RunFiles) -> list[str]:
     for ratios, title in ((False, "All numbers"), (True, "Ratios")):
         if rows := run.rows(ratios):
             keys = [key for key in rows[0] if key != "site"]
-            cells = [
-                [str(row["parameter"]), *(number(row[key], digits_of(row)) for key in keys[1:])]
-                for row in rows
-                if not row["site"]
-            ]
+            cells = [[str(row["parameter"]), *numbers_of(row, keys[1:])] for row in rows if not row["site"]]
             parts.append(details(title, table([HEADS.get(key, key.replace("_", " ")) for key in keys], cells)))
     return parts
 

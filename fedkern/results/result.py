@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES
-from ..printing import digits_of, printable
+from ..printing import printable
 from . import page, plain, table
-from .frames import SHOWN, Rows, TableRow, to_frame
+from .frames import SHOWN, Rows, TableRow, first_rows, to_frame
 from .plain import Record
 from .prediction import Prediction
 from .released import Released
@@ -269,9 +269,7 @@ class Result:
         rows = self.rows()
         text = page.piece("notebook", head, others)
         if rows:
-            text += page.table(
-                list(rows[0]), [[page.number(value, digits_of(row)) for value in row.values()] for row in rows[:SHOWN]]
-            )
+            text += first_rows(rows)
         return text + (page.paragraph(f"{SHOWN} of {len(rows)} rows; .table() has all", "") if len(rows) > SHOWN else "")
 
 

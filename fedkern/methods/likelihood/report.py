@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...printing import digits_of
 from ...results import loo, plots
 from ...results.gaussian import comparable
-from ...results.page import details, figure, number, paragraph, section, table
+from ...results.page import details, figure, number, numbers_of, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
 from . import changes
@@ -52,7 +51,7 @@ def _coefficients(run: RunFiles) -> str:
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
     shown = numbers(run)
     if not shown:  # without a posterior.nc
-        rows = [[name, *(number(v[k], digits_of(v)) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
+        rows = [[name, *numbers_of(v, ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
         shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
     return figure("Parameters" if own else "Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *shown)
 
@@ -73,7 +72,7 @@ def _marginal(run: RunFiles) -> str:
 
 def _effects(run: RunFiles) -> str:
     rows = [
-        [name, *(number(real(row[key]), digits_of(row)) for key in ("mean", "sd", "q025", "q975"))]
+        [name, *numbers_of({key: real(row[key]) for key in ("mean", "sd", "q025", "q975")})]
         for name, row in run.summary.get("parameters", {}).items()
         if name.startswith(EFFECTS)
     ]
