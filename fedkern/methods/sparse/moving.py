@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...algorithms.gibbs.messages import MoveTerms
 from ...algorithms.gibbs.settings import Move
 from ...kernels.families import FAMILIES
-from ...transports.codec import HEADER
+from ...transports.codec import Codec
 from .keys import AlgorithmSection, ModelSection
 
 MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
 WHOLE = 128  # coordinates up to which one draw of all is sent
 CUBES = 1e8  # their third power, over all regressions, up to which the server draws all at once from pooled statistics
 BLOCK = 96  # coordinates of an interweaving beyond
-LARGEST = 4 * 2**20  # bytes of a message with a move's terms, as `auto` chooses it
+LARGEST = 4 * 2**20  # bytes of a move's terms in a message, as `auto` chooses it
 SECOND_EVERY = 2
 
 
@@ -35,11 +36,11 @@ class Size:
         return self.clients >= MANY_SITES or self.each >= MANY_COVARIATES
 
     def bytes(self, width: int) -> int:
-        """Returns the bytes of a message with the terms of `width` coordinates."""
+        """Returns the bytes of the terms of `width` coordinates."""
         return 8 * self.chains * self.regressions * width * (width + 1)
 
     def fitting(self, width: int) -> int:
-        """Returns the most coordinates, up to `width`, whose message is no larger than `LARGEST`; at least one."""
+        """Returns the most coordinates, up to `width`, whose terms are no larger than `LARGEST`; at least one."""
         while width > 1 and self.bytes(width) > LARGEST:
             width -= 1
         return width
@@ -66,10 +67,11 @@ class Moves:
         return ", ".join([*parts, *(["exchange of collinear pairs"] if self.exchange else [])])
 
     def largest(self, size: Size) -> int:
-        """Returns the bytes of the largest message with their terms: its header and its round, too."""
+        """Returns the bytes of the largest message with their terms."""
         blocks = self.block or (None,) * len(self.moves)
         every = [size.each * (1 if move == "translate" else 2) for move in self.moves]
-        return HEADER.size + 8 + max(size.bytes(e if b is None else min(b, e)) for e, b in zip(every, blocks))
+        width = max(e if b is None else min(b, e) for e, b in zip(every, blocks))
+        return Codec({"c": size.chains, "g": size.regressions, "w": width}, size.clients).layout(MoveTerms).total
 
 
 def ordinal(number: int) -> str:
