@@ -123,32 +123,36 @@ class Policy:
 
     def refuses_factory(self, factory: str) -> Refusal | None:
         """Returns why a job that has the holder run this function is not allowed; None if it is allowed."""
-        if factory in self.factories:
-            return None
-        return Refusal(
+        return self._refuses_unlisted(
+            factory,
+            self.factories,
+            "factories",
             f'model.factory = "{factory}" has the holder run a function of its own packages, and sends what it says of rows; '
             "ask the holder to allow it on these data (factories)",
-            f"{factory} is not among the factories of [data.{self.data}]",
         )
 
     def refuses_method(self, method: str) -> Refusal | None:
         """Returns why a job of another package's method is not allowed; None if it is allowed."""
-        if method in self.methods:
-            return None
-        return Refusal(
+        return self._refuses_unlisted(
+            method,
+            self.methods,
+            "methods",
             f'job.method = "{method}" has the holder run a method of another package, and sends what that says of rows; ask the '
             "holder to allow it on these data (methods)",
-            f"{method} is not among the methods of [data.{self.data}]",
         )
 
     def refuses_place(self, place: str) -> Refusal | None:
         """Returns why a job whose messages another package carries is not allowed; None if it is allowed."""
-        if place in self.places:
-            return None
-        return Refusal(
+        return self._refuses_unlisted(
+            place,
+            self.places,
+            "places",
             f'the place "{place}" has another package carry what leaves the holder; ask the holder to allow it (places)',
-            f"{place} is not among the places of [data.{self.data}]",
         )
+
+    def _refuses_unlisted(self, name: str, listed: tuple[str, ...], key: str, ask: str) -> Refusal | None:
+        """Returns a refusal of a name that is not among those that a key lists."""
+        return None if name in listed else Refusal(ask, f"{name} is not among the {key} of [data.{self.data}]")
 
     def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
         """Returns why a kind of job is not allowed; None if it is allowed."""
