@@ -15,21 +15,65 @@ import fedkern
 from fedkern.errors import JobError
 from fedkern.places import InProcess
 from fedkern.testing.places import DATA, JOBS, check_place
-from support.outside import threads
+from support.outside import queues, threads
 
-OUTSIDE = Path(threads.__file__)
+PUBLIC = {"fedkern.places", "fedkern.errors"}
 
 
-def test_an_outsiders_wire_needs_public_names_alone():
-    imports = [node for node in ast.walk(ast.parse(OUTSIDE.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+@pytest.mark.parametrize("module", [threads, queues])
+def test_outsiders_need_public_names_alone(module):
+    tree = ast.parse(Path(module.__file__).read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     named = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports}
-    assert {name for name in named if name.startswith("fedkern")} == {"fedkern.places"}
-    assert all(not alias.name.startswith("_") for node in imports for alias in node.names)
+    assert {name for name in named if name.startswith("fedkern")} <= PUBLIC
+    names = {(node.module, alias.name) for node in imports if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {name for at, name in names if at == "fedkern.places"} <= set(fedkern.places.__all__)
+    # Nor a private attribute of an object of fedkern's: those with an underscore are its own.
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)} | {"_place"}
+    assert {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_")} <= own | {
+        "__setattr__"
+    }
 
 
-def test_an_outsiders_wire_runs_jobs_as_one_process_does():
+@pytest.mark.parametrize("over", [threads.over, queues.over])
+def test_an_outsiders_place_runs_jobs_as_one_process_does(over):
     with threadpool_limits(1, user_api="blas"):  # threads of one process share it
-        check_place(threads.over)
+        check_place(over)
+
+
+def wrong(**methods):
+    """A place of queues with other methods."""
+    kind = type("Wrong", (queues.Queued,), methods)
+    return lambda main, names: queues.over(main, names, kind)
+
+
+def twice(self, rank, what, content):
+    self.boxes[rank].put((self.rank, what, content))
+    if what == "frame" and content is not None:
+        self.boxes[rank].put((self.rank, what, content))
+
+
+def names_of_all(self, numbers, names):
+    """The clients that are left get new numbers, and the place keeps the old ones."""
+    self.names = names
+    self.idle = set(range(1, self.size)) - {self.homes[k] for k in numbers}
+
+
+@pytest.mark.parametrize(
+    ("over", "says"),
+    [
+        (wrong(post=twice), "exit codes"),
+        (wrong(mine=lambda self, n: [0] if self.rank == 1 else []), "exit codes"),
+        (wrong(choose=lambda self, offers, rule: rule(offers)), "exit codes"),
+        (wrong(agree=lambda self, configuration: None), "another configuration"),
+        (wrong(leave_out=names_of_all), "exit codes"),
+    ],
+    ids=["doubles", "homes", "choose", "agree", "leave_out"],
+)
+def test_the_check_sees_each_promise_that_is_broken(over, says, monkeypatch):
+    monkeypatch.setattr(queues, "PATIENCE", 2.0)
+    with threadpool_limits(1, user_api="blas"), pytest.raises(AssertionError, match=says):
+        check_place(over)
 
 
 def test_the_check_finds_places_that_are_wrong():
