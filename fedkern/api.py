@@ -122,7 +122,7 @@ def run(
     config, folder, held = _given(job, data, test, server, prior, sections)
     output = Output(None if out is None else Path(out), quiet=not (in_notebook() if progress is None else progress))
     with _in_memory(held, config.private):
-        result = perform(_place(place), config, folder, output, held)
+        result = perform(_place(place, config, folder), config, folder, output, held)
     if result is None:
         return None
     # Raised only now: the files of the run are written, with all that was spent.
@@ -131,11 +131,11 @@ def run(
     return result
 
 
-def _place(given: Place | str | None) -> Place:
+def _place(given: Place | str | None, config: JobConfig, folder: Path) -> Place:
     """Returns a place as it was given, by its name, or the one of a job in one process."""
     if given is None:
         return InProcess()
-    return installed.place(given) if isinstance(given, str) else given
+    return installed.place(given, config.model_dump(), folder) if isinstance(given, str) else given
 
 
 def check(
@@ -290,6 +290,7 @@ def load(folder: str | Path) -> Result:
     folder = Path(folder)
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
     job.pop("run", None)
+    load_method(summary["method"], job)  # a record may be of anywhere: policies are asked before a package of others is imported
     posterior = stored.read(folder, summary)
     made = {key: value for key, value in stored.attributes(folder).items() if key in MADE}
     output = job.get("output", {})

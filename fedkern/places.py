@@ -2,13 +2,16 @@
 
 There are two ways. Over a wire that brings a request to a site and its reply back, write a `Wire`: a `Hub` and `Spoke`s do the
 rest, also where replies are lost or come twice. For anything else write a `Place` of your own: `ServerSide` and `ClientSide` run
-the machines of a protocol, and you move the frames.
+the machines of a protocol, and you move the frames. What each of its methods must promise stands in `Place`.
 
 `fedkern.testing.places.check_place` runs jobs over it, and compares their bits with those of one process.
 """
 
 from __future__ import annotations
 
+from .algorithms.core.messages import SERVER as SERVER
+from .algorithms.core.messages import RemoteFault as RemoteFault
+from .errors import LostPeer as LostPeer
 from .transports.codec import Codec as Codec
 from .transports.codec import Frame as Frame
 from .transports.driver import ClientSide as ClientSide
@@ -21,6 +24,9 @@ from .transports.driver import Timeouts as Timeouts
 from .transports.driver import at_server as at_server
 from .transports.driver import exit_code as exit_code
 from .transports.inprocess import InProcess as InProcess
+from .transports.levels import agree_on_level as agree_on_level
+from .transports.levels import usable_levels as usable_levels
+from .transports.levels import use_level as use_level
 from .transports.place import Place as Place
 from .transports.place import Transport as Transport
 from .transports.relay import Hub as Hub
@@ -29,6 +35,7 @@ from .transports.relay import Spoke as Spoke
 from .transports.relay import Wire as Wire
 
 __all__ = [
+    "SERVER",
     "ClientSide",
     "Codec",
     "Ended",
@@ -37,14 +44,19 @@ __all__ = [
     "Hub",
     "InProcess",
     "Lost",
+    "LostPeer",
     "Offers",
     "Place",
+    "RemoteFault",
     "ServerSide",
     "Signals",
     "Spoke",
     "Timeouts",
     "Transport",
     "Wire",
+    "agree_on_level",
     "at_server",
     "exit_code",
+    "usable_levels",
+    "use_level",
 ]

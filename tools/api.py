@@ -25,7 +25,7 @@ HEAD = """\
 # What others build on, as `python tools/api.py` writes it. A new line is an addition. A line that goes or changes breaks
 # somebody: docs/reference/versions.md says what must come first.
 """
-MODULES = ("fedkern", "fedkern.errors", "fedkern.kernels", "fedkern.testing")
+MODULES = ("fedkern", "fedkern.errors", "fedkern.kernels", "fedkern.places", "fedkern.testing", "fedkern.testing.places")
 BESIDE = ("bound", "families", "homes", "ordered", "ranges")  # modules of kernels that `fedkern.kernels` does not name
 REMEDY = (
     "  Others may use them: let the old one go on to work, and say what to write now (docs/reference/versions.md,",

@@ -143,7 +143,10 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
             raise
 
     if not options.mpi:
-        place = installed.place(options.place) if options.place else InProcess(signals=options.signals)
+        place: Place = InProcess(signals=options.signals)
+        if options.place:
+            config, folder = load(options.job, options.sets)
+            place = installed.place(options.place, config.model_dump(), folder)
         try:
             return here(place)
         except (FedkernError, KeyboardInterrupt, BrokenPipeError):

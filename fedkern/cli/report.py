@@ -50,7 +50,7 @@ def write(folder: Path) -> Path:
     shapes = {_client(home): _shapes(home / "areas.geojson") for home in homes if _client(home) in areas}
     fits = {_client(home): _json(home / "fit.json") for home in homes if _client(home) in areas and (home / "fit.json").exists()}
     path = folder / "report.html"
-    method = load_method(str(job["job"]["method"])).report if summary or own else None
+    method = load_method(str(job["job"]["method"]), job).report if summary or own else None
     run = RunFiles(
         folder.resolve().name,
         summary,

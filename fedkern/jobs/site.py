@@ -89,6 +89,26 @@ class Sites:
             text = str(fault).replace(f"{path.parent.absolute()}{os.sep}", "").replace(f"{path.parent}{os.sep}", "")
             raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {path}: {fault}") from None
 
+    def everyone(self) -> Iterator[Site]:
+        """Yields the paths and policies of all site files that a client could find here, whatever the clients are called.
+
+        What they name need not be there: they may be of another machine. A file that this user may not read is nobody's here.
+
+        Raises
+        ------
+        JobError
+            A file is no site file.
+        """
+        if self.given is None:
+            paths = [*sorted((self.folder / EACH).glob("*.toml")), self.folder / SHARED]
+        else:
+            paths = sorted(self.given.glob("*.toml")) if self.given.is_dir() else [self.given]
+        for path in paths:
+            if os.access(path, os.R_OK):
+                said = self._said(path)
+                data, policy = (None if text is None else _beside(path, text) for text in (said.path, said.policy))
+                yield Site(data, policy)
+
     def _file(self, client: str) -> Path | None:
         """Returns the site file of a client; None where it has none."""
         places = list(self._places(client))
@@ -105,9 +125,12 @@ class Sites:
             yield self.folder / EACH / f"{client}.toml"
         yield self.folder / SHARED
 
-    def _read(self, path: Path, client: str) -> Site:
+    def _said(self, path: Path) -> SiteFile:
         tables = written_once(tables_of(path, "site"), SiteFile, path.name)
-        said = validate_file(SiteFile, tables, lambda _: iter(()), path.name)
+        return validate_file(SiteFile, tables, lambda _: iter(()), path.name)
+
+    def _read(self, path: Path, client: str) -> Site:
+        said = self._said(path)
         own = path.stem == client and path.name != SHARED
         if said.client is not None and said.client != client:
             if own or said.client not in self.names:
@@ -125,7 +148,12 @@ def _there(site: Path, name: str, text: str | None) -> Path | None:
     """Returns the path that a key of a site file names."""
     if text is None:
         return None
-    path = (site.parent / os.path.expanduser(text)).absolute()
+    path = _beside(site, text)
     if not os.path.exists(path):  # False also where it may not be looked at
         raise JobError(f"{site.name}: {name}: {os.path.basename(text)} is not there; correct {name}")
     return path
+
+
+def _beside(site: Path, text: str) -> Path:
+    """Returns an absolute path; relative ones begin at the site file."""
+    return (site.parent / os.path.expanduser(text)).absolute()

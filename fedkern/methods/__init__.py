@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import JobError
@@ -20,13 +21,18 @@ from ..sections import describe_choice, validate_file
 from . import installed
 
 
-def load_method(name: str) -> Method[Any]:
+def load_method(name: str, tables: Raw = MappingProxyType({})) -> Method[Any]:
     """Loads a method by its name in a job file, when it is first asked for: one of this package, or another's (`installed`).
+
+    Parameters
+    ----------
+    name : of the method
+    tables : of a job or its record, where it was not checked yet: policies beside the files that it names are asked, too
 
     Raises
     ------
     JobError
-        No method has this name, or several packages bring it, or it cannot be loaded.
+        No method has this name, several packages bring it, a policy of this machine does not allow it, or it cannot be loaded.
     """
     if name in METHODS:
         own: Method[Any] = import_module(f".{name}.doors", __name__).METHOD
@@ -34,6 +40,8 @@ def load_method(name: str) -> Method[Any]:
     found = installed.entry(installed.METHODS_GROUP, name, METHODS)
     if found is None:
         raise JobError(_unknown("job.method", name))
+    # Whatever led here: a name may come from the record of a run that somebody else has written.
+    installed.permit_method(name, tables, Path.cwd())
     other = installed.loaded(found)
     if not isinstance(other, Method):
         raise JobError(f"{installed.METHODS_GROUP}: {name!r} is {found.value}, which is no fedkern.jobs.method.Method")

@@ -1,7 +1,7 @@
 """Finds methods and places that other packages bring, by their entry points, and asks a holder's policies before any is imported.
 
-A package names what it brings in its pyproject.toml; nothing of it runs until the caller asks for a place, or a job that every
-policy here allows asks for a method:
+A package names what it brings in its pyproject.toml. Nothing of it runs until the caller asks for a place, or a job for a method,
+and every policy here allows it:
 
     [project.entry-points."fedkern.methods"]
     mine = "mypackage.method:METHOD"
@@ -12,16 +12,19 @@ policy here allows asks for a method:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from ..data.table import BESIDE
+from ..data.table import files_of
 from ..errors import JobError, OwnFault
-from ..jobs.holding.binding import known_policies
-from ..jobs.holding.policy import PolicyFile, read_policies
+from ..jobs.holding.binding import bind
+from ..jobs.holding.policy import DataSet, PolicyFile
 from ..jobs.keys import Raw
+from ..jobs.site import Sites
 from ..transports.place import Place
 
 UNKNOWN = (
@@ -62,65 +65,97 @@ def loaded(found: EntryPoint) -> Any:
         raise JobError(f"{what}; import {found.module} in Python to see why") from error
 
 
-def place(name: str) -> Place:
+def place(name: str, tables: Raw, folder: Path) -> Place:
     """Returns a place that a package brings: its entry point is the place, or makes it.
+
+    Parameters
+    ----------
+    name : of the entry point, as the caller gave it
+    tables, folder : of the job, whose data's policies are asked before anything is imported
 
     Raises
     ------
     JobError
-        No package brings it, several do, or it cannot be loaded.
+        No package brings it, several do, a policy does not allow the package, or it cannot be loaded.
     """
     found = entry(PLACES_GROUP, name, ())
     if found is None:
         known = names(PLACES_GROUP)
         there = f"; there are {', '.join(known)}" if known else ""
         raise JobError(f"place = {name!r}: no installed package brings it{there}")
+    _permit(
+        tables,
+        folder,
+        lambda file: file.knows_package(found.module),
+        f"place = {name!r} has another package carry the messages of this job; ask the holder to allow its class (places)",
+        f"no class of {found.module.partition('.')[0]} is among its places",
+    )
     brought = loaded(found)
-    made: Place = brought if hasattr(brought, "run_protocol") and not isinstance(brought, type) else brought()
+    if isinstance(brought, type) or not hasattr(brought, "run_protocol"):
+        try:
+            brought = brought()
+        except Exception as error:
+            raise JobError(f"{PLACES_GROUP}: {name!r} of {_package(found)} made no place ({type(error).__name__})") from error
+    if not hasattr(brought, "run_protocol"):
+        raise JobError(f"{PLACES_GROUP}: {name!r} is {found.value}, which is and makes no fedkern.places.Place")
+    made: Place = brought
     return made
 
 
 def permit_method(name: str, tables: Raw, folder: Path) -> None:
-    """Asks the policies of this machine, and those beside the files that a job's [data] names, for a method of another package.
+    """Asks every policy that may bind the data of a job for a method of another package; nothing of it has been imported yet.
 
-    The method itself is not known yet, so any text of [data] counts as a path, and a policy that lists the method for other data
-    lets it be imported: whether it may have these is asked as for every job. Where no policy is, nothing is refused.
+    Its keys are not known either. So all texts of the job count as paths, and all site files that parties of this place could
+    find are read. A policy that lists the method for other data lets it be imported: whether it may have these is asked as for
+    every job. Where no policy is, and none is required, nothing is refused.
 
     Raises
     ------
     OwnFault
-        A policy does not list the method.
+        A policy does not list the method, or cannot be read.
     """
-    for file in (*known_policies(), *_beside(tables.get("data", {}), folder)):
-        if not file.knows_method(name):
-            raise OwnFault(UNKNOWN.format(name), f"{file.path}: does not allow the job: {name} is not among its methods")
+    _permit(tables, folder, lambda file: file.knows_method(name), UNKNOWN.format(name), f"{name} is not among its methods")
 
 
-def _beside(value: object, folder: Path) -> Iterator[PolicyFile]:
-    """Yields the policies in the folders of all files that texts may name."""
-    seen = set[Path]()
-    for text in _texts(value):
-        try:
-            folders = {path.resolve().parent for path in (folder.glob(text) if _relative(text) else Path("/").glob(text[1:]))}
-        except (ValueError, OSError, IndexError, NotImplementedError):  # no path, or none that can be looked at
+def _permit(tables: Raw, folder: Path, allows: Callable[[PolicyFile], bool], ask: str, detail: str) -> None:
+    """Raises OwnFault unless all policies that may bind the data of a job allow something."""
+    paths, policies = list(_paths(tables, folder)), list[Path | None]([None])
+    try:
+        for site in Sites(folder, ()).everyone():
+            paths += [] if site.path is None else files_of(site.path)
+            policies += [] if site.policy is None else [site.policy]
+        bindings = [bind("", DataSet((), tuple(dict.fromkeys(paths)), policy), must="asked") for policy in policies]
+    except JobError as fault:
+        raise OwnFault("a site file or a policy file here cannot be used; ask its holder to mend it", str(fault)) from None
+    for binding in bindings:
+        for _, file in binding.files:
+            if not allows(file):
+                raise OwnFault(ask, f"{file.path}: does not allow the job: {detail}")
+        if binding.required and not binding.files:
+            raise OwnFault(ask, f"{binding.required}, and no policy is here")
+
+
+def _paths(tables: Raw, folder: Path) -> Iterator[Path]:
+    """Yields all files that texts of a job may name, with the arrays that belong to them."""
+    for text in _texts(tables):
+        if "\0" in text:
             continue
-        for at in folders - seen:
-            seen.add(at)
-            if (at / BESIDE).exists():
-                yield read_policies(at / BESIDE)
-
-
-def _relative(text: str) -> bool:
-    return not text.startswith("/")
+        yield from files_of(folder / text)
+        plain = Path(text)
+        if any(mark in text for mark in "*?["):
+            root, pattern = (Path(plain.anchor), plain.relative_to(plain.anchor)) if plain.is_absolute() else (folder, plain)
+            with suppress(ValueError, NotImplementedError, OSError, re.error):  # no pattern, or nothing that can be looked at
+                for path in root.glob(str(pattern)):
+                    yield from files_of(path)
 
 
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         for one in value.values():
             yield from _texts(one)
-    elif isinstance(value, list):
+    elif isinstance(value, Iterable) and not isinstance(value, bytes):
         for one in value:
             yield from _texts(one)
 

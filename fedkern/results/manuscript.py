@@ -15,6 +15,7 @@ from .table import RATIOS, Row
 
 INTERVAL = "95 % interval"
 DASH = "–"
+TOTALS = "Counts are of all sites together: those of one site say something of its rows, and are told where a job asks for it."
 LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", DASH: "--", "²": r"\textsuperscript{2}", "−": "$-$"}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
@@ -69,9 +70,12 @@ def _notes(summary: Record, ratio: str) -> list[str]:
     what = "posterior median" if ratio else "posterior mean and standard deviation (SD)"
     notes = [f"{what[0].upper()}{what[1:]}; intervals are equal-tailed, of the posterior."]
     rows, events = summary.get("predictive", {}).get("rows"), summary.get("events")
-    counts = [f"{rows:,} rows"] if rows is not None else []
-    counts += [f"{events:,} events"] if events is not None else []
-    notes.append(f"{len(clients)} sites ({', '.join(clients)}){''.join(f', {count}' for count in counts)}.")
+    totals = {name: count for name, count in (("rows", rows), ("events", events)) if count is not None}
+    notes.append(f"{len(clients)} sites ({', '.join(clients)}){_counts(totals)}.")
+    if of_sites := summary.get("site_counts"):
+        notes.append(f"By site: {'; '.join(name + (_counts(of_sites.get(name, {})) or ', not told') for name in clients)}.")
+    elif totals:
+        notes.append(TOTALS)
     if lost:
         notes.append(f"Without {', '.join(lost)}, which was lost.")
     if summary["privacy"]:
@@ -79,6 +83,11 @@ def _notes(summary: Record, ratio: str) -> list[str]:
         notes.append(f"The weakest certificate of a site: ({epsilon:.4g}, {delta:.4g})-differential privacy.")
     verdict = str(summary["verdict"])
     return [*notes, f"{verdict[0].upper()}{verdict[1:]}."]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    """Returns ", 40 rows, 12 events"."""
+    return "".join(f", {count:,} {name}" for name, count in counts.items())
 
 
 def latex(made: Manuscript) -> str:

@@ -1,4 +1,7 @@
-"""Checks a place of a job, or a wire, by jobs over it: their bits are those of one process, and a fault ends them everywhere."""
+"""Checks a place of a job, or a wire, by jobs over it: their bits are those of one process, and a fault ends them everywhere.
+
+Beside whole jobs it calls `mine`, `settle`, `choose`, `leave_out` (with `stand_by`) and `agree` of a `fedkern.places.Place`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from fedkern.api import run
 from fedkern.errors import JobError
-from fedkern.places import Place
+from fedkern.places import SERVER, Place
 
 Main: TypeAlias = Callable[[Place], int]
 Over: TypeAlias = Callable[[Main, Sequence[str]], Sequence[int]]
@@ -29,6 +32,10 @@ JOBS: tuple[Mapping[str, Mapping[str, Any]], ...] = (
     {"job": {"method": "pvi", "rounds": 4}, "model": {"family": "gaussian"}, "algorithm": {"local_steps": 3}},
     {"job": {"method": "pvi", "rounds": 3}, "model": {"family": "gaussian"}, "algorithm": {"schedule": "synchronous"}},
 )
+
+# One client has fewer rows than the job asks for: it takes no part, and its place listens until the end.
+SMALL: Mapping[str, Mapping[str, Any]] = {**JOBS[0], "data": {"small": "leave-out", "least_rows": 50}}
+FEW = {name: (X[: 10 + 50 * (name != "bo")], y[: 10 + 50 * (name != "bo")]) for name, (X, y) in DATA.items()}
 
 
 def check_place(over: Over) -> None:
@@ -57,24 +64,8 @@ def check_place(over: Over) -> None:
     ...
     >>> check_place(over)
     """
-    for job in JOBS:
-        results: list[Any] = []
-
-        def main(place: Place, job: Mapping[str, Mapping[str, Any]] = job, results: list[Any] = results) -> int:
-            assert list(place.mine(len(NAMES))) == [k for k in range(len(NAMES)) if place.size == 1 or place.rank == 1 + k]
-            told = place.settle(str(place.rank).encode(), b" ".join)
-            assert told == b" ".join(str(rank).encode() for rank in range(place.size)), f"settle gave {told!r}"
-            result = run(job, data=DATA, place=place)
-            assert (result is not None) == place.is_server, "the result is the server's"
-            assert place.names == NAMES, f"the place calls the clients {place.names}"
-            if result is not None:
-                results.append(result)
-            return 0
-
-        codes = list(over(main, NAMES))
-        assert set(codes) == {0}, f"exit codes {codes} of a job that is in order"
-        want = run(job, data=DATA).digest
-        assert [result.digest for result in results] == [want], "the bits of the result are not those of one process"
+    for job, data in (*((job, DATA) for job in JOBS), (SMALL, FEW)):
+        _check_bits(over, job, data)
 
     def faulty(place: Place) -> int:
         if place.mine(len(NAMES))[:1] != [] or place.size == 1:
@@ -82,5 +73,52 @@ def check_place(over: Over) -> None:
         run(JOBS[0], data=DATA, place=place)
         return 0
 
-    codes = list(over(faulty, NAMES))
-    assert set(codes) == {JobError.exit_code}, f"exit codes {codes} of a job with a fault of all clients"
+    def refusing(place: Place) -> int:
+        def rule(told: object) -> Any:
+            raise JobError("the server's rule refuses")
+
+        place.settle(b"", rule)
+        return 0
+
+    def disagreeing(place: Place) -> int:
+        if place.size == 1:
+            raise JobError("one place agrees with itself")
+        place.agree(b"this" if place.rank != place.size - 1 else b"that")
+        return 0
+
+    for what, main in (
+        ("a fault of all clients", faulty),
+        ("a rule of `settle` that refuses", refusing),
+        ("a place that has another configuration", disagreeing),
+    ):
+        codes = list(over(main, NAMES))
+        assert set(codes) == {JobError.exit_code}, f"exit codes {codes} of a job with {what}"
+
+
+def _check_bits(over: Over, job: Mapping[str, Mapping[str, Any]], data: Mapping[str, Any]) -> None:
+    """Runs a job over the place and in one process."""
+    results: list[Any] = []
+    names = tuple(NAMES if job is not SMALL else (name for name in NAMES if name != "bo"))
+
+    def main(place: Place) -> int:
+        mine = list(place.mine(len(NAMES)))
+        assert mine == [k for k in range(len(NAMES)) if place.size == 1 or place.rank == 1 + k], f"`mine` gave {mine}"
+        told = place.settle(str(place.rank).encode(), b" ".join)
+        assert told == b" ".join(str(rank).encode() for rank in range(place.size)), f"settle gave {told!r}"
+        # Every party has a number of its own, and one that all have.
+        offers = {party: {7, 100 + party} for party in (*mine, *([SERVER] if place.is_server else []))}
+        every = {party: {7, 100 + party} for party in (*range(len(NAMES)), SERVER)}
+        chosen = place.choose(offers, lambda all_offers: 7 if {k: {*v} for k, v in all_offers.items()} == every else 8)
+        assert chosen == 7, "choose: the rule was not given the numbers of all parties"
+        assert place.choose(offers, lambda all_offers: None) is None, "choose: the rule chose None"
+        result = run(job, data=data, place=place)
+        assert (result is not None) == place.is_server, "the result is the server's"
+        assert place.names == names, f"the place calls the clients {place.names}"
+        if result is not None:
+            results.append(result)
+        return 0
+
+    codes = list(over(main, NAMES))
+    assert set(codes) == {0}, f"exit codes {codes} of a job that is in order"
+    want = run(job, data=data).digest
+    assert [result.digest for result in results] == [want], "the bits of the result are not those of one process"

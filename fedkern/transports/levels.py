@@ -62,3 +62,16 @@ def agree_on_level(by_rank: Sequence[int]) -> int:
         f"fedkern of {name_ranks(lacking)} was built without the instructions {LEVELS[lowest]}, the highest that rank "
         f"{highest.index(lowest)} can use: build it there with FEDKERN_LEVELS=all"
     )
+
+
+def use_level(number: int) -> None:
+    """Lets the kernels of this process use a level that `agree_on_level` gave, and no higher one.
+
+    Examples
+    --------
+    >>> from fedkern.transports.levels import agree_on_level, usable_levels, use_level
+    >>> use_level(agree_on_level([usable_levels()]))
+    """
+    from .. import _core
+
+    _core.limit_isa(LEVELS[number])

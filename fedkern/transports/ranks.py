@@ -23,7 +23,7 @@ from .codec import Codec, Frame
 from .cores import usable_cores
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts, at_server
 from .gathering import Gathering
-from .levels import LEVELS, agree_on_level, usable_levels
+from .levels import agree_on_level, usable_levels, use_level
 from .link import Link
 from .place import Transport
 
@@ -99,7 +99,7 @@ class Ranks:
         A rank whose version of fedkern is not that of rank 0, or whose `configuration` is not byte for byte the same, ends the
         job with a JobError that names it.
         """
-        from .. import __version__, _core
+        from .. import __version__
 
         digest = hashlib.blake2b(configuration, digest_size=32).digest()
         hello = tags.HELLO.pack(__version__.encode(), usable_levels(), *self.machine(), digest)
@@ -111,7 +111,7 @@ class Ranks:
             return replies
 
         level, self.n_threads, crowded, same, name = WELCOME.unpack(self.exchange("hello", hello, answer))
-        _core.limit_isa(LEVELS[level])
+        use_level(level)
         patience = self.link.patience
         patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (4e-3, 5e-4)
         if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):

@@ -15,21 +15,65 @@ import fedkern
 from fedkern.errors import JobError
 from fedkern.places import InProcess
 from fedkern.testing.places import DATA, JOBS, check_place
-from support.outside import threads
+from support.outside import queues, threads
 
-OUTSIDE = Path(threads.__file__)
+PUBLIC = {"fedkern.places", "fedkern.errors"}
 
 
-def test_an_outsiders_wire_needs_public_names_alone():
-    imports = [node for node in ast.walk(ast.parse(OUTSIDE.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+@pytest.mark.parametrize("module", [threads, queues])
+def test_outsiders_need_public_names_alone(module):
+    tree = ast.parse(Path(module.__file__).read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     named = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports}
-    assert {name for name in named if name.startswith("fedkern")} == {"fedkern.places"}
-    assert all(not alias.name.startswith("_") for node in imports for alias in node.names)
+    assert {name for name in named if name.startswith("fedkern")} <= PUBLIC
+    names = {(node.module, alias.name) for node in imports if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {name for at, name in names if at == "fedkern.places"} <= set(fedkern.places.__all__)
+    # Nor a private attribute of an object of fedkern's: those with an underscore are its own.
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)} | {"_place"}
+    assert {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_")} <= own | {
+        "__setattr__"
+    }
 
 
-def test_an_outsiders_wire_runs_jobs_as_one_process_does():
+@pytest.mark.parametrize("over", [threads.over, queues.over])
+def test_an_outsiders_place_runs_jobs_as_one_process_does(over):
     with threadpool_limits(1, user_api="blas"):  # threads of one process share it
-        check_place(threads.over)
+        check_place(over)
+
+
+def wrong(**methods):
+    """A place of queues with other methods."""
+    kind = type("Wrong", (queues.Queued,), methods)
+    return lambda main, names: queues.over(main, names, kind)
+
+
+def twice(self, rank, what, content):
+    self.boxes[rank].put((self.rank, what, content))
+    if what == "frame" and content is not None:
+        self.boxes[rank].put((self.rank, what, content))
+
+
+def names_of_all(self, numbers, names):
+    """The clients that are left get new numbers, and the place keeps the old ones."""
+    self.names = names
+    self.idle = set(range(1, self.size)) - {self.homes[k] for k in numbers}
+
+
+@pytest.mark.parametrize(
+    ("over", "says"),
+    [
+        (wrong(post=twice), "exit codes"),
+        (wrong(mine=lambda self, n: [0] if self.rank == 1 else []), "exit codes"),
+        (wrong(choose=lambda self, offers, rule: rule(offers)), "exit codes"),
+        (wrong(agree=lambda self, configuration: None), "another configuration"),
+        (wrong(leave_out=names_of_all), "exit codes"),
+    ],
+    ids=["doubles", "homes", "choose", "agree", "leave_out"],
+)
+def test_the_check_sees_each_promise_that_is_broken(over, says, monkeypatch):
+    monkeypatch.setattr(queues, "PATIENCE", 2.0)
+    with threadpool_limits(1, user_api="blas"), pytest.raises(AssertionError, match=says):
+        check_place(over)
 
 
 def test_the_check_finds_places_that_are_wrong():
@@ -211,3 +255,116 @@ def test_a_place_by_its_name(outsider, tmp_path):
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["converged"]
     code, said = command(site, tmp_path, "run", str(job), "--place", "his")
     assert (code, "no installed package brings it; there are mine" in said) == (2, True), said
+
+
+def refuse(folder, name="nobody.toml", methods=""):
+    """Writes a policy that names none of the job's data."""
+    path = folder / name
+    path.write_text(f"{methods}open = true\n[data.other]\npaths = ['other.csv']\n")
+    return path
+
+
+def site_with_policy(folder):
+    (folder / "site.toml").write_text(f'policy = "{refuse(folder)}"\n')
+
+
+def site_with_path(folder):
+    """The data that the holder's site file gives lie beside a policy; those of the job do not."""
+    for name in ("ada", "bo"):
+        (folder / "sites").mkdir(exist_ok=True)
+        (folder / "own" / name).mkdir(parents=True)
+        (folder / "rows" / f"{name}.csv").rename(folder / "own" / name / "data.csv")
+        (folder / "rows" / f"{name}.csv").write_text("x,y\n")
+        (folder / "sites" / f"{name}.toml").write_text(f'path = "../own/{name}/data.csv"\n')
+    refuse(folder / "own" / "bo", "fedkern-policy.toml")
+
+
+def link_on_the_way(folder):
+    (folder / "middle").mkdir()
+    (folder / "real").mkdir()
+    (folder / "rows" / "bo.csv").rename(folder / "real" / "bo.csv")
+    (folder / "middle" / "bo.csv").symlink_to(folder / "real" / "bo.csv")
+    (folder / "rows" / "bo.csv").symlink_to(folder / "middle" / "bo.csv")
+    refuse(folder / "middle", "fedkern-policy.toml")
+
+
+def lost_policy(folder):
+    (folder / "rows" / "fedkern-policy.toml").symlink_to(folder / "nothing.toml")
+
+
+def required(folder):
+    return {"FEDKERN_REQUIRE_POLICY": "1"}
+
+
+def given_site(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "holder.toml").write_text(f'policy = "{refuse(folder)}"\n')
+    return {"FEDKERN_SITE": str(folder / "mine" / "holder.toml")}
+
+
+@pytest.mark.parametrize("hidden", [site_with_policy, site_with_path, link_on_the_way, lost_policy, required, given_site])
+def test_every_policy_that_may_bind_is_asked_before_an_import(outsider, tmp_path, hidden):
+    site, trace = outsider
+    job = write_job(tmp_path)
+    more = hidden(tmp_path) or {}
+    code, said = command(site, tmp_path, "check", str(job), **more)
+    assert (code, trace.exists()) == (2, False), said
+
+
+def test_the_record_of_a_run_imports_nothing_that_a_policy_does_not_allow(outsider, tmp_path):
+    """A server's folder that names a method of another package: to look at it is no way round a policy."""
+    site, trace = outsider
+    job = write_job(tmp_path, "likelihood")
+    out = tmp_path / "out"
+    assert command(site, tmp_path, "run", str(job), "--out", str(out))[0] == 0
+    (tmp_path / ".fedkern").mkdir()
+    policy = refuse(tmp_path / ".fedkern", "policy.toml")
+    for names in (["summary.json"], ["job.json"]):
+        kept = {name: (out / name).read_text() for name in names}
+        for name, text in kept.items():
+            (out / name).write_text(text.replace('"likelihood"', '"mine"'))
+        for words in (
+            ["report", str(out)],
+            ["report", str(out), "--table", "csv"],
+            ["ledger", str(out)],
+            ["predict", str(out), str(job)],
+        ):
+            said = command(site, tmp_path, *words)
+            assert not trace.exists(), (words, said)
+        for name, text in kept.items():
+            (out / name).write_text(text)
+    (out / "summary.json").write_text((out / "summary.json").read_text().replace('"likelihood"', '"mine"'))
+    refuse(policy.parent, "policy.toml", 'methods = ["mine"]\n')
+    command(site, tmp_path, "report", str(out), "--table", "csv")
+    assert trace.exists()
+
+
+def test_a_policy_is_asked_before_a_place_is_imported(outsider, tmp_path):
+    site, trace = outsider
+    job = write_job(tmp_path, "likelihood")
+    policy = tmp_path / "rows" / "fedkern-policy.toml"
+    paths = ", ".join(f'"{tmp_path / "rows" / name}.csv"' for name in ("ada", "bo"))
+    for places, want in (
+        ([], (2, False)),
+        (["outsiders.place:Place"], (2, False)),
+        (["outsider:Other"], (2, True)),
+        (["outsider:Mine"], (0, True)),
+    ):
+        policy.write_text(f"open = true\nplaces = {json.dumps(places)}\n[data.rows]\npaths = [{paths}]\n")
+        code, said = command(
+            site, tmp_path, "run", str(job), "--place", "mine", "--out", str(tmp_path / f"out-{len(places)}{want}")
+        )
+        assert (code, trace.exists()) == want, said
+        trace.unlink(missing_ok=True)
+
+
+def test_a_policy_says_whether_sites_of_a_relay_may_carry_messages(tmp_path):
+    job = write_job(tmp_path, "likelihood")
+    policy = tmp_path / "rows" / "fedkern-policy.toml"
+    paths = ", ".join(f'"{tmp_path / "rows" / name}.csv"' for name in ("ada", "bo"))
+    for places, want in ("", 2), ('places = ["fedkern.places:Spoke"]\n', 0):
+        policy.write_text(f"open = true\n{places}[data.rows]\npaths = [{paths}]\n")
+        said = []
+        codes = threads.over(lambda place: 0 * bool(fedkern.run(job, place=place)), ("ada", "bo"), said)
+        assert set(codes) == {want}, said
+        assert any("refused by the holder's policy" in line for line in said) == (want == 2)

@@ -50,6 +50,19 @@ def test_numbers_are_those_of_the_table(run: tuple[Any, Path], exp: bool) -> Non
     assert result.summary["verdict"][1:] in made.notes[-1]
 
 
+def test_counts_of_one_site_are_told_only_where_the_result_has_them(run: tuple[Any, Path]) -> None:
+    result, _ = run
+    assert "site_counts" not in result.summary  # the job did not ask
+    notes = " ".join(manuscript(result.rows(), result.summary).notes)
+    assert "Counts are of all sites together" in notes
+    assert "200 rows" not in notes
+    told = {"north": {"rows": 1200, "events": 31}}  # the other has fewer than sums are of
+    notes = manuscript(result.rows(), result.summary | {"site_counts": told, "events": 33}).notes
+    assert "2 sites (north, south), 400 rows, 33 events." in notes
+    assert "By site: north, 1,200 rows, 31 events; south, not told." in notes
+    assert "together" not in " ".join(notes)
+
+
 def test_latex_of_odd_names() -> None:
     text = latex(ODD)
     assert r"theta[a\_b\textbar{}50\%\textless{}c\textgreater{}] & 1.000 \\" in text

@@ -5,7 +5,8 @@
     client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
     values = false                  # true: open jobs whose result says what one client's rows say (output.without, .sites)
     methods = ["mine"]              # of other packages that jobs may have this holder run; fedkern's own are always allowed
-    places = ["mine"]               # ways to other parties (transports) of other packages; those of fedkern are always allowed
+    places = ["mine.place:Place"]   # classes of other packages that may carry messages to other parties; also
+                                    # "fedkern.places:Spoke", whose messages the caller carries; fedkern's others are allowed
     factories = ["schools.model:make"]  # of own models: functions of packages that open jobs may have this holder run
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
@@ -217,17 +218,23 @@ class Policy:
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """Holds one policy file. `require`, `methods`: see above; `accounts`: the folder of its budgets, None for its own."""
+    """Holds one policy file: what is said above for all data. `accounts` is the folder of its budgets, None for its own."""
 
     path: Path
     require: bool
     accounts: Path | None
     policies: tuple[Policy, ...]
     methods: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     def knows_method(self, method: str) -> bool:
         """Tells whether a method of another package is allowed on any data: its package may then be imported here."""
         return method in self.methods or any(method in policy.methods for policy in self.policies)
+
+    def knows_package(self, module: str) -> bool:
+        """Tells whether a place of a module's package is allowed to carry messages of any data: it may then be imported here."""
+        listed = (*self.places, *(place for policy in self.policies for place in policy.places))
+        return any(place.partition(":")[0].partition(".")[0] == module.partition(".")[0] for place in listed)
 
 
 def read_policies(path: Path) -> PolicyFile:
@@ -275,7 +282,7 @@ def read_policies(path: Path) -> PolicyFile:
 
     (accounts,) = beside([] if said.accounts is None else [said.accounts]) or (None,)
     policies = tuple(policy(name, table) for name, table in said.data.items())
-    return PolicyFile(path, said.require, accounts, policies, tuple(said.methods))
+    return PolicyFile(path, said.require, accounts, policies, tuple(said.methods), tuple(said.places))
 
 
 def _holds(own: Path, path: Path) -> bool:

@@ -52,7 +52,7 @@ class Data(Section):
     values: bool | None = key(None, help="whether results may say what one client's rows say; default: the file's")
     factories: list[str] | None = key(None, help="functions that own models may have run on these data; default: the file's")
     methods: list[str] | None = key(None, help="methods of other packages that these data may be in; default: the file's")
-    places: list[str] | None = key(None, help="places of other packages that may carry their messages; default: the file's")
+    places: list[str] | None = key(None, help="places of others that may carry their messages; default: the file's")
     disclosure: Disclosure = key(Disclosure(), help="of open jobs on these data, where it is another than the file's")
 
 
@@ -65,7 +65,7 @@ class File(Section):
     values: bool = key(False, help="whether results may say what one client's rows say (output.without, output.sites)")
     factories: list[str] = key([], help='functions that own models may have run, "package.module:function" each')
     methods: list[str] = key([], help="methods of other packages that jobs may use; fedkern's own are allowed")
-    places: list[str] = key([], help="places of other packages that may carry messages; fedkern's own are allowed")
+    places: list[str] = key([], help="places of other packages, or fedkern.places:Spoke, that may carry messages")
     unit: OneOrMore[Unit] = key(["example"], help="what jobs may protect")
     noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
     least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")

@@ -60,6 +60,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
         if sum(one.observed[0] for one in replies):
             whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths, one.misfits) for one in replies))
             content["predictive"] = _content(whole, model, chances=chances)
+            content |= sites.count_rows(model, run.names, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()})
             doubt = _varied(whole, model)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
     return join(

@@ -25,7 +25,7 @@ from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
-from . import marginal
+from . import marginal, sites
 from .checks import exchange_loo, exchange_sites
 from .keys import Config
 from .level_models import OF_TOLD, LevelModel
@@ -97,7 +97,8 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
     seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
     assert not isinstance(seen, int)
     content = _content(model, seen, again)
-    return Checked({"predictive": content}, (*notes, *_said(model, content)))
+    counts = sites.count_rows(model, run.names, {k: {"rows": int(one.seen[:, 0].sum())} for k, one in server.replies.items()})
+    return Checked({"predictive": content, **counts}, (*notes, *_said(model, content)))
 
 
 def count_levels(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:

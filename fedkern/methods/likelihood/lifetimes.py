@@ -80,6 +80,8 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
         if none:
             notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
         content, said, doubt = _content(model, in_order(server.replies))
+        told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
+        content |= sites.count_rows(model, run.names, told)
         notes += said
         notes += [] if model.asks_level or len(run.names) < 2 else [time_units.NOT_COMPARED]
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}

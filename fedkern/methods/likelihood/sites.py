@@ -18,10 +18,12 @@ from ...models import levels, survival
 from ...models.mixed import Rows, mode
 from ...models.survival_parametric import Lifetimes
 from ...results.gaussian import label
+from ...results.plain import Record
 from .keys import Config
 from .model import Model
 from .own import ask_clients
 from .publish import Checked
+from .sampled_model import SampledModel
 from .stages import stages_of_sites
 
 Array = NDArray[np.float64]
@@ -46,6 +48,18 @@ def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) ->
         if server is not None:
             return of_coefficients(model, server, run.names)
     return Checked()
+
+
+def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Record]) -> Record:
+    """Returns `site_counts` of summary.json, where the job asks for what each client's rows say alone; nothing elsewhere.
+
+    Parameters
+    ----------
+    told : client number -> its rows and events, as its sums for the checks of the model have told the server. A client with
+        fewer rows or events than such sums are of has told zeros, and is left out
+    """
+    counts = {names[k]: one for k, one in sorted(told.items()) if any(one.values())}
+    return {"site_counts": counts} if model.output.sites and counts else {}
 
 
 def find_own_mode(model: Model, own: Alone) -> site_modes.SiteMode:

@@ -104,6 +104,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         if nothing := [repr(run.names[k]) for k, one in sorted(server.replies.items()) if not one.events]:
             notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
         content, said = _content(model, replies)
+        content |= sites.count_rows(model, run.names, {k: {"events": one.events} for k, one in server.replies.items()})
         notes += said
     for stage in model.curve_stages:
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))

@@ -315,6 +315,8 @@ def test_names_tables_and_what_the_terminal_says_of_levels_without_an_order(mult
     ratios = [line for line in lines.splitlines() if line.startswith("theta[") and line.endswith(")")]
     assert {line.split()[0] for line in ratios} == {f"theta[{level}:{name}]" for level in LEVELS[1:] for name in ("age", "dose")}
     assert set(multinomial.summary["sites"]) == {"ada", "bo", "cy"}
+    counts = multinomial.summary["site_counts"]
+    assert sum(one["rows"] for one in counts.values()) == multinomial.summary["predictive"]["rows"]
     assert "theta[mild:age]" in multinomial.summary["sites"]["ada"]
     assert multinomial.summary["loo"]["rows"] == 510
     assert set(multinomial.summary["without"]) == {"ada", "bo", "cy"}

@@ -501,6 +501,9 @@ def test_sites_of_a_walk_are_given_its_sd(tmp_path: Path) -> None:
     asked = SMALL.replace("[output]", "[output]\nsites = true")
     result = fedkern.run(written(tmp_path, federation("piecewise", 1), text("piecewise", asked)))
     assert set(result.summary["sites"]) == {"ada", "bo", "cy"}
+    counts = result.summary["site_counts"]
+    assert sum(one["events"] for one in counts.values()) == result.summary["events"]
+    assert sum(one["rows"] for one in counts.values()) == result.summary["predictive"]["rows"]
     modes = [one["theta_std[age]"] for one in result.summary["sites"].values()]
     pooled = sum(one["mode"] / one["sd"] ** 2 for one in modes) / sum(one["sd"] ** -2 for one in modes)
     assert pooled == pytest.approx(result.parameters["theta_std[age]"]["mean"], abs=0.05)

@@ -72,6 +72,7 @@ def test_each_site_is_the_mode_of_its_own_posterior(random: dict[str, Any] | Non
         data=held,
     )
     assert list(result.summary["sites"]) == list(held)
+    assert result.summary["site_counts"] == {name: {"rows": len(frame)} for name, frame in held.items()}
     for name, frame in held.items():
         mode, sd = mode_of(frame, grouped, 0.5)
         found = result.summary["sites"][name]

@@ -251,6 +251,7 @@ def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
     assert result.summary["proportional_hazards"]["dose"]["p"] < 1e-4
     assert any("hazards are not proportional in dose" in note for note in result.summary["notes"])
     assert set(result.summary["sites"]) == set(CLIENTS)
+    assert result.summary["site_counts"] == {name: {"events": len(frame)} for name, frame in frames.items()}
 
 
 def test_levels_are_told_against_a_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
