@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from ..algorithms.core.messages import RemoteFault
 from ..errors import JobError
+from ..printing import printable
 from . import tags
 from .codec import Frame
 from .driver import Signals, Timeouts
@@ -30,10 +31,13 @@ from .patience import Patience
 from .place import Place, Transport
 from .ranks import CODE, Ranks
 
-ENVELOPE = struct.Struct("<4sHH16sQI")  # magic, version, state of the site, job, number of the request, items
+ENVELOPE = struct.Struct("<4sHH16s32sQI")  # magic, version, state of the site, run, digest, number of the request, items
 ITEM = struct.Struct("<IQ")  # tag with the number of its protocol, bytes
 MAGIC, VERSION = b"fdrl", 1
-WAITING, BUSY, ENDED, ANEW = range(4)  # what a site does: it waits for the hub; it computes; it has left; it has lost the job
+# What a site does: it waits for the hub; it computes; it has left; it has lost the job; it refuses the job, by the one item's text;
+# somebody there has to decide first, so the same request has to come again.
+WAITING, BUSY, ENDED, ANEW, REFUSED, ASIDE = range(6)
+LONGEST_REASON = 1000  # bytes of a refusal's text
 
 Item = tuple[int, bytes]  # tag with the number of its protocol, content
 
@@ -59,16 +63,25 @@ class Wire(Protocol):
 
 
 class Letter(NamedTuple):
-    """Holds the content of a request or a reply."""
+    """Holds the content of a request or a reply.
+
+    Attributes
+    ----------
+    state : of the site, in a reply
+    job : 16 bytes that this run of the hub has drawn
+    number : of the request, from 1
+    digest : 32 bytes, of the job that the hub means: a site looks among its own jobs for it; zeros where it was given none
+    """
 
     state: int
     job: bytes
     number: int
     items: list[Item]
+    digest: bytes = bytes(32)
 
     def pack(self) -> bytes:
         """Returns the bytes."""
-        parts = [ENVELOPE.pack(MAGIC, VERSION, self.state, self.job, self.number, len(self.items))]
+        parts = [ENVELOPE.pack(MAGIC, VERSION, self.state, self.job, self.digest, self.number, len(self.items))]
         for tag, data in self.items:
             parts += ITEM.pack(tag, len(data)), data
         return b"".join(parts)
@@ -78,8 +91,8 @@ class Letter(NamedTuple):
         """Reads the bytes; RemoteFault where they are no letter, or not a whole one."""
         if len(data) < ENVELOPE.size:
             raise RemoteFault(f"a relayed message of {len(data)} bytes is none of fedkern's")
-        magic, version, state, job, number, count = ENVELOPE.unpack_from(data)
-        if (magic, version) != (MAGIC, VERSION) or state > ANEW:
+        magic, version, state, job, digest, number, count = ENVELOPE.unpack_from(data)
+        if (magic, version) != (MAGIC, VERSION) or state > ASIDE:
             raise RemoteFault("a relayed message is none of this version of fedkern")
         items, at = list[Item](), ENVELOPE.size
         for _ in range(count):
@@ -93,7 +106,19 @@ class Letter(NamedTuple):
             at += length
         if at != len(data):
             raise RemoteFault(f"a relayed message has {len(data) - at} bytes more than it says")
-        return cls(state, job, number, items)
+        return cls(state, job, number, items, digest)
+
+
+def refuse(request: bytes, why: str) -> bytes:
+    """Returns the reply of a site that takes no part in the job of this request, for a reason that the server may read."""
+    asked = Letter.unpack(request)
+    return Letter(REFUSED, asked.job, asked.number, [(tags.FAULT, why.encode()[:LONGEST_REASON])]).pack()
+
+
+def put_aside(request: bytes) -> bytes:
+    """Returns the reply of a site at which somebody has to decide first; the hub will send the request again."""
+    asked = Letter.unpack(request)
+    return Letter(ASIDE, asked.job, asked.number, []).pack()
 
 
 @dataclass
@@ -149,11 +174,12 @@ class HubLink(_End):
     wire : to the sites
     sites : their names, in the order of the clients
     again : seconds after which a request without a reply is sent again
+    digest : 32 bytes, of the job
     """
 
-    def __init__(self, wire: Wire, sites: Sequence[str], again: float = 30.0) -> None:
+    def __init__(self, wire: Wire, sites: Sequence[str], again: float = 30.0, digest: bytes = bytes(32)) -> None:
         super().__init__(0, 1 + len(sites), lambda: self.take(0.05))
-        self.wire, self.sites, self.again = wire, tuple(sites), again
+        self.wire, self.sites, self.again, self.digest = wire, tuple(sites), again, digest
         self._job = os.urandom(16)
         self._lines = {rank: _Line() for rank in range(1, self.size)}
         self._ranks = {site: rank for rank, site in enumerate(self.sites, 1)}
@@ -224,7 +250,8 @@ class HubLink(_End):
                     self.wire.send(self.sites[rank - 1], line.asked)
             elif line.todo or line.state == BUSY:
                 line.number += 1
-                line.asked, line.todo, line.since = Letter(WAITING, self._job, line.number, line.todo).pack(), [], now
+                line.asked = Letter(WAITING, self._job, line.number, line.todo, self.digest).pack()
+                line.todo, line.since = [], now
                 self.wire.send(self.sites[rank - 1], line.asked)
 
     def _read(self, site: str, data: bytes) -> None:
@@ -239,7 +266,14 @@ class HubLink(_End):
             raise RemoteFault(f"site {site!r}: {fault}") from None
         if letter.job != self._job or letter.number != line.number or not line.asked or rank in self.gone:
             return
-        line.asked, line.state, self.clock[rank] = b"", letter.state, self.patience.reset()
+        self.clock[rank] = self.patience.reset()
+        if letter.state == ASIDE:
+            return
+        line.asked, line.state = b"", letter.state
+        if letter.state == REFUSED:
+            self._lose(site)  # nobody waits for its end
+            why = b"".join(data for _, data in letter.items)[:LONGEST_REASON].decode(errors="replace")
+            raise JobError(f"site {site!r} takes no part: {printable(why)}")
         if letter.state == ANEW:
             self._lose(site)
         self._came += ((rank, tag, content) for tag, content in letter.items)
@@ -371,10 +405,18 @@ class Hub:
     sites : the names by which the wire knows them, in the order of the job's clients
     timeouts : how long silence may last
     again : seconds after which a request without a reply is sent again
+    digest : 32 bytes of the job, by which a site that has several finds its own copy of it
     """
 
-    def __init__(self, wire: Wire, sites: Sequence[str], timeouts: Timeouts | None = None, again: float = 30.0) -> None:
-        self.ranks = _Relayed(HubLink(wire, sites, again), timeouts)
+    def __init__(
+        self,
+        wire: Wire,
+        sites: Sequence[str],
+        timeouts: Timeouts | None = None,
+        again: float = 30.0,
+        digest: bytes = bytes(32),
+    ) -> None:
+        self.ranks = _Relayed(HubLink(wire, sites, again, digest), timeouts)
 
     def run(self, main: Callable[[Place], int], say: Say, signals: Signals | None = None) -> int:
         """Runs `main` at the server's place and brings all sites to one end; returns the job's exit code."""

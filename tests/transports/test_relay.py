@@ -17,8 +17,9 @@ from fedkern.methods import load
 from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
-from fedkern.transports.relay import ANEW, WAITING, Hub, Letter, Spoke
+from fedkern.transports.relay import ANEW, WAITING, Hub, Letter, Spoke, put_aside, refuse
 from support.golden_jobs import golden_jobs
+from support.outside import threads
 from support.relayed import Threads, careless, over_threads
 from support.toy_job import DEFAULTS, NAMES, in_one_process, protocols, result
 
@@ -157,7 +158,7 @@ def test_an_older_request_gets_the_same_bytes_and_is_not_heard_twice():
         lambda data: b"fdrm" + data[4:],
         lambda data: data[:-9] + struct.pack("<Q", 1 << 60) + data[-1:],
         lambda data: data[:6] + b"\xff\xff" + data[8:],
-        lambda data: data[:32] + struct.pack("<I", 1 << 31) + data[36:],
+        lambda data: data[:64] + struct.pack("<I", 1 << 31) + data[68:],
     ],
 )
 def test_what_is_no_letter_is_refused(change):
@@ -189,6 +190,66 @@ def test_a_reply_of_an_unknown_site_is_refused_by_name():
     codes, said, _ = over_threads(main, NAMES, None, Timeouts(lost=1.0, grace=0.2), wire=Foreign)
     assert codes[None] == 2
     assert "site 'nobody' is not in this job" in said[0][1]
+
+
+class Deciding(Threads):
+    """A wire at whose second site somebody decides first: a function of the request says how."""
+
+    decide = None
+
+    def reply(self, site, spoke, request):
+        decided = type(self).decide(request) if site == NAMES[1] else None
+        if decided is None:
+            super().reply(site, spoke, request)
+        else:
+            self.replies.put((site, decided))
+
+
+def test_a_site_that_takes_no_part_ends_the_job_by_its_reason():
+    main, digests = toy_job()
+
+    class Refusing(Deciding):
+        decide = staticmethod(lambda request: refuse(request, "no such job is accepted here"))
+
+    codes, said, _ = over_threads(main, NAMES, None, Timeouts(lost=1.0, grace=0.2), wire=Refusing)
+    assert codes[None] == 2
+    assert f"site {NAMES[1]!r} takes no part: no such job is accepted here" in said[0][1]
+    assert not digests
+
+
+def test_a_site_at_which_somebody_decides_first_is_asked_again():
+    main, digests = toy_job()
+    times = []
+
+    class Slow(Deciding):
+        @staticmethod
+        def decide(request):
+            times.append(Letter.unpack(request).number)
+            return put_aside(request) if len(times) < 4 else None
+
+    codes, said, _ = over_threads(main, NAMES, None, BRIEF, again=0.05, wire=Slow)
+    assert (set(codes.values()), said) == ({0}, [])
+    assert times[:4] == [1] * 4
+    assert digests == [(in_one_process(), [])]
+
+
+def test_a_request_says_which_job_it_is_of():
+    seen = []
+
+    class Looking(Deciding):
+        decide = staticmethod(lambda request: seen.append(Letter.unpack(request).digest))
+
+    main, _ = toy_job()
+    spokes = {site: Spoke(k, len(NAMES), BRIEF) for k, site in enumerate(NAMES)}
+    hub = Hub(Looking(spokes), NAMES, BRIEF, digest=b"d" * 32)
+    threads.run_all(
+        lambda: hub.run(lambda place: main(place, None), print),
+        {
+            site: lambda spoke=spoke, site=site: spoke.run(lambda place: main(place, site), print)
+            for site, spoke in spokes.items()
+        },
+    )
+    assert set(seen) == {b"d" * 32}
 
 
 def test_two_sites_with_one_name_are_refused():
