@@ -34,7 +34,7 @@ from .ranks import CODE, Ranks
 ENVELOPE = struct.Struct("<4sHH16s32sQI")  # magic, version, state of the site, run, digest, number of the request, items
 ITEM = struct.Struct("<IQ")  # tag with the number of its protocol, bytes
 MAGIC, VERSION = b"fdrl", 1
-# What a site does: it waits for the hub; it computes; it has left; it has lost the job; it refuses the job, by the one item's text;
+# What a site does: it waits for the hub; it computes; it has left; it has lost the job; it refuses the job, by its one item;
 # somebody there has to decide first, so the same request has to come again.
 WAITING, BUSY, ENDED, ANEW, REFUSED, ASIDE = range(6)
 LONGEST_REASON = 1000  # bytes of a refusal's text
