@@ -245,6 +245,8 @@ def test_the_command_line_prints_both_tables(federated: tuple[Result, pd.DataFra
     assert ended.out.splitlines()[0].split() == ["parameter", "site", "odds_ratio", "q025", "q05", "q95", "q975"]
     assert "sex[F vs M]" in ended.out
     assert fedkern("report", folder / "out", "--table", "csv", "--level", "sex").code == 2
+    ended = fedkern("report", folder / "out", "--exp")
+    assert (ended.code, "add --table text" in ended.err) == (2, True)
     ended = fedkern("predict", folder / "out", folder / "test.csv", "--out", "p.csv")
     assert ended.code == 0
     assert f"accuracy {result.metrics['accuracy']:.4f}" in ended.out

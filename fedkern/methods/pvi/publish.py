@@ -214,13 +214,16 @@ def _of_course(model: Model, server: Server) -> Verdict:
         return not_judged("a single round")
     worst = int(np.argmax(np.maximum(moved.mean / MEAN, moved.sd / SD)))
     name = model.encoding.names[worst]
-    why = f"{name} moved by {moved.mean[worst]:.2g} sd (wanted {MEAN:g}), its sd by {moved.sd[worst]:.1%} (wanted {SD:.0%})"
-    settled = bool(moved.mean[worst] <= MEAN and moved.sd[worst] <= SD)
     private, least = model.privacy is not None, int(min(server.updates))
     gone = model.progress(least) if private else None
+    asked = [
+        (moved.mean[worst] <= MEAN, f"{name} moved by {moved.mean[worst]:.2g} sd (wanted at most {MEAN:g})"),
+        (moved.sd[worst] <= SD, f"the sd of {name} moved by {moved.sd[worst]:.1%} (wanted at most {SD:.0%})"),
+    ]
     if gone is not None:
-        why += f"; updates have gone {gone:.0%} of the way from the prior (wanted {FAR_ENOUGH:.0%})"
-        settled = settled and gone >= FAR_ENOUGH
+        asked += [(gone >= FAR_ENOUGH, f"updates have gone {gone:.0%} of the way from the prior (wanted at least {FAR_ENOUGH:.0%})")]
+    settled = all(fulfilled for fulfilled, _ in asked)
+    why = "; ".join(text for fulfilled, text in asked if settled or not fulfilled)  # of a failure its reasons alone
     return Verdict("settled" if settled else False, why, name)
 
 
