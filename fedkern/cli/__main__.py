@@ -374,7 +374,7 @@ def _report(options: argparse.Namespace) -> int:
     if options.table:
         return tables.parameters(options)
     if options.exp or options.levels or options.raw or options.tidy:
-        raise JobError("--exp, --level, --raw and --tidy are for the table: add --table text, or csv; the page has ratios as well")
+        raise JobError("--exp, --level, --raw and --tidy are for the table: add --table text, or csv; the page has both")
     page = report.write(Path(options.folder))
     print(printable(str(page)))
     if options.open:

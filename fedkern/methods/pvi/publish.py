@@ -221,7 +221,8 @@ def _of_course(model: Model, server: Server) -> Verdict:
         (moved.sd[worst] <= SD, f"the sd of {name} moved by {moved.sd[worst]:.1%} (wanted at most {SD:.0%})"),
     ]
     if gone is not None:
-        asked += [(gone >= FAR_ENOUGH, f"updates have gone {gone:.0%} of the way from the prior (wanted at least {FAR_ENOUGH:.0%})")]
+        text = f"updates have gone {gone:.0%} of the way from the prior (wanted at least {FAR_ENOUGH:.0%})"
+        asked.append((gone >= FAR_ENOUGH, text))
     settled = all(fulfilled for fulfilled, _ in asked)
     why = "; ".join(text for fulfilled, text in asked if settled or not fulfilled)  # of a failure its reasons alone
     return Verdict("settled" if settled else False, why, name)
