@@ -6,7 +6,7 @@
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
 _shtab_fedkern_sigma_subparsers=(build train)
-_shtab_fedkern_subparsers=(run check launch demo info init schema simulate sigma report predict status ledger audit budget plan reproduce)
+_shtab_fedkern_subparsers=(run check launch demo info init review schema simulate sigma report predict status ledger audit budget plan reproduce)
 
 _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --device --resume --log-level --log-file --quiet)
 _shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local)
@@ -14,6 +14,7 @@ _shtab_fedkern_launch_option_strings=(-h --help -n --print-slurm)
 _shtab_fedkern_demo_option_strings=(-h --help --out)
 _shtab_fedkern_info_option_strings=(-h --help --json)
 _shtab_fedkern_init_option_strings=(-h --help --method --private --holder --response --test --server --out)
+_shtab_fedkern_review_option_strings=(-h --help --form --site --set --out)
 _shtab_fedkern_schema_option_strings=(-h --help --method)
 _shtab_fedkern_simulate_option_strings=(-h --help --out --clients --rows --columns --seed --family)
 _shtab_fedkern_sigma_build_option_strings=(-h --help --out --set --quiet)
@@ -34,11 +35,12 @@ _shtab_fedkern_option_strings=(-h --help --version --print-completion)
 _shtab_fedkern_run___device_choices=(cpu cuda)
 _shtab_fedkern_run___log_level_choices=(debug info warning)
 _shtab_fedkern_check___device_choices=(cpu cuda)
+_shtab_fedkern_review___form_choices=(dpia security)
 _shtab_fedkern_sigma_train___device_choices=(cpu cuda)
 _shtab_fedkern_sigma_pos_0_choices=(build train)
 _shtab_fedkern_report___table_choices=(csv text latex markdown docx)
 _shtab_fedkern_report___graph_choices=(graphml csv)
-_shtab_fedkern_pos_0_choices=(run check launch demo info init schema simulate sigma report predict status ledger audit budget plan reproduce)
+_shtab_fedkern_pos_0_choices=(run check launch demo info init review schema simulate sigma report predict status ledger audit budget plan reproduce)
 
 _shtab_fedkern_run__h_nargs=0
 _shtab_fedkern_run___help_nargs=0
@@ -62,6 +64,8 @@ _shtab_fedkern_init__h_nargs=0
 _shtab_fedkern_init___help_nargs=0
 _shtab_fedkern_init___private_nargs=0
 _shtab_fedkern_init___holder_nargs=0
+_shtab_fedkern_review__h_nargs=0
+_shtab_fedkern_review___help_nargs=0
 _shtab_fedkern_schema__h_nargs=0
 _shtab_fedkern_schema___help_nargs=0
 _shtab_fedkern_simulate__h_nargs=0

@@ -50,8 +50,8 @@ function _shtab_fedkern_using
   test "$_shtab_fedkern_cmdpath" = "$argv"
 end
 
-set -g _shtab_fedkern_commands run check launch demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --graph --level --local --log-file --log-level --method --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --table --test -n
+set -g _shtab_fedkern_commands run check launch demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan reproduce
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --form --graph --level --local --log-file --log-level --method --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --table --test -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -98,6 +98,12 @@ complete -c fedkern -n '_shtab_fedkern_using init' -l response -x -d 'the column
 complete -c fedkern -n '_shtab_fedkern_using init' -l test -x -d 'test rows'
 complete -c fedkern -n '_shtab_fedkern_using init' -l server -x -d 'vertical: its own rows'
 complete -c fedkern -n '_shtab_fedkern_using init' -l out -x -d 'default: job.toml, of a holder policy.toml'
+complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a review -d 'draft a hospital'"'"'s impact assessment, or security review, of a job'
+complete -c fedkern -n '_shtab_fedkern_using review' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using review' -l form -xka "dpia security" -d 'of data protection (default), or security'
+complete -c fedkern -n '_shtab_fedkern_using review' -l site -x -d 'a holder'"'"'s own site.toml'
+complete -c fedkern -n '_shtab_fedkern_using review' -l set -x -d 'override a key of the job file'
+complete -c fedkern -n '_shtab_fedkern_using review' -l out -x -d 'Markdown (default: printed)'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a schema -d 'JSON Schema of job files, for editors'
 complete -c fedkern -n '_shtab_fedkern_using schema' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using schema' -l method -x -d 'pvi (default), likelihood, vertical, sigma or sparse'
