@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from .data.faults import HINT
-from .errors import BudgetSpent, JobError, OwnFault
+from .errors import BudgetSpent, HolderError, JobError, OwnFault
 from .jobs import engine, opened
 from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
@@ -121,8 +121,9 @@ def run(
         raise JobError("out = '' names no folder; give one, or None to write nothing")
     config, folder, held = _given(job, data, test, server, prior, sections)
     output = Output(None if out is None else Path(out), quiet=not (in_notebook() if progress is None else progress))
-    with _in_memory(held, config.private):
-        result = perform(_place(place, config, folder), config, folder, output, held)
+    at = _place(place, config, folder)
+    with _in_memory(held, config.private, alone=at.size == 1):
+        result = perform(at, config, folder, output, held)
     if result is None:
         return None
     # Raised only now: the files of the run are written, with all that was spent.
@@ -180,7 +181,7 @@ def check(
     'clients  2: north, south'
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
-    with _in_memory(held, config.private):
+    with _in_memory(held, config.private, alone=True):
         lines = check_job(InProcess(), config, folder, held)
     assert lines is not None
     return Lines(lines)
@@ -236,14 +237,19 @@ def _given(
 
 
 @contextmanager
-def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
+def _in_memory(held: Held | None, private: bool, *, alone: bool) -> Iterator[None]:
     """Tells the caller, who holds the rows in memory, which column, row and cell is wrong. The hint how to look into a holder's
-    file is left out, and cells of a private job are told to nobody."""
+    file is left out, and cells of a private job are told to nobody.
+
+    At a place that is not `alone` the caller holds the rows of some, and others read what they read of a file.
+    """
     try:
         yield
     except OwnFault as error:
         if held is None or not held.clients:
             raise
+        if not alone:
+            raise HolderError(error.own, told=str(error).replace(f"; {HINT}", "")) from None
         text = str(error).replace(f"; {HINT}", "") if private else error.own.partition("\n")[0]
         raise JobError(text) from None
 

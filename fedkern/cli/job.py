@@ -123,7 +123,11 @@ def exit_code(result: Result, min_updates: int) -> int:
         print(f"fedkern: {problem}", file=sys.stderr)
         return BudgetSpent.exit_code
     clients = result.summary["clients"].items()
-    lost = [f"client {name!r} ({client.get('lost', 'lost')})" for name, client in clients if client["status"] == "lost"]
+    lost = [
+        f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"
+        for name, client in clients
+        if client["status"] == "lost"
+    ]
     if lost:
         print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
     return 4 if lost else 0

@@ -117,7 +117,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         verdict=_judged(model, own, varied, errors, differences.first(differ)),
-        clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
+        clients={name: _client(server, k, int(updates[k])) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,
         encoding=encoding.to_dict(),
@@ -356,6 +356,10 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     updates = server.updates
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
+    for k, name in enumerate(model.names):
+        if k in server.lost and updates[k]:
+            certificate = "" if model.privacy is None else ", and it has told no certificate"
+            notes.append(f"client {name!r} was lost after {updates[k]} updates: they are in this result{certificate}")
     if model.privacy is not None:  # there noise alone can carry them away
         return notes + linear.notes(model)
     if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
@@ -372,6 +376,8 @@ def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
     return {"h": q.h, "P": q.P, **sites}
 
 
-def _status(server: Server, client: int) -> str:
-    """Returns how a client ended: "lost", "budget spent" or "finished"."""
-    return "lost" if client in server.lost else "budget spent" if client in server.refused else "finished"
+def _client(server: Server, client: int, updates: int) -> dict[str, Any]:
+    """Returns how a client ended ("lost", "budget spent" or "finished"), and of a lost one whether its updates are in q."""
+    if client in server.lost:
+        return {"updates": updates, "status": "lost", "in_result": updates > 0}
+    return {"updates": updates, "status": "budget spent" if client in server.refused else "finished"}
