@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,8 @@ from .results.inference_data import MADE
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
+
+LOOK = re.compile(f"; {re.escape(HINT)}( it (is|does) not)?")  # how to look into a file, where there is none
 
 
 @overload
@@ -249,8 +252,8 @@ def _in_memory(held: Held | None, private: bool, *, alone: bool) -> Iterator[Non
         if held is None or not held.clients:
             raise
         if not alone:
-            raise HolderError(error.own, told=str(error).replace(f"; {HINT}", "")) from None
-        text = str(error).replace(f"; {HINT}", "") if private else error.own.partition("\n")[0]
+            raise HolderError(error.own, told=LOOK.sub("", str(error))) from None
+        text = LOOK.sub("", str(error)) if private else error.own.partition("\n")[0]
         raise JobError(text) from None
 
 

@@ -392,3 +392,13 @@ def test_a_module_beside_a_job_does_not_stand_for_that_of_an_installed_package(o
     words = [sys.executable, "-m", "fedkern", "check", str(job)]
     done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120)
     assert (done.returncode, trace.exists(), (tmp_path / "wrong").exists()) == (0, True, False), done.stderr
+
+
+def test_the_holders_own_check_refuses_what_a_run_refuses(outsider, tmp_path):
+    site, _ = outsider
+    job = write_job(tmp_path)
+    text = f'open = true\nmethods = ["mine"]\n[data.other]\npaths = ["{tmp_path}/other.csv"]\n[data.ada]\nmethods = []\n'
+    (tmp_path / "rows" / "fedkern-policy.toml").write_text(f'{text}paths = ["{tmp_path}/rows/ada.csv"]\n')
+    code, said = command(site, tmp_path, "check", str(job), "--local", str(tmp_path / "rows" / "ada.csv"))
+    assert "is refused: " in said, said
+    assert code == 2

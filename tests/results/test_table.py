@@ -450,3 +450,11 @@ def test_new_rows_are_filled_and_marked_and_need_no_weight(tmp_path: Path) -> No
     marked, filled = test["x"].isna().to_numpy(), test["x"].fillna(0.5).to_numpy()
     linear = p["intercept"] + p["theta[x]"] * filled + p["theta[x[missing]]"] * marked
     assert again["linear_mean"].to_numpy() == pytest.approx(linear, abs=1e-9)
+
+
+def test_a_result_without_ratios_says_where_its_coefficients_are(fedkern: Any) -> None:
+    assert fedkern("simulate", "vertical", "--out", "made").code == 0
+    assert fedkern("run", "made/job.toml", "--set", "job.rounds=30", "--out", "out", "--quiet").code == 0
+    ended = fedkern("report", "out", "--table", "text", "--exp")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no table of ratios; its coefficients are at the clients" in ended.err
