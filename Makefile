@@ -12,10 +12,11 @@ SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -na
 
 .PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
 
-# A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
+# A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine. Its folder is
+# runs/make-demo, which it makes anew; `fedkern demo` writes into runs/demo, and overwrites nothing.
 demo: $(VENV)/demo
-	@rm -rf runs/demo
-	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo
+	@rm -rf runs/make-demo
+	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo --out runs/make-demo
 	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
 	@rm $(VENV)/seconds
 
