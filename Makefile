@@ -1,4 +1,4 @@
-# Every target makes what it needs: a virtual environment in .venv, and nothing outside this folder.
+# Every target makes what it needs: a virtual environment in .venv, and nothing outside this folder (but a note of asv, see `gate`).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
@@ -45,12 +45,14 @@ BASE ?= HEAD
 golden: $(VENV)/test
 	$(BIN)/python tests/golden/compare.py $(BASE)
 
-# Whether this commit made a kernel slower beside its peer than another: make gate BASE=COMMIT. Both are compiled first.
+# Whether this commit made a kernel slower beside its peer than another: make gate BASE=COMMIT, by itself the one before. Both are
+# compiled first, from the repository: what is not committed is not measured. asv notes this machine in ~/.asv-machine.json.
 gate: install
-	cd benchmarks && $(BIN)/asv machine --yes && $(BIN)/asv continuous --factor 1.15 --bench '^gate' $(BASE) HEAD
+	cd benchmarks && $(BIN)/asv machine --yes && \
+	$(BIN)/asv continuous --factor 1.15 --bench '^gate' $(if $(filter HEAD,$(BASE)),HEAD~1,$(BASE)) HEAD
 
 # What asv has measured on this machine, beside the documents.
-speed-pages:
+speed-pages: install
 	cd benchmarks && $(BIN)/asv publish --html-dir $(abspath build/docs/speed)
 
 # The documents, as pages in build/docs, with the gallery's figures, which the installed package draws. A warning is an error; the
