@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +24,7 @@ from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
 from .methods import METHODS, installed, load_method, of_record
 from .methods import load as job_of
-from .printing import Lines
+from .printing import Lines, printable
 from .privacy.plan import Plan
 from .results import stored
 from .results.inference_data import MADE
@@ -351,3 +352,19 @@ def describe_too_few(result: Result, min_updates: int) -> str | None:
         f"the privacy budgets were spent after {updates} updates, {wanted}; "
         "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
     )
+
+
+def exit_code(result: Result, min_updates: int) -> int:
+    """Returns 0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
+    if problem := describe_too_few(result, min_updates):
+        print(f"fedkern: {problem}", file=sys.stderr)
+        return BudgetSpent.exit_code
+    clients = result.summary["clients"].items()
+    lost = [
+        f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"
+        for name, client in clients
+        if client["status"] == "lost"
+    ]
+    if lost:
+        print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
+    return 4 if lost else 0

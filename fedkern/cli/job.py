@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from ..api import check_job, describe_too_few, perform
-from ..errors import BudgetSpent, FedkernError, JobError, show_own_faults
+from ..api import check_job, exit_code, perform
+from ..errors import FedkernError, JobError, show_own_faults
 from ..jobs.engine import local
 from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
@@ -19,7 +19,6 @@ from ..jobs.run import Output, Part
 from ..jobs.site import GIVEN
 from ..methods import installed, load, load_method
 from ..printing import printable, printable_lines, without_folders
-from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
 from ..transports.driver import exit_code as exit_code_of
 from ..transports.inprocess import InProcess
@@ -115,22 +114,6 @@ def _name_site(options: argparse.Namespace) -> None:
     """Passes on the holder's site file, which is no part of the job: every place finds its own."""
     if options.site:
         os.environ[GIVEN] = os.path.abspath(options.site)
-
-
-def exit_code(result: Result, min_updates: int) -> int:
-    """Returns 0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
-    if problem := describe_too_few(result, min_updates):
-        print(f"fedkern: {problem}", file=sys.stderr)
-        return BudgetSpent.exit_code
-    clients = result.summary["clients"].items()
-    lost = [
-        f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"
-        for name, client in clients
-        if client["status"] == "lost"
-    ]
-    if lost:
-        print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
-    return 4 if lost else 0
 
 
 def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:

@@ -254,6 +254,10 @@ class Privacy(Protocol):
         """Returns the statements of this job's certificate on its noise, as far as the job file determines them."""
 
 
+# Files that each party has on its own machine.
+OWN_PATHS = ("data.clients", "data.test", "data.server", "data.polygons", "model.prior", "output.client_folder")
+
+
 class JobConfig(Section):
     """Holds the configuration of a job of any method, with all defaults filled in; each method's `Config` is one."""
 
@@ -391,9 +395,24 @@ class JobConfig(Section):
 
     @property
     def keys_alone(self) -> str:
-        """The digest without `read_alike`, in which ranks may differ for another reason than their job files."""
-        text = json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """The digest without the paths of files, and without `read_alike`, in which ranks may differ for another reason than
+        their job files."""
+        text = json.dumps(self.without_paths, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return blake2b(text.encode(), digest_size=32).hexdigest()
+
+    @property
+    def without_paths(self) -> dict[str, Any]:
+        """The tables of the job with, in the place of each path that a party may have its own of, whether it is given.
+
+        The names of the clients are left out, too: parties compare the names themselves, wherever each has them from.
+        """
+        tables: dict[str, Any] = plain(self.model_dump())
+        for name in OWN_PATHS:
+            section, _, last = name.partition(".")
+            if last in tables[section]:
+                tables[section][last] = tables[section][last] not in (None, [])
+        tables["data"].pop("names", None)
+        return tables
 
 
 S = TypeVar("S")

@@ -89,6 +89,24 @@ class Sites:
             text = str(fault).replace(f"{path.parent.absolute()}{os.sep}", "").replace(f"{path.parent}{os.sep}", "")
             raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {path}: {fault}") from None
 
+    def whose(self) -> str:
+        """Returns the client that the site file beside the job names: it is the one of this machine.
+
+        Raises
+        ------
+        JobError
+            There is no such file, or it does not say whose it is.
+        """
+        path = self.folder / SHARED if self.given is None or self.given.is_dir() else self.given
+        if not os.path.exists(path):
+            what = f'{path} is not there: write client = "NAME" and path = "FILE" into it; the job\'s clients are'
+            raise JobError(f"{what} {', '.join(self.names)}")
+        client = self._said(path).client
+        if client is None or client not in self.names:
+            what = "client is missing" if client is None else f"client = {client!r} is not in this job"
+            raise JobError(f"{path}: {what}; the job's clients are {', '.join(self.names)}")
+        return client
+
     def everyone(self) -> Iterator[Site]:
         """Yields the paths and policies of all site files that a client could find here, whatever the clients are called.
 

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedkern.api import perform
+from fedkern.api import exit_code, perform
 from fedkern.cli.__main__ import main
-from fedkern.cli.job import exit_code
 from fedkern.errors import LostPeer
 from fedkern.jobs import progress
 from fedkern.jobs.run import Output

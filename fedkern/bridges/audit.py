@@ -1,0 +1,181 @@
+"""Keeps `audit.jsonl` in the folder of a site, for the holder's IT: who asked for which job, and what became of it.
+
+Each line is a JSON object with its time, and ends with a hash of itself and of the line before: one that was changed or removed
+shows. A file that has grown to `MOST` bytes is renamed to audit.jsonl.000001, and so on; the new one begins with the hash with
+which the old one ended. The ledger of a run has each message that left; the log has its sums.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import JobError
+from ..jobs.holding.chain import START, following, seal, unseal
+from ..plain import Json
+
+NAME = "audit.jsonl"
+MOST = 10_000_000  # bytes of a file
+LONGEST = 64_000  # bytes of a line
+
+
+class Line(NamedTuple):
+    """Holds a line of the log.
+
+    Attributes
+    ----------
+    where : the file's name and the line's number in it
+    said : the content, without the hash
+    fault : why it is not as it was written; empty where it is
+    """
+
+    where: str
+    said: dict[str, Any]
+    fault: str
+
+
+class Audit:
+    """Appends lines to the audit log of a site, and reads them; several processes may do so at the same time.
+
+    Parameters
+    ----------
+    folder : of the site
+    most : bytes after which a new file is begun
+    """
+
+    def __init__(self, folder: Path, most: int = MOST) -> None:
+        self.folder, self.most = folder, most
+
+    @property
+    def path(self) -> Path:
+        """The path of the file to which lines are appended."""
+        return self.folder / NAME
+
+    def write(self, event: str, **facts: Json) -> None:
+        """Appends a line; it is on the disk when this returns.
+
+        Raises
+        ------
+        OSError
+            It is not. Nothing of the line is in the file then.
+        """
+        entry = {"time": now(), "event": event, **{name: value for name, value in facts.items() if value not in (None, "")}}
+        with self._locked() as (file, head, size):
+            line, _ = seal(entry if size else {**entry, "after": head.hex()}, head)
+            if len(line) > LONGEST:
+                raise OSError(f"a line of {len(line)} bytes")
+            try:
+                written = os.write(file, line)
+                os.fsync(file)
+                if written < len(line):
+                    raise OSError(f"only {written} of {len(line)} bytes could be written")
+                if not size:
+                    with _opened_folder(self.folder) as folder:
+                        os.fsync(folder)
+            except OSError:
+                os.ftruncate(file, size)
+                raise
+
+    def lines(self) -> Iterator[Line]:
+        """Yields all lines, the oldest first, and says of each whether it is as it was written."""
+        head: bytes | None = None
+        for path in self.files():
+            with path.open("rb") as file:
+                for number, data in enumerate(file, 1):
+                    line, head = _read(f"{path.name}:{number}", data, head, first=number == 1)
+                    yield line
+
+    def files(self) -> list[Path]:
+        """Returns the files of the log, the oldest first."""
+        older = sorted(path for path in self.folder.glob(f"{NAME}.*") if re.fullmatch(r"\d{6}", path.name[len(NAME) + 1 :]))
+        return [*older, *([self.path] if self.path.exists() else [])]
+
+    def runs(self) -> set[str]:
+        """Returns the runs that have begun here."""
+        return {str(line.said.get("run")) for line in self.lines() if line.said.get("event") == "started"}
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[int, bytes, int]]:
+        """Yields the opened file, the hash with which the log ends, and the file's size; nobody else writes meanwhile."""
+        with _opened(self.folder / f".{NAME}.lock", os.O_RDWR) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.path.exists() and self.path.stat().st_size >= self.most:
+                self._rotate()
+            head = _last(self.files())
+            with _opened(self.path, os.O_RDWR | os.O_APPEND) as file:
+                size = os.fstat(file).st_size
+                if size and os.pread(file, 1, size - 1) != b"\n":  # the machine went down within a line
+                    os.write(file, b"\n")
+                    size += 1
+                yield file, head, size
+
+    def _rotate(self) -> None:
+        *_, last = [f"{NAME}.000000", *(path.name for path in self.files() if path != self.path)]
+        os.rename(self.path, self.folder / f"{NAME}.{int(last.rpartition('.')[2]) + 1:06}")
+
+
+def now() -> str:
+    """Returns the time of this machine's clock, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """Opens a file that is its owner's alone, and no link."""
+    file = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _opened_folder(path: Path) -> Iterator[int]:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _last(files: list[Path]) -> bytes:
+    """Returns the hash with which the log ends."""
+    for path in reversed(files):
+        with path.open("rb") as file:
+            file.seek(-min(2 * LONGEST, os.fstat(file.fileno()).st_size), os.SEEK_END)
+            for data in reversed(file.read().splitlines()):
+                if (said := unseal(data)[1]) is not None:
+                    return bytes.fromhex(said)
+    return START
+
+
+def _read(where: str, data: bytes, head: bytes | None, *, first: bool) -> tuple[Line, bytes | None]:
+    """Returns a line, and the hash with which it ends; `head` is that of the line before, None where there is none."""
+    text, told = unseal(data)
+    try:
+        said = json.loads(text)
+        if told is None or not isinstance(said, dict):
+            raise ValueError
+        own = bytes.fromhex(told)
+    except ValueError:
+        return Line(where, {}, "the line is cut, or none of this log"), head
+    # The log's first file, or the first that is still here, says with which hash the one before it ended.
+    if head is None and first:
+        head = bytes.fromhex(after) if re.fullmatch("[0-9a-f]{32}", after := str(said.get("after"))) else START
+    same = head is not None and following(head, text) == own
+    return Line(where, said, "" if same else "this line, or the one before it, was changed or removed"), own
+
+
+def check(folder: Path) -> Audit:
+    """Returns the audit log of a folder; JobError where none is there."""
+    audit = Audit(folder)
+    if not audit.files():
+        raise JobError(f"{folder}: no {NAME} is here; give the folder of a site (where its {NAME} lies)")
+    return audit

@@ -1,0 +1,270 @@
+"""Runs a holder's side of jobs whose server is reached over another engine's wire.
+
+A `Resident` lives at the holder as long as the engine's client does. It is given each request of the server, as bytes, and
+returns the bytes of the reply. A request names a job by a digest alone. Files that are read, policies, the folder of a run and
+its keys are the holder's: nothing of a request chooses any of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..algorithms.core.messages import RemoteFault
+from ..api import perform
+from ..errors import FedkernError, JobError
+from ..jobs.files import RunFolder
+from ..jobs.keys import JobConfig
+from ..jobs.limits import refusals
+from ..jobs.opened import sent
+from ..jobs.run import Output
+from ..jobs.site import Sites
+from ..transports import tags
+from ..transports.driver import Timeouts
+from ..transports.ending import Say
+from ..transports.place import Place
+from ..transports.relay import ANEW, WAITING, Letter, Spoke, put_aside, refuse
+from .audit import Audit
+from .consent import Accepted, Consent
+from .digest import names_of
+from .saying import say
+
+RUNS = "runs"  # the folder of all runs, in the site's
+LONGEST = 1 << 28  # bytes of a request
+LONGEST_FIRST = 1 << 20  # bytes of a request that begins a run: it has no frame
+OFTEN = 20  # refusals within a minute of which each has a line
+NOT_HERE = "this job is not accepted here"
+KINDS = frozenset(tags.NAMES)
+
+
+@dataclass
+class Running:
+    """Holds the job that runs here, or ran last.
+
+    Attributes
+    ----------
+    run : 16 bytes that the server has drawn for this run
+    about : what the lines of the audit log say of it
+    thread : does the work
+    """
+
+    run: bytes
+    spoke: Spoke
+    about: dict[str, Any]
+    thread: threading.Thread = field(default_factory=threading.Thread)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has not ended."""
+        return self.thread.is_alive()
+
+
+class Resident:
+    """Takes part, for one holder, in the jobs that the holder has accepted; in one at a time.
+
+    Parameters
+    ----------
+    folder : of the site: consent.toml, the job files with site.toml beside them, audit.jsonl, and runs/
+    engine : the name and version of the engine whose wire this is, for the audit log
+    identity : who asks, as the engine knows it; the engine may change it at any time
+    say : is given each line for the holder
+    timeouts : how long silence may last; by default as the job says (job.deadline)
+    busy : seconds after which a reply leaves although the site still computes
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        engine: str,
+        identity: str,
+        say: Say = say,
+        timeouts: Timeouts | None = None,
+        busy: float = 10.0,
+    ) -> None:
+        self.folder, self.engine, self.identity, self.say = Path(folder).absolute(), engine, identity, say
+        self.timeouts, self.busy = timeouts, busy
+        self.consent, self.audit = Consent(self.folder), Audit(self.folder)
+        self._lock = threading.Lock()
+        self._running: Running | None = None
+        self._told: set[tuple[bytes, str]] = set()  # what was said of a run, so that it is not said again
+        self._refusals: deque[float] = deque(maxlen=OFTEN)
+
+    def answer(self, request: bytes) -> bytes:
+        """Returns the reply to a request; empty where it is none of fedkern's. It never raises."""
+        try:
+            return self._answer(request)
+        except RemoteFault as fault:
+            why = str(fault)
+        except Exception as error:  # the engine's client goes on, whatever this is
+            why = f"{type(error).__name__}: {error}"
+        with self._lock:
+            self._refuse(b"", {}, why)
+        return b""
+
+    def stop(self, why: str) -> None:
+        """Asks the job that runs here to stop: all parties keep a checkpoint, as after a signal."""
+        if (job := self._running) is not None and job.goes_on:
+            job.spoke.ranks.signals.pending = why
+
+    def lost(self, why: str) -> None:
+        """Ends the job that runs here: the engine has lost the server for good."""
+        if (job := self._running) is not None and job.goes_on:
+            self.say(f"the server is lost: {why}")
+            job.spoke.link.gone.add(0)
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Waits for the job that runs here; returns whether none runs any more."""
+        if (job := self._running) is None:
+            return True
+        job.thread.join(seconds)
+        return not job.goes_on
+
+    def _answer(self, request: bytes) -> bytes:
+        if len(request) > LONGEST:
+            raise RemoteFault(f"a request of {len(request)} bytes, at most {LONGEST} expected")
+        asked = Letter.unpack(request)
+        unknown = sorted({tag % tags.RUN for tag, _ in asked.items} - KINDS)
+        if unknown or asked.state != WAITING:
+            raise RemoteFault(f"a request of unknown kind ({', '.join(map(str, unknown)) or f'state {asked.state}'})")
+        with self._lock:
+            job = self._running
+            if job is None or job.run != asked.job:
+                other = self._begin(asked, request)
+                if isinstance(other, bytes):
+                    return other
+                job = self._running = other
+        return job.spoke.answer(request)
+
+    def _begin(self, asked: Letter, request: bytes) -> Running | bytes:
+        """Begins the job that a request names; returns the reply where it does not begin."""
+        about = {"engine": self.engine, "identity": self.identity, "asked": asked.digest.hex(), "run": asked.job.hex()}
+        # A request of a run that this process does not know: it began before the process, or is a copy of an old letter.
+        if asked.number != 1:
+            return self._forgotten(asked, about)
+        if len(request) > LONGEST_FIRST:
+            self._refuse(asked.job, about, f"a first request of {len(request)} bytes, at most {LONGEST_FIRST} expected")
+            return refuse(request, NOT_HERE)
+        try:
+            found = self.consent.find(asked.digest)
+            if found is None and self.consent.read().open == "ask":
+                return self._ask(asked, request, about)
+            if found is None:
+                raise JobError(f"no job of {self.consent.path} has this digest")
+            about |= {"job": found.said.digest, "file": found.said.file, "name": found.said.name}
+            config, folder = self.consent.load(found.said)
+            names = names_of(config)
+            client = Sites(folder, names).whose()
+        except FedkernError as error:
+            self._refuse(asked.job, about, str(error))
+            return refuse(request, NOT_HERE)
+        if (before := self._running) is not None and before.goes_on:
+            if before.about["job"] == found.said.digest:
+                return put_aside(request)  # the server has begun it anew; the earlier run ends by the server's silence
+            self._refuse(asked.job, about, "another job runs here")
+            return refuse(request, "another job runs here")
+        # The log is what outlives this process: whatever has begun by it never begins a second time.
+        if asked.job.hex() in self.audit.runs():
+            return self._forgotten(asked, about)
+        out = self._folder(found)
+        about |= {"client": client, "folder": str(out.relative_to(self.folder))}
+        # Nothing is read of a row, and nothing is charged, before this line is on the disk.
+        try:
+            self.audit.write("started", **about)
+        except OSError as error:
+            self.say(f"a job is refused: {self.audit.path} cannot be written ({error.strerror or error})")
+            return refuse(request, "this site cannot write its audit log")
+        self.say(f"{self.identity} has started {found.said.file} ({found.said.name or found.said.digest[:12]}); it runs in {out}")
+        timeouts = self.timeouts or Timeouts(lost=config.job.deadline)
+        job = Running(asked.job, Spoke(names.index(client), len(names), timeouts, self.busy), about)
+        work = lambda: self._run(job, config, folder, Output(out, resume=found.resume, quiet=True))  # noqa: E731
+        job.thread = threading.Thread(target=work, name="fedkern-site", daemon=True)
+        job.thread.start()
+        return job
+
+    def _run(self, job: Running, config: JobConfig, folder: Path, output: Output) -> None:
+        """Does the site's part of a job, in a thread of its own."""
+
+        def main(place: Place) -> int:
+            with refusals():
+                perform(place, config, folder, output)
+            return 0
+
+        code = 1
+        try:
+            code = job.spoke.run(main, self.say)
+        finally:
+            left = _sent(config, folder, output, job.about["client"])
+            try:
+                self.audit.write("ended", **job.about, exit=code, sent=left)
+            except OSError as error:
+                self.say(
+                    f"{self.audit.path} cannot be written ({error.strerror or error}): the end of a job (code {code}) is missing"
+                )
+            self.say(f"{job.about['file']} has ended with code {code}; its files are in {output.folder}")
+
+    def _folder(self, found: Accepted) -> Path:
+        """Returns the folder of a new run, or of the last one of a job that goes on."""
+        first = self.folder / RUNS / Path(found.said.file).stem
+        path, number = first, 2
+        while path.exists():
+            after = first.with_name(f"{first.name}-{number}")
+            if found.resume and not after.exists():
+                break
+            path, number = after, number + 1
+        return path
+
+    def _forgotten(self, asked: Letter, about: dict[str, Any]) -> bytes:
+        """Returns the reply to a request of a run that has begun here before this process did."""
+        self._refuse(asked.job, about, "the run has begun here before, and only --resume at the server goes on with it")
+        return Letter(ANEW, asked.job, asked.number, []).pack()
+
+    def _ask(self, asked: Letter, request: bytes, about: dict[str, Any]) -> bytes:
+        """Puts a request aside, until somebody here has decided."""
+        if self._is_news(asked.job, "aside"):
+            digest = asked.digest.hex()
+            self.audit.write("aside", **about)
+            self.say(f"{self.identity} asks for a job with the digest {digest[:12]}: fedkern site accept JOB.toml lets it begin")
+        return put_aside(request)
+
+    def _refuse(self, run: bytes, about: dict[str, Any], why: str) -> None:
+        """Says and writes that a request was refused: once for a run, and not more often than somebody could read."""
+        if not self._is_news(run, why):
+            return
+        now = time.monotonic()
+        if len(self._refusals) == OFTEN and now - self._refusals[0] < 60.0:
+            return
+        self._refusals.append(now)
+        if len(self._refusals) == OFTEN and now - self._refusals[0] < 60.0:
+            why = f"{why}; more refusals of this minute are not written"
+        self.say(f"refused ({self.identity}): {why}")
+        about = about or {"engine": self.engine, "identity": self.identity}
+        with suppress(OSError):  # it is refused all the same
+            self.audit.write("refused", **about, why=why)
+
+    def _is_news(self, run: bytes, what: str) -> bool:
+        """Tells whether something was not said of a run before."""
+        if len(self._told) > 10_000:
+            self._told.clear()
+        news = (run, what) not in self._told
+        self._told.add((run, what))
+        return news
+
+
+def _sent(config: JobConfig, folder: Path, output: Output, client: str) -> dict[str, Any]:
+    """Returns the messages that have left in a run, and their bytes, by kind."""
+    assert output.folder is not None
+    names = names_of(config)
+    path = RunFolder(output.folder, names, own=config.output.own_folders(folder)).ledger(names.index(client))
+    kinds = dict[str, list[int]]()
+    with suppress(FedkernError, OSError):  # a ledger that cannot be read is not this log's
+        for line in sent(path):
+            of_kind = kinds.setdefault(line.kind, [0, 0])
+            of_kind[0] += 1
+            of_kind[1] += line.bytes
+    return {kind: {"messages": n, "bytes": size} for kind, (n, size) in kinds.items()}
