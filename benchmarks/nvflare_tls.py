@@ -91,6 +91,7 @@ class Federation:
             self.running[name] = subprocess.Popen(
                 ["bash", str(self.kits / name / "startup" / "sub_start.sh"), "--once"],
                 env=self.environment | {"FEDKERN_FOLDER": str(folder)} | more,
+                cwd=self.work,  # Python looks there first
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -120,6 +121,20 @@ class Federation:
         except (ValueError, KeyError, TypeError):
             return f"{said.stdout}{said.stderr}"
 
+    def finished(self, times: int, seconds: float) -> bool:
+        """Waits until the server's part of so many jobs has ended: the engine itself waits longer for a site that is gone."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if (self.work / "localhost.log").read_text(errors="replace").count("Server runner finished") >= times:
+                return True
+            time.sleep(0.2)
+        return False
+
+    def words(self, name: str) -> list[str]:
+        """Returns what fedkern has said at a party."""
+        lines = (self.work / f"{name}.log").read_text(errors="replace").splitlines()
+        return [line for line in lines if line.startswith("fedkern: ") or "fedkern has ended" in line or "not tried" in line]
+
     def ready(self, seconds: float = 60.0, without: str = "") -> None:
         """Waits until the server answers, and has all sites but one."""
         until = time.monotonic() + seconds
@@ -129,6 +144,14 @@ class Federation:
                 return
             time.sleep(0.5)
         raise SystemExit(f"not all have come: {said.stdout} {said.stderr}")
+
+    def ended(self, name: str, seconds: float = 30.0) -> float | None:
+        """Returns the seconds until a party's process has ended, or None."""
+        since = time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.running[name].wait(seconds)
+            return round(time.monotonic() - since, 1)
+        return None
 
     def close(self) -> None:
         """Ends all processes."""
@@ -301,12 +324,13 @@ def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
         time.sleep(1)
         federation.start("localhost")
         federation.ready()
-    said["first"] = federation.wait(job, 20 if absent else 150)
+    said["ended"] = federation.finished(1, 20 if absent else 150)
     said["seconds"] = round(time.monotonic() - since, 1)
     if fault == "silent-site":
         federation.signal(SITE, signal.SIGCONT)
     if fault == "killed-site":
         federation.start(SITE)
+    said["status"] = federation.wait(job, 5 if absent else 60)
     if fault in ("killed-site", "silent-site", "server-restart", "aborted"):
         time.sleep(5)
         federation.ready()
@@ -314,8 +338,14 @@ def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
         shutil.copytree(folder, again)
         path = again / "app" / "config" / "config_fed_server.json"
         path.write_text(path.read_text().replace('"resume": false', '"resume": true'))
-        said["second"] = federation.wait(federation.submit(again), 150)
+        said["again"] = federation.wait(federation.submit(again), 150)
+    if fault == "none":
+        federation.tell("job", "download", job, "-o", "download", "--startup-kit", str(federation.kits / PERSON))
+        said["downloaded"] = sorted({path.name for path in (federation.work / "download").rglob("results/*")})
+        federation.running[SITE].terminate()  # as systemd does
+        said["ended by TERM after"] = federation.ended(SITE)
     runs = sorted((federation.parties / "server" / "runs").glob("*/summary.json"))
+    said["server"], said[SITE] = (federation.words(name)[-4:] for name in ("localhost", SITE))
     said["digests"] = [json.loads(path.read_text())["digest"] for path in runs]
     return said
 
