@@ -1,6 +1,6 @@
 """Keeps `audit.jsonl` in the folder of a site, for the holder's IT: who asked for which job, and what became of it.
 
-Each line is a JSON object with its time, and ends with a hash of itself and of the line before: a line that was changed or removed
+Each line is a JSON object with its time, and ends with a hash of itself and of the line before: one that was changed or removed
 shows. A file that has grown to `MOST` bytes is renamed to audit.jsonl.000001, and so on; the new one begins with the hash with
 which the old one ended. The ledger of a run has each message that left; the log has its sums.
 """

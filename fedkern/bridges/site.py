@@ -1,8 +1,8 @@
 """Runs a holder's side of jobs whose server is reached over another engine's wire.
 
-A `Resident` lives at the holder as long as the engine's client does. It is given each request of the server, as bytes, and returns
-the bytes of the reply. A request names a job by a digest alone. The files that are read, the policies, the folder of a run and its
-keys are the holder's: nothing of a request chooses any of them.
+A `Resident` lives at the holder as long as the engine's client does. It is given each request of the server, as bytes, and
+returns the bytes of the reply. A request names a job by a digest alone. Files that are read, policies, the folder of a run and
+its keys are the holder's: nothing of a request chooses any of them.
 """
 
 from __future__ import annotations
@@ -94,16 +94,17 @@ class Resident:
         self._running: Running | None = None
         self._told: set[tuple[bytes, str]] = set()  # what was said of a run, so that it is not said again
         self._refusals: deque[float] = deque(maxlen=OFTEN)
-        self._begun = self.audit.runs()
 
     def answer(self, request: bytes) -> bytes:
         """Returns the reply to a request; empty where it is none of fedkern's. It never raises."""
         try:
             return self._answer(request)
         except RemoteFault as fault:
-            self._refuse(b"", {}, str(fault))
+            why = str(fault)
         except Exception as error:  # the engine's client goes on, whatever this is
-            self._refuse(b"", {}, f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+        with self._lock:
+            self._refuse(b"", {}, why)
         return b""
 
     def stop(self, why: str) -> None:
@@ -144,9 +145,8 @@ class Resident:
         """Begins the job that a request names; returns the reply where it does not begin."""
         about = {"engine": self.engine, "identity": self.identity, "asked": asked.digest.hex(), "run": asked.job.hex()}
         # A request of a run that this process does not know: it began before the process, or is a copy of an old letter.
-        if asked.number != 1 or asked.job.hex() in self._begun:
-            self._refuse(asked.job, about, "the run has begun here before, and cannot go on without --resume")
-            return Letter(ANEW, asked.job, asked.number, []).pack()
+        if asked.number != 1:
+            return self._forgotten(asked, about)
         if len(request) > LONGEST_FIRST:
             self._refuse(asked.job, about, f"a first request of {len(request)} bytes, at most {LONGEST_FIRST} expected")
             return refuse(request, NOT_HERE)
@@ -168,6 +168,9 @@ class Resident:
                 return put_aside(request)  # the server has begun it anew; the earlier run ends by the server's silence
             self._refuse(asked.job, about, "another job runs here")
             return refuse(request, "another job runs here")
+        # The log is what outlives this process: whatever has begun by it never begins a second time.
+        if asked.job.hex() in self.audit.runs():
+            return self._forgotten(asked, about)
         out = self._folder(found)
         about |= {"client": client, "folder": str(out.relative_to(self.folder))}
         # Nothing is read of a row, and nothing is charged, before this line is on the disk.
@@ -176,7 +179,6 @@ class Resident:
         except OSError as error:
             self.say(f"a job is refused: {self.audit.path} cannot be written ({error.strerror or error})")
             return refuse(request, "this site cannot write its audit log")
-        self._begun.add(asked.job.hex())
         self.say(f"{self.identity} has started {found.said.file} ({found.said.name or found.said.digest[:12]}); it runs in {out}")
         timeouts = self.timeouts or Timeouts(lost=config.job.deadline)
         job = Running(asked.job, Spoke(names.index(client), len(names), timeouts, self.busy), about)
@@ -216,6 +218,11 @@ class Resident:
                 break
             path, number = after, number + 1
         return path
+
+    def _forgotten(self, asked: Letter, about: dict[str, Any]) -> bytes:
+        """Returns the reply to a request of a run that has begun here before this process did."""
+        self._refuse(asked.job, about, "the run has begun here before, and only --resume at the server goes on with it")
+        return Letter(ANEW, asked.job, asked.number, []).pack()
 
     def _ask(self, asked: Letter, request: bytes, about: dict[str, Any]) -> bytes:
         """Puts a request aside, until somebody here has decided."""

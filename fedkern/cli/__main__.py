@@ -236,6 +236,36 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument("--noise", metavar="M,..", help="noise multipliers (default: the job's)")
     plan.set_defaults(call=_in("console", "plan"))
 
+    site = commands.add_parser(
+        "site", help="for a data holder: jobs between organisations that it accepts, and who asked for them"
+    )
+    steps = site.add_subparsers(dest="step", metavar="STEP", required=True)
+    accept = steps.add_parser("accept", help="show a job and what it would do with the rows here, and accept it")
+    accept.add_argument("job", metavar="JOB.toml", help="the site's own copy, with site.toml beside it")
+    accept.add_argument("--name", metavar="TEXT", help="what people call the job (default: the file's name)")
+    accept.add_argument("--who", metavar="TEXT", help="who accepts it (default: this user)")
+    accept.add_argument("--yes", action="store_true", help="do not ask")
+    accept.set_defaults(call=_in("site", "accept"))
+    listed = steps.add_parser("list", help="the accepted jobs")
+    revoke = steps.add_parser("revoke", help="accept a job no longer")
+    revoke.add_argument("job", metavar="FILE", help="of the job, or the beginning of its digest")
+    revoke.set_defaults(call=_in("site", "revoke"))
+    log = steps.add_parser("log", help="the audit log; code 2 where a line was changed or removed")
+    log.add_argument("--json", action="store_true")
+    for step, function in ((listed, "list_jobs"), (revoke, "revoke"), (log, "log")):
+        step.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="of the site (default: this one)")
+        step.set_defaults(call=_in("site", function))
+    resident = steps.add_parser("run", help="the resident process: answers an engine through a Unix socket")
+    resident.add_argument("folder", metavar="FOLDER", help="of the site: consent.toml, job files, site.toml")
+    resident.add_argument(
+        "--socket", metavar="PATH", help="default: socket/site.sock in FOLDER, of a systemd unit in its own folder"
+    )
+    resident.add_argument("--engine", metavar="TEXT", default="socket", help="the engine's name, for the audit log")
+    resident.add_argument("--identity", metavar="TEXT", help="who asks, for the audit log (default: the user of the socket)")
+    what = "that a job gets, at SIGTERM, to keep its checkpoint (default 30)"
+    resident.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=what)
+    resident.set_defaults(call=_in("site", "run_resident"))
+
     reproduce = commands.add_parser("reproduce", help="a table or figure of a paper, in a checkout; without NAME: list them")
     reproduce.add_argument("name", nargs="?", metavar="NAME")
     reproduce.add_argument("--fast", action="store_true", help="fewer seeds and settings")

@@ -51,7 +51,7 @@ def write_job(path, clients, method="likelihood", rounds="", test="", more=""):
 
 
 def found(folder, policy=POLICY, accepted=NAMES, **job):
-    """Makes the folders of all parties; returns that of the server. The data lie in private/, and copies of the job say otherwise."""
+    """Makes the folders of all parties; returns that of the server. Data lie in private/, and copies of the job say otherwise."""
     for seed, name in enumerate(NAMES):
         write_rows(folder / name / "private" / f"{name}.csv", seed)
         own = write_job(folder / name / "job.toml", [f"of-{name}/{other}.csv" for other in NAMES], **job)
@@ -115,3 +115,49 @@ def audit(folder, name):
     from fedkern.bridges.audit import Audit
 
     return [line.said for line in Audit(folder / name).lines()]
+
+
+class Recorded(Threads):
+    """A wire that keeps all requests."""
+
+    def __init__(self, spokes, faults=None):
+        self.requests = {name: [] for name in spokes}
+        super().__init__(spokes, faults)
+
+    def send(self, site, data):
+        self.requests[site].append(data)
+        super().send(site, data)
+
+
+PRIVATE_JOB = {
+    "method": "pvi",
+    "rounds": "rounds = 3\n",
+    "more": """
+[data.columns.age]
+kind = "numeric"
+center = 60.0
+scale = 12.0
+[data.columns.dose]
+kind = "numeric"
+center = 1.0
+scale = 1.0
+[algorithm]
+local_steps = 3
+[privacy]
+epsilon = 50.0
+delta = 1e-3
+clip = 2.0
+noise_multiplier = 3.0
+sampling_rate = 0.5
+noise_source = "keyed"
+accountant = "rdp"
+""",
+}
+PRIVATE_POLICY = """
+noise_source = ["keyed", "secure"]
+places = ["fedkern.places:Spoke"]
+[data.{name}]
+paths = ["private/{name}.csv"]
+epsilon = 100.0
+delta = 1e-3
+"""

@@ -1,0 +1,145 @@
+"""Lets processes of this user speak to the resident of a site through a Unix socket.
+
+It is for engines whose client is a short-lived process for each request: `ask` takes it to the resident, and returns the reply. A
+frame is 8 bytes, its length (big-endian), and then its content; a connection has any number of them, one after another.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import JobError
+from .site import LONGEST
+
+LENGTH = struct.Struct(">Q")
+MOST = 8  # connections at a time
+PATIENCE = 60.0  # seconds within which a frame that has begun must be whole
+IDLE = 3600.0  # seconds for which a connection may say nothing
+LONGEST_PATH = 100  # bytes of a socket's path that systems take
+
+
+def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
+    """Returns the reply of the resident that listens at a socket.
+
+    Raises
+    ------
+    OSError
+        Nobody listens there, or the reply does not come within these seconds.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(seconds)
+        line.connect(str(path))
+        line.sendall(LENGTH.pack(len(request)) + request)
+        reply = _frame(line, seconds, seconds)
+    if reply is None:
+        raise ConnectionResetError(f"{path}: the resident has closed the connection without a reply")
+    return reply
+
+
+@contextmanager
+def listening(path: Path, answer: Callable[[bytes], bytes]) -> Iterator[None]:
+    """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
+
+    Raises
+    ------
+    JobError
+        Somebody listens there already, the folder is open to others, or the path is too long.
+    """
+    with _bound(path) as gate:
+        places = threading.BoundedSemaphore(MOST)
+
+        def listen() -> None:
+            while True:
+                try:
+                    line, _ = gate.accept()
+                except OSError:  # it was closed
+                    return
+                if not (_is_ours(line) and places.acquire(blocking=False)):
+                    line.close()
+                    continue
+                threading.Thread(target=serve, args=(line,), name="fedkern-gate", daemon=True).start()
+
+        def serve(line: socket.socket) -> None:
+            try:
+                with line, suppress(OSError):  # who asked has gone
+                    while (request := _frame(line, IDLE, PATIENCE)) is not None:
+                        reply = answer(request)
+                        line.settimeout(PATIENCE)
+                        line.sendall(LENGTH.pack(len(reply)) + reply)
+            finally:
+                places.release()
+
+        threading.Thread(target=listen, name="fedkern-gate", daemon=True).start()
+        yield
+
+
+@contextmanager
+def _bound(path: Path) -> Iterator[socket.socket]:
+    """Yields a socket that listens at a path, and removes it afterwards."""
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise JobError(f"{path}: the path of a socket has at most {LONGEST_PATH} bytes; give a shorter one (--socket)")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = path.parent.stat()
+    if state.st_uid != os.geteuid() or state.st_mode & 0o077:
+        raise JobError(f"{path.parent}: other users may enter it (mode {state.st_mode & 0o777:o}); chmod 700 {path.parent}")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise JobError(f"{path} is there and is no socket; give another path (--socket)")
+        if _is_heard(path):
+            raise JobError(f"{path}: a resident listens there already; end it first")
+        path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gate:
+        gate.bind(str(path))  # into a folder that nobody else can enter, so that the mode may follow
+        os.chmod(path, 0o600)
+        gate.listen(MOST)
+        try:
+            yield gate
+        finally:
+            with suppress(OSError):
+                gate.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _is_heard(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        return line.connect_ex(str(path)) == 0
+
+
+def _is_ours(line: socket.socket) -> bool:
+    """Tells whether the other end is a process of this user, or of root, where the system says whose it is."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return user in (0, os.geteuid())
+
+
+def _frame(line: socket.socket, idle: float, patience: float) -> bytes | None:
+    """Returns the next frame; None where the other end has closed, or sends more than a request may have."""
+    line.settimeout(idle)
+    if (head := _exactly(line, LENGTH.size)) is None:
+        return None
+    (length,) = LENGTH.unpack(head)
+    if length > LONGEST:
+        return None
+    line.settimeout(patience)
+    return _exactly(line, length)
+
+
+def _exactly(line: socket.socket, length: int) -> bytes | None:
+    """Returns so many bytes; None where the other end closes before. Memory is taken as they come, not as they are announced."""
+    parts, left = list[bytes](), length
+    while left:
+        part = line.recv(min(left, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,196 @@
+"""Runs `fedkern site`: for a data holder, its consent to jobs between organisations, its audit log, and its resident process."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..api import check_job
+from ..bridges import audit as audits
+from ..bridges.audit import Audit
+from ..bridges.consent import NAME, AcceptedSection, Consent
+from ..bridges.digest import digest_of, names_of
+from ..bridges.gate import listening
+from ..bridges.saying import say
+from ..bridges.site import Resident
+from ..errors import FedkernError, JobError, show_own_faults
+from ..jobs.engine import local, there
+from ..jobs.holders import permit
+from ..jobs.keys import JobConfig
+from ..jobs.run import Part
+from ..jobs.site import Sites
+from ..methods import load, load_method
+from ..printing import align_columns, printable
+from ..transports.driver import Signals
+from ..transports.inprocess import InProcess
+from ..transports.place import RELAYED
+
+SOCKET = Path("socket") / "site.sock"  # in the folder of a site
+
+
+def accept(options: argparse.Namespace) -> int:
+    """Runs `fedkern site accept` and returns the exit code: shows a job, asks, and adds it to the accepted ones."""
+    job = Path(options.job).absolute()
+    config, folder = load(job)
+    consent, digest = Consent(job.parent), digest_of(config).hex()
+    if any(said.digest == digest and said.file == job.name for said in consent.read().job):
+        print(f"{job.name} is accepted already ({digest[:12]})")
+        return 0
+    if not _shown(config, folder):
+        raise JobError(f"{job.name} is not accepted: it could not run here, see above")
+    who = options.who or getpass.getuser()
+    print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, as often as the policy allows.")
+    if not options.yes and not _agreed():
+        print("not accepted")
+        return JobError.exit_code
+    said = AcceptedSection(digest=digest, file=job.name, name=options.name or job.stem, who=who, date=audits.now())
+    # The audit log has the consent before the consent has any effect.
+    Audit(consent.folder).write("accepted", job=digest, file=said.file, name=said.name, who=who)
+    consent.add(said)
+    print(f"accepted by {who}; {consent.path} lists it")
+    return 0
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise JobError("nobody can be asked here; give --yes")
+    return input("Accept it? (yes or no) ").strip().lower() in ("y", "yes")
+
+
+def _shown(config: JobConfig, folder: Path) -> bool:
+    """Prints what `check` and `check --local` say of a job at this site; returns whether it could run here."""
+    names = names_of(config)
+    client = Sites(folder, names).whose()
+    number = names.index(client)
+    method = load_method(config.job.method)
+    parties = there(method, Part(InProcess(), config, folder))
+    permit(config, parties, number, RELAYED)
+    (path, *_) = parties.holding(number).paths
+    print(f"The job, as if all its clients ({', '.join(names)}) had the columns of {client}:\n")
+    try:
+        lines = check_job(InProcess(), _alone(config, folder, names, path), folder) or []
+        print("\n".join(map(printable, lines)))
+    except FedkernError as error:
+        print(printable(f"(cannot be shown without the other sites: {error})"))
+    print("\nIts own file:\n")
+    with show_own_faults():
+        return local(method, Part(InProcess(), config, folder), path) == 0
+
+
+def _alone(config: JobConfig, folder: Path, names: tuple[str, ...], path: Path) -> JobConfig:
+    """Returns a job in which every client has this site's file, and the server has only files that are here."""
+    given: dict[str, Any] = {"clients": [str(path)] * len(names), "names": list(names)}
+    for name in ("test", "server"):
+        own = getattr(config.data, name, None)
+        if own is not None and not (folder / own).exists():
+            given[name] = None
+    data: Any = config.data
+    return config.model_copy(update={"data": data.model_copy(update=given)})
+
+
+def list_jobs(options: argparse.Namespace) -> int:
+    """Runs `fedkern site list` and returns the exit code: the jobs that a site accepts."""
+    consent = Consent(Path(options.folder).absolute())
+    said = consent.read()
+    rows = [(job.digest[:12], job.file, job.name, job.who, job.date, _state(consent, job)) for job in said.job]
+    if rows:
+        print("\n".join(map(printable, align_columns([("digest", "file", "name", "accepted by", "when", "now"), *rows]))))
+    else:
+        print(f"no job is accepted here ({consent.path})")
+    print("a request for any other job " + ("waits for `fedkern site accept`" if said.open == "ask" else "is refused"))
+    return 0
+
+
+def _state(consent: Consent, job: AcceptedSection) -> str:
+    """Returns what would become of a request for a job now."""
+    try:
+        config, folder = consent.load(job)
+        Sites(folder, names_of(config)).whose()
+    except FedkernError as error:
+        return f"refused: {error}"
+    return "as accepted"
+
+
+def revoke(options: argparse.Namespace) -> int:
+    """Runs `fedkern site revoke` and returns the exit code: removes a job from the accepted ones."""
+    consent, named = Consent(Path(options.folder).absolute()), options.job
+    exact = len(named) >= 6 and all(letter in "0123456789abcdef" for letter in named)
+    gone = consent.remove(lambda said: said.file == named or (exact and said.digest.startswith(named)))
+    if not gone:
+        raise JobError(f"{consent.path}: no accepted job has the file or digest {named!r}; `fedkern site list` shows them")
+    for said in gone:
+        Audit(consent.folder).write("revoked", job=said.digest, file=said.file, name=said.name, who=getpass.getuser())
+        print(f"revoked {said.file} ({said.digest[:12]}); a run that has begun goes on: end the resident to stop it")
+    return 0
+
+
+def log(options: argparse.Namespace) -> int:
+    """Runs `fedkern site log` and returns the exit code: the audit log, and whether it is as it was written."""
+    lines = list(audits.check(Path(options.folder).absolute()).lines())
+    for line in lines:
+        if options.json:
+            print(json.dumps({"where": line.where, **line.said, **({"fault": line.fault} if line.fault else {})}))
+            continue
+        if line.fault:
+            print(printable(f"{line.where}: {line.fault}"))
+        if line.said:
+            print(printable(_line(line.said)))
+    if faults := sum(bool(line.fault) for line in lines):
+        raise JobError(f"{faults} of {len(lines)} lines of the log are not as they were written; ask who could write to it")
+    if not options.json:
+        print(f"{len(lines)} lines, all as they were written")
+    return 0
+
+
+def _line(said: dict[str, Any]) -> str:
+    """Returns a line of the log for people."""
+    event, what = said.get("event"), said.get("name") or said.get("file") or str(said.get("job") or said.get("asked") or "")[:12]
+    by = said.get("identity") or said.get("who") or ""
+    text = f"{said.get('time')}  {event:<9} {what}" + (f"  by {by}" if by else "")
+    text += f" over {said['engine']}" if said.get("engine") else ""
+    text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
+    text += f": {said['why']}" if said.get("why") else ""
+    if event == "ended":
+        text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}"
+    return text
+
+
+def _left(sent: object) -> str:
+    """Returns the messages that have left, by kind; the line may be another than the one that was written."""
+    try:
+        kinds: Any = sent
+        return ", ".join(f"{kind} {told['messages']} ({told['bytes']:,} bytes)" for kind, told in kinds.items()) or "nothing"
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return str(sent)
+
+
+def run_resident(options: argparse.Namespace) -> int:
+    """Runs `fedkern site run` until a signal ends it, and returns the exit code."""
+    folder = Path(options.folder).absolute()
+    if not folder.is_dir():
+        raise JobError(f"{folder}: no such folder; give the one with {NAME} and the job files")
+    given = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]  # of a systemd unit
+    path = Path(options.socket) if options.socket else Path(given) / SOCKET.name if given else folder / SOCKET
+    Consent(folder).read()  # a list that cannot be read is told now, and not at the first request
+    signals: Signals = options.signals
+    resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
+    with signals.held(), listening(path.absolute(), resident.answer):
+        resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
+        say(f"the resident of {folder} listens at {path}")
+        while not signals.pending:
+            time.sleep(0.2)
+        say(f"{signals.pending}: the resident ends")
+        resident.stop(signals.pending)
+        # The server learns of it by the next reply, and both keep a checkpoint.
+        if not resident.join(options.grace):
+            resident.lost("the resident ends")
+            resident.join(5.0)
+        resident.audit.write("closed", engine=options.engine, why=signals.pending)
+        signals.pending = None  # this is how it ends, and no fault
+    return 0

@@ -1,0 +1,114 @@
+"""The audit log of a site: append-only, chained, rotated, and whole where the disk is full."""
+
+import errno
+import os
+import threading
+
+import pytest
+
+from fedkern.bridges.audit import NAME, Audit
+from fedkern.cli.__main__ import main
+
+
+def faults(folder):
+    return [line.fault for line in Audit(folder).lines()]
+
+
+def test_lines_are_chained_and_their_owners_alone(tmp_path):
+    for number in range(5):
+        Audit(tmp_path).write("started", run=f"{number}", nothing=None)
+    assert [line.said["run"] for line in Audit(tmp_path).lines()] == list("01234")
+    assert faults(tmp_path) == [""] * 5
+    assert Audit(tmp_path).runs() == set("01234")
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("change", "bad"),
+    [
+        (lambda lines: lines[:2] + lines[3:], [2]),  # one is removed
+        (lambda lines: lines[:1] + lines[3:], [1]),  # two are
+        (lambda lines: lines[1:], [0]),  # the first is
+        (lambda lines: [*lines[:2], lines[2].replace(b'"run": "2"', b'"run": "7"'), *lines[3:]], [2]),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], [1, 2, 3]),
+        (lambda lines: [*lines[:2], b"{}\n", *lines[2:]], [2]),
+    ],
+)
+def test_a_line_that_was_changed_or_removed_shows(tmp_path, capsys, change, bad):
+    for number in range(5):
+        Audit(tmp_path).write("started", run=f"{number}")
+    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    (tmp_path / NAME).write_bytes(b"".join(change(lines)))
+    assert [number for number, fault in enumerate(faults(tmp_path)) if fault] == bad
+    assert main(["site", "log", str(tmp_path)]) == 2
+    assert "not as they were written" in capsys.readouterr().err
+
+
+def test_a_full_file_is_numbered_and_the_next_one_goes_on(tmp_path, capsys):
+    log = Audit(tmp_path, most=200)
+    for number in range(12):
+        log.write("refused", why=f"reason {number}")
+    names = [path.name for path in log.files()]
+    assert names == [*(f"{NAME}.{number:06}" for number in range(1, len(names))), NAME]
+    assert len(names) > 3
+    assert faults(tmp_path) == [""] * 12
+    log.files()[0].unlink()  # the holder keeps them for some years
+    assert set(faults(tmp_path)) == {""}
+    log.files()[1].unlink()  # and this one was in between
+    assert sum(map(bool, faults(tmp_path))) == 1
+    assert main(["site", "log", str(tmp_path)]) == 2
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
+    log, write = Audit(tmp_path), os.write
+    log.write("opened")
+    before = log.path.read_bytes()
+
+    def full(file, data):
+        if data.startswith(b'{"time"'):
+            write(file, data[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        log.write("started")
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:10]))
+    with pytest.raises(OSError, match="only 10 of"):
+        log.write("started")
+    assert log.path.read_bytes() == before
+    monkeypatch.undo()
+    log.write("started")
+    assert faults(tmp_path) == ["", ""]
+
+
+def test_a_line_that_a_crash_has_cut_shows_and_the_log_goes_on(tmp_path):
+    log = Audit(tmp_path)
+    log.write("opened")
+    log.write("started")
+    with log.path.open("r+b") as file:
+        file.truncate(log.path.stat().st_size - 9)
+    log.write("closed")
+    assert [bool(fault) for fault in faults(tmp_path)] == [False, True, False]
+
+
+def test_several_may_write_at_once(tmp_path):
+    work = lambda: [Audit(tmp_path, most=2000).write("refused", why="no") for _ in range(15)]  # noqa: E731
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults(tmp_path) == [""] * 60
+
+
+def test_the_log_is_no_link(tmp_path):
+    (tmp_path / NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"Too many levels|symbolic"):
+        Audit(tmp_path).write("opened")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_folder_without_a_log_is_named(tmp_path, capsys):
+    assert main(["site", "log", str(tmp_path)]) == 2
+    assert "no audit.jsonl is here" in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""What a holder accepts: the digest of a job, the list, and the command that adds to it."""
+
+import os
+
+import pytest
+
+from fedkern.bridges.consent import NAME, Consent
+from fedkern.bridges.digest import as_asked, digest_of
+from fedkern.cli.__main__ import main
+from fedkern.errors import JobError
+from fedkern.jobs.keys import OWN_PATHS
+from fedkern.methods import METHODS, load, load_method
+from fedkern.sections import marked_keys
+from support.organisations import NAMES, accept, audit, found, write_job
+
+# Keys that are marked as paths because their letters are not the user's to write otherwise: names, which parties compare.
+NO_FILES = {"data.names", "algorithm.client_weights", "privacy.clients", "model.priors"}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    found(tmp_path, accepted=())
+    monkeypatch.chdir(tmp_path / "ada")
+    return tmp_path / "ada"
+
+
+def test_paths_of_files_are_not_in_the_digest(tmp_path):
+    ours = load(write_job(tmp_path / "a.toml", ["x/ada.csv", "bo.csv"], test='test = "t.csv"\n'))[0]
+    theirs = load(write_job(tmp_path / "b.toml", ["ada.csv", "/data/bo.csv"], test='test = "/other/t.csv"\n'))[0]
+    named = load(write_job(tmp_path / "c.toml", ["1.csv", "2.csv"], test='names = ["ada", "bo"]\ntest = "t"\n'))[0]
+    assert digest_of(ours) == digest_of(theirs) == digest_of(named)
+    assert ours.keys_alone == theirs.keys_alone == named.keys_alone
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "job.seed=6",
+        "job.rounds=31",
+        "output.draws=21",
+        'data.names=["ada","bob","cy"]',
+        'data.test="t.csv"',
+        "data.response=age",
+        'data.ignore=["dose"]',
+        "data.least_rows=10",
+        'data.columns.age.kind="numeric"',
+        "model.prior_sd=3.0",
+        'data.clients=["bo.csv","ada.csv","cy.csv"]',
+    ],
+)
+def test_another_value_of_one_key_is_another_job(site, key):
+    accept(site / "job.toml")
+    config = load(site / "job.toml", [key])[0]
+    assert Consent(site).find(digest_of(load(site / "job.toml")[0])) is not None
+    assert Consent(site).find(digest_of(config)) is None
+
+
+def test_every_key_that_is_a_path_is_a_file_or_a_name():
+    marked = {key for name in METHODS for key in marked_keys(load_method(name).keys.Config, "path")}
+    assert marked == {*OWN_PATHS, *NO_FILES}
+
+
+def test_a_pattern_names_no_clients(tmp_path):
+    with pytest.raises(JobError, match=r"data.clients: 'rows/\*.csv' is a pattern.*names every client"):
+        digest_of(load(write_job(tmp_path / "a.toml", ["rows/*.csv"]))[0])
+    with pytest.raises(JobError, match=r"data.clients is empty"):
+        digest_of(load({"data": {"builtin": "breast-cancer"}})[0])
+
+
+def test_a_job_that_goes_on_is_asked_for_by_other_bytes(site):
+    accept(site / "job.toml")
+    digest = digest_of(load(site / "job.toml")[0])
+    assert [Consent(site).find(as_asked(digest, resume=resume)).resume for resume in (False, True)] == [False, True]
+
+
+def test_accepting_shows_the_job_and_adds_it(site, capsys):
+    assert main(["site", "accept", "job.toml", "--yes", "--who", "Ola", "--name", 'a "trial"\x7f']) == 0
+    shown = capsys.readouterr().out
+    assert "each client may send" in shown
+    assert "this job, as client 'ada', is allowed" in shown
+    (said,) = Consent(site).read().job
+    assert (said.file, said.name, said.who) == ("job.toml", 'a "trial"\x7f', "Ola")
+    assert bytes.fromhex(said.digest) == digest_of(load("job.toml")[0])
+    assert os.stat(NAME).st_mode & 0o777 == 0o600
+    assert [line["event"] for line in audit(site.parent, "ada")] == ["accepted"]
+    assert main(["site", "accept", "job.toml"]) == 0
+    assert "accepted already" in capsys.readouterr().out
+    assert main(["site", "list"]) == 0
+    assert "as accepted" in capsys.readouterr().out
+
+
+def test_nothing_is_accepted_without_a_yes(site, capsys, monkeypatch):
+    assert main(["site", "accept", "job.toml"]) == 2  # nobody is there
+    assert "--yes" in capsys.readouterr().err
+    monkeypatch.setattr("fedkern.cli.site._agreed", lambda: False)
+    assert main(["site", "accept", "job.toml"]) == 2
+    assert not (site / NAME).exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (lambda site: (site / "site.toml").unlink(), 'site.toml is not there: write client = "NAME"'),
+        (lambda site: (site / "site.toml").write_text('path = "private/ada.csv"\n'), "client is missing"),
+        (lambda site: (site / "site.toml").write_text('client = "eve"\n'), "'eve' is not in this job"),
+        (lambda site: (site / "policy.toml").write_text('[data.ada]\nopen = true\nplaces = []\npaths = ["private"]\n'), "places"),
+        (
+            lambda site: (site / "policy.toml").write_text('[data.ada]\nepsilon = 1.0\ndelta = 1e-5\npaths = ["private"]\n'),
+            "open",
+        ),
+        (lambda site: (site / "private" / "ada.csv").write_text("age,dose,died\n1,x,1\n"), "not accepted"),
+        (lambda site: (site / "consent.toml").write_text("jobs = 3\n"), "jobs"),
+        (lambda site: (site / "consent.toml").write_text("job = []\n"), "cannot be added to"),
+    ],
+)
+def test_a_job_that_could_not_run_here_is_not_accepted(site, capsys, fault, text):
+    fault(site)
+    before = (site / NAME).read_bytes() if (site / NAME).exists() else None
+    assert main(["site", "accept", "job.toml", "--yes"]) == 2
+    told = capsys.readouterr()
+    assert text in told.out + told.err
+    assert before == ((site / NAME).read_bytes() if before is not None else None)
+
+
+def test_a_revoked_job_is_listed_no_more_and_what_people_wrote_stays(site, capsys):
+    (site / NAME).write_text('# ours\nopen = "ask"\n')
+    (site / NAME).chmod(0o600)
+    accept(site / "job.toml")
+    write_job(site / "second.toml", [f"{name}.csv" for name in NAMES], rounds="rounds = 9\n")
+    accept(site / "second.toml")
+    assert main(["site", "revoke", "third.toml"]) == 2
+    assert main(["site", "revoke", Consent(site).read().job[0].digest[:8]]) == 0
+    assert [said.file for said in Consent(site).read().job] == ["second.toml"]
+    assert (site / NAME).read_text().startswith('# ours\nopen = "ask"\n')
+    assert main(["site", "list"]) == 0
+    assert "waits for `fedkern site accept`" in capsys.readouterr().out
+
+
+def test_a_list_that_others_may_write_to_accepts_nothing(site):
+    accept(site / "job.toml")
+    (site / NAME).chmod(0o620)
+    with pytest.raises(JobError, match=r"other users may write to it \(mode 620\); chmod go-w"):
+        Consent(site).find(bytes(32))

@@ -1,0 +1,159 @@
+"""The resident behind a Unix socket: this user's alone, sizes limited, and a clean end by SIGTERM."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fedkern.bridges import gate
+from fedkern.bridges.digest import digest_of
+from fedkern.bridges.gate import LENGTH, ask, listening
+from fedkern.cli.__main__ import parser
+from fedkern.errors import JobError
+from fedkern.methods import load
+from fedkern.transports import tags
+from fedkern.transports.relay import REFUSED, WAITING, Letter
+from support.organisations import audit, found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "socket" / "site.sock"
+
+
+def test_requests_get_their_replies_and_the_socket_is_its_owners_alone(path):
+    with listening(path, lambda request: request[::-1]):
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        assert ask(path, b"abc") == b"cba"
+        assert ask(path, b"") == b""
+        assert ask(path, bytes(3_000_000)) == bytes(3_000_000)
+        with socket.socket(socket.AF_UNIX) as line:  # a connection may stay
+            line.connect(str(path))
+            for text in (b"one", b"two"):
+                line.sendall(LENGTH.pack(3) + text)
+                assert line.recv(100) == LENGTH.pack(3) + text[::-1]
+    assert not path.exists()
+    with pytest.raises(OSError, match="No such file"):
+        ask(path, b"abc")
+
+
+def test_what_is_too_long_or_cut_short_reaches_nobody(path):
+    asked = []
+    with listening(path, lambda request: asked.append(request) or b""):
+        for data in (LENGTH.pack(1 << 60) + b"x", LENGTH.pack(10) + b"x", b"x", b""):
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(10.0)
+                line.connect(str(path))
+                line.sendall(data)
+                line.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(ConnectionResetError):  # it was closed before all was read
+                    assert line.recv(100) == b""
+        assert ask(path, b"fine") == b""
+    assert asked == [b"fine"]
+
+
+def test_a_frame_that_does_not_end_is_given_up(path, monkeypatch):
+    monkeypatch.setattr(gate, "PATIENCE", 0.1)
+    with listening(path, lambda request: b""), socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(10.0)
+        line.connect(str(path))
+        line.sendall(LENGTH.pack(10) + b"x")
+        assert line.recv(100) == b""
+
+
+def test_more_connections_than_places_are_closed(path, monkeypatch):
+    monkeypatch.setattr(gate, "MOST", 2)
+    goes_on = threading.Event()
+    with listening(path, lambda request: goes_on.wait(10.0) and b"late"):
+        waiting = [threading.Thread(target=ask, args=(path, b"x")) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.2)
+        with pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
+            ask(path, b"x")
+        goes_on.set()
+        for thread in waiting:
+            thread.join(10.0)
+
+
+def test_another_user_is_not_heard(path, monkeypatch):
+    monkeypatch.setattr(gate, "_is_ours", lambda line: False)
+    with listening(path, lambda request: b"told"), pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
+        ask(path, b"x")
+
+
+def test_a_place_that_is_not_its_owners_alone_or_taken_is_refused(path, tmp_path):
+    tmp_path.chmod(0o755)
+    with pytest.raises(JobError, match=r"other users may enter it \(mode 755\); chmod 700"), listening(tmp_path / "s", bytes):
+        pass
+    with listening(path, bytes), pytest.raises(JobError, match="listens there already"), listening(path, bytes):
+        pass
+    path.write_text("")
+    with pytest.raises(JobError, match="no socket"), listening(path, bytes):
+        pass
+    with pytest.raises(JobError, match="at most 100 bytes"), listening(path.parent / ("x" * 100), bytes):
+        pass
+
+
+def test_a_socket_that_a_crash_has_left_is_taken(path):
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with listening(path, lambda request: b"anew"):
+        assert ask(path, b"") == b"anew"
+
+
+def test_the_resident_process_answers_and_ends_cleanly(tmp_path):
+    found(tmp_path)
+    site = tmp_path / "ada"
+    path = site / "socket" / "site.sock"
+    command = [sys.executable, "-P", "-m", "fedkern", "site", "run", str(site), "--identity", "hub", "--grace", "0.5"]
+    resident = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60.0
+        while not path.exists() and time.monotonic() < until and resident.poll() is None:
+            time.sleep(0.05)
+        assert Letter.unpack(ask(path, Letter(WAITING, b"j" * 16, 1, [], b"x" * 32).pack())).state == REFUSED
+        begun = Letter.unpack(ask(path, Letter(WAITING, b"k" * 16, 1, [], digest_of(load(site / "job.toml")[0])).pack()))
+        assert [tag for tag, _ in begun.items] == [tags.GATHER]
+        # It is told to end while a job runs that waits for its server, which never comes again.
+        resident.send_signal(signal.SIGTERM)
+        said = resident.communicate(timeout=60.0)[1]
+    finally:
+        resident.kill()
+        resident.wait()
+    assert resident.returncode == 0, said
+    assert "SIGTERM: the resident ends" in said
+    assert "Traceback" not in said
+    assert not os.path.lexists(path)
+    log = audit(tmp_path, "ada")
+    assert [line["event"] for line in log] == ["opened", "refused", "started", "ended", "closed"]
+    assert log[2]["identity"] == "hub"
+
+
+UNIT = Path(__file__).parents[2] / "packaging" / "systemd" / "fedkern-site.service"
+
+
+def test_the_example_of_a_unit_starts_a_command_that_there_is():
+    (line,) = [line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart=")]
+    options = parser().parse_args(line.split()[1:])
+    assert (options.command, options.step, options.folder) == ("site", "run", "/var/lib/fedkern-site")
+    assert "TimeoutStopSec=60" in UNIT.read_text()
+    assert options.grace < 60
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+def test_systemd_takes_the_example_of_a_unit(tmp_path):
+    text = UNIT.read_text().replace("/opt/fedkern/bin/fedkern", "/bin/true").replace("User=fedkern", "User=root")
+    (tmp_path / UNIT.name).write_text(text.replace("Group=fedkern", "Group=root"))
+    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / UNIT.name)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
