@@ -28,7 +28,8 @@ from ..transports import tags
 from ..transports.driver import Timeouts
 from ..transports.ending import Say
 from ..transports.place import Place
-from ..transports.relay import ANEW, WAITING, Letter, Spoke, put_aside, refuse
+from ..transports.relay import Letter, Spoke, put_aside, refuse
+from ..transports.relay_letters import ANEW, WAITING
 from .audit import Audit
 from .consent import Accepted, Consent
 from .digest import names_of

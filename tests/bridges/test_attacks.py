@@ -17,7 +17,7 @@ from fedkern.bridges.digest import digest_of
 from fedkern.jobs.files import Lines
 from fedkern.methods import load
 from fedkern.transports import tags
-from fedkern.transports.relay import ANEW, ASIDE, BUSY, REFUSED, WAITING, Letter
+from fedkern.transports.relay_letters import ANEW, ASIDE, BUSY, REFUSED, WAITING, Letter
 from support.organisations import (
     BRIEF,
     NAMES,
@@ -190,7 +190,7 @@ def test_a_holder_that_claims_another_clients_name_ends_the_job(tmp_path):
     (tmp_path / "bo" / "site.toml").write_text('client = "ada"\npath = "private/bo.csv"\npolicy = "policy.toml"\n')
     code, said, _ = run(tmp_path, residents(tmp_path))
     assert code == 2
-    assert "where it does not live" in said[0]
+    assert "is client number 1 of its job, and was asked for number 2" in said[0]
 
 
 def test_a_policy_has_the_last_word_over_the_consent(tmp_path):

@@ -20,7 +20,7 @@ from fedkern.cli.__main__ import parser
 from fedkern.errors import JobError
 from fedkern.methods import load
 from fedkern.transports import tags
-from fedkern.transports.relay import REFUSED, WAITING, Letter
+from fedkern.transports.relay_letters import REFUSED, WAITING, Letter
 from support.organisations import audit, found
 
 
