@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core.masked import ALL
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, replicated
 from ...algorithms.hmc import machine as hmc
@@ -307,6 +308,11 @@ class Model(JobModel[OutputSection]):
         return self.config.chains
 
     @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+        return self.config.job.sums is not None
+
+    @property
     def tells_draws(self) -> bool:
         """Whether clients are told draws of the chains, to know their own effects by."""
         return True
@@ -349,7 +355,9 @@ class Model(JobModel[OutputSection]):
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
-        return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
+        # What the machine gets are sums where they are secure, of one client that all are together.
+        names = (ALL,) if self.secure else self.names
+        return importance.start(self.settings, self.prior, names, self.coordinates, self.start_at[np.newaxis])
 
     def client(self, index: int, likelihood: importance.Model) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""
