@@ -18,6 +18,7 @@ from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider, Sums
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import sum_keys
+from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.messages import LOST, AskCurvature, Curvature, MaskedValues, Values
 from fedkern.errors import JobError, LostPeer
@@ -95,6 +96,23 @@ def test_sums_of_values_have_no_rounding(told: list[list[float]]) -> None:
     thousandths = np.rint(1e3 * each).sum(axis=0)
     np.testing.assert_array_equal(np.rint(1e3 * got.values)[~lost], thousandths[~lost])
     assert got.rule == 0.75
+
+
+def test_forces_are_cut_and_lost_trajectories_are_lost_for_all() -> None:
+    s, dims = 2, {"s": 2, "xi": 3}
+    slopes = [np.array([[1.0, -2.0, 1e30], [0.5, 0.25, 0.0]]), np.full((s, 3), 0.1), np.zeros((s, 3))]
+    changes = [np.array([1.5, -0.5]), np.array([-1.0, -1e300]), np.array([0.25, 3.0])]
+    told = [hmc.LikelihoodChange(slope, change) for slope, change in zip(slopes, changes)]
+    parts = [one.numbers(2.0**60) for one in told]
+    numbers, lost = sum(part[0] for part in parts), np.any([part[1] for part in parts], axis=0)
+    assert all((len(one), len(out)) == hmc.LikelihoodChange.count(dims) for one, out in parts)
+    got = hmc.LikelihoodChange.of_sum(0, numbers, lost, dims)
+    assert isinstance(got, hmc.LikelihoodChange)
+    np.testing.assert_array_equal(got.change, [0.75, -1e300])
+    np.testing.assert_allclose(got.gradient[1], 0.1 + slopes[0][1])
+    assert 2.0**59 < got.gradient[0, 2] < 2.0**60 + 1
+    slope = hmc.LikelihoodSlope(slopes[1])
+    np.testing.assert_array_equal(hmc.LikelihoodSlope.of_sum(0, *slope.numbers(2.0**60), dims).gradient, slopes[1])
 
 
 def test_nothing_that_travels_is_a_clients_number() -> None:

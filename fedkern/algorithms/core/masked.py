@@ -64,11 +64,7 @@ class Masked:
 
 
 class Summed(Shape):
-    """Is a message whose numbers the server adds."""
-
-    @property
-    def round(self) -> int:
-        """The round that it answers."""
+    """Is a message whose numbers the server adds. It may have a `round`, which is not masked."""
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
@@ -221,8 +217,8 @@ class Sums:
             one = next((one for one in self.used if type(effect) is one.kind), None)
             if one is None:
                 raise ValueError(f"{self.protocol.name}: {type(effect).__name__} cannot be masked")
-            answer: Any = effect  # a Message that is Summed
-            out.append(one.masked(answer.round, state.hider.hide(*self._numbers(answer, one, state), one, question)))
+            hidden = state.hider.hide(*self._numbers(effect, one, state), one, question)
+            out.append(one.masked(getattr(effect, "round", 0), hidden))
         return evolve(state, inner=inner), out
 
     def _numbers(self, message: Any, one: Sum, state: Client[Any]) -> tuple[Array, NDArray[np.bool_]]:

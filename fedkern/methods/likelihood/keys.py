@@ -439,8 +439,6 @@ def _secure(config: Config) -> Iterator[str]:
             f"{asked}: answers of the holders' own packages are kept, and sent again after a crash, under masks that nobody "
             "has by then; remove it"
         )
-    if config.chains:
-        yield f'{asked}: algorithm.sampler = "hmc" has no masked form; take "importance", or remove it'
     for name in ("without", "sites"):
         if getattr(config.output, name):
             yield f"{asked}: {why}, and output.{name} is made of them; remove one of the two"

@@ -53,6 +53,8 @@ MAY_SEND = (
     *sum_keys.PROTOCOL.to_server,
     importance.MaskedCurvature,
     importance.MaskedValues,
+    hmc.MaskedSlope,
+    hmc.MaskedChange,
     hmc.LikelihoodSlope,
     hmc.LikelihoodChange,
     sfvi.GlobalGradient,
@@ -112,7 +114,8 @@ def stage_of_chains(model: SampledModel) -> Stage:
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
     dims = {**s.sizes(model.size), "d": model.n_coefficients}
-    return Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
+    stage = Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
+    return stage.with_sums(hmc.SUMS) if model.secure else stage
 
 
 def stage_of_telling(model: SampledModel) -> Stage:
