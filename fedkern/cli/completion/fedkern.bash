@@ -9,7 +9,7 @@ _shtab_fedkern_sigma_subparsers=(build train)
 _shtab_fedkern_subparsers=(run check launch demo info init schema simulate sigma report predict status ledger audit budget plan reproduce)
 
 _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --device --resume --log-level --log-file --quiet)
-_shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local)
+_shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local --latency)
 _shtab_fedkern_launch_option_strings=(-h --help -n --print-slurm)
 _shtab_fedkern_demo_option_strings=(-h --help --out)
 _shtab_fedkern_info_option_strings=(-h --help --json)

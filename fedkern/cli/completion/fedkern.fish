@@ -51,7 +51,7 @@ function _shtab_fedkern_using
 end
 
 set -g _shtab_fedkern_commands run check launch demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --graph --level --local --log-file --log-level --method --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --table --test -n
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --graph --latency --level --local --log-file --log-level --method --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --table --test -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -79,6 +79,7 @@ complete -c fedkern -n '_shtab_fedkern_using check' -l set -x -d 'override a key
 complete -c fedkern -n '_shtab_fedkern_using check' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using check' -l device -xka "cpu cuda" -d 'where kernels run, instead of job.device'
 complete -c fedkern -n '_shtab_fedkern_using check' -l local -x -d 'for the data holder: the faults in the rows of this file; nothing leaves'
+complete -c fedkern -n '_shtab_fedkern_using check' -l latency -x -d 'how long the job waits for a relay whose round trip takes so long'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a launch -d 'run a job over MPI on this machine: rank 0 is the server, the others hold clients'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s n -x -d RANKS

@@ -12,7 +12,7 @@ complete fedkern \
         'c/--log-level=/(debug info warning)/' \
         'c/--table=/(csv text latex markdown docx)/' \
         'c/--graph=/(graphml csv)/' \
-        'c/--/(client clients columns device epsilon exp family fast graph help holder json level local log-file log-level method mpi names noise open out party place print-completion print-slurm printed private quiet raw reference response resume rows seed server set site table test tidy version)/' \
+        'c/--/(client clients columns device epsilon exp family fast graph help holder json latency level local log-file log-level method mpi names noise open out party place print-completion print-slurm printed private quiet raw reference response resume rows seed server set site table test tidy version)/' \
         'c/-/(- h n)/' \
         'n/--device/(cpu cuda)/' \
         'n/--log-level/(debug info warning)/' \
