@@ -330,9 +330,11 @@ def perform(place: Place, config: JobConfig, folder: Path, output: Output, held:
     return None if result is None else _predicting(result)
 
 
-def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
+def check_job(
+    place: Place, config: JobConfig, folder: Path, held: Held | None = None, latency: float | None = None
+) -> list[str] | None:
     """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
-    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held))
+    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held), latency)
 
 
 def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:

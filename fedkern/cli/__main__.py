@@ -64,6 +64,14 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     return words + [word for names in commands for command in names.values() for word in _options(command)]
 
 
+def _seconds(text: str) -> float:
+    """Returns a time of the command line; it is finite, and not negative."""
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < float("inf"):
+            return seconds
+    raise argparse.ArgumentTypeError(f"wanted seconds, 0 or more, not {text!r}")
+
+
 def _add_device(parser: argparse.ArgumentParser, key: str) -> None:
     """Adds --device, which stands for a key of the file and has precedence over it."""
     parser.add_argument("--device", choices=("cpu", "cuda"), help=f"where kernels run, instead of {key}")
@@ -111,6 +119,9 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     _add_device(check, "job.device")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")
+    check.add_argument(
+        "--latency", metavar="SECONDS", type=_seconds, help="how long the job waits for a relay whose round trip takes so long"
+    )
     check.set_defaults(call=_in("job", "check"))
 
     launch = commands.add_parser(

@@ -37,6 +37,7 @@ class Stage:
     times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
     by_chance : whether chance or speed decides whom a round asks: such numbers are means over the clients
     runs : how often the stage comes for one client, with all its messages
+    in_turn : whether its questions go to one client after another, each when the one before has answered
     alias : its name in ledgers and folders where the same stage comes once more
     sums : how clients mask their answers, of which the server gets only the sum; None: as they are
     """
@@ -49,6 +50,7 @@ class Stage:
     times: Mapping[type[Message], int] = field(default_factory=dict)
     by_chance: bool = False
     runs: int = 1
+    in_turn: bool = False
     alias: str = ""
     sums: Sums | None = None
 

@@ -11,7 +11,7 @@ _shtab_fedkern_site_subparsers=(accept list revoke log run)
 _shtab_fedkern_subparsers=(run check launch bridge demo info init review schema simulate sigma report predict status ledger audit budget plan site reproduce)
 
 _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --device --resume --log-level --log-file --quiet)
-_shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local)
+_shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local --latency)
 _shtab_fedkern_launch_option_strings=(-h --help -n --print-slurm)
 _shtab_fedkern_bridge_nvflare_option_strings=(-h --help --out --resume --untested)
 _shtab_fedkern_bridge_option_strings=(-h --help)

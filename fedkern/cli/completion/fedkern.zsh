@@ -113,6 +113,7 @@ _shtab_fedkern_check_options=(
   "--site[a holder\'s own site.toml, or a folder with NAME.toml for each client]:FILE:"
   "--device[where kernels run, instead of job.device]:device:(cpu cuda)"
   "--local[for the data holder\: the faults in the rows of this file\; nothing leaves]:FILE:"
+  "--latency[how long the job waits for a relay whose round trip takes so long]:SECONDS:"
   ":JOB.toml:"
 )
 
