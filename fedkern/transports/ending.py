@@ -23,7 +23,7 @@ from .ranks import CODE, Ranks, read_fault
 Say = Callable[[str], None]
 
 
-def outcome(main: Callable[[Place], int], ranks: Place, say: Say) -> tuple[int, str | None]:
+def outcome(main: Callable[[Place], int], ranks: Ranks, say: Say) -> tuple[int, str | None]:
     """Returns the exit code of `main`, and the message of a failed job."""
     try:
         try:
@@ -36,7 +36,7 @@ def outcome(main: Callable[[Place], int], ranks: Place, say: Say) -> tuple[int, 
         # The signal counts, not the exception that other code has made of it.
         error = ranks.signals.stopped or cause
         text = without_folders((ranks.hooks or Hooks()).public(error))
-        text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
+        text = text if ranks.is_server else f"{ranks.label(ranks.rank)}: {text}"
         # A holder's error may quote rows: its whole text is printed on its own rank, and others get the public one.
         if isinstance(error, HolderError):
             say(str(error))
@@ -53,7 +53,7 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
         code, orderly = (_end_server if ranks.is_server else _end_client)(ranks, code, text, say)
         ranks.link.drain()
     except Exception as error:  # the wire itself is broken
-        say(text or f"rank {ranks.rank}: {error}")
+        say(text or f"{ranks.label(ranks.rank)}: {error}")
         code, orderly = code or 1, False
     if not (orderly and ranks.link.flush(ranks.timeouts.grace)):
         leave(ranks.link, code)
@@ -119,7 +119,7 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     if ranks.exit is None:
         # All ranks may have found rank 0 dead at once: one of them speaks, and ends the others.
         time.sleep(0.2 * (ranks.rank - 1))
-        say(text or f"rank {ranks.rank}: rank 0 (the server) is gone")
+        say(text or f"{ranks.label(ranks.rank)}: {ranks.who(0)} is gone")
         return code or LostPeer.exit_code, False
     if text is not None:
         link.send(0, tags.BYE)

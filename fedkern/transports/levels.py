@@ -6,7 +6,7 @@ the message they are bits, one for each name of LEVELS.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..errors import JobError
 from .rollcall import name_ranks
@@ -31,10 +31,10 @@ def usable_levels() -> int:
     return sum(1 << LEVELS.index(name) for name, here in known[names.index(_core.isa()) :] if here)
 
 
-def agree_on_level(by_rank: Sequence[int]) -> int:
+def agree_on_level(by_rank: Sequence[int], label: Callable[[int], str] | None = None) -> int:
     """Returns the number of the highest level that all ranks can use.
 
-    Where there is none, a JobError names the ranks whose module must be built anew.
+    Where there is none, a JobError names the ranks whose module must be built anew, by `label` if it is given.
 
     Examples
     --------
@@ -42,6 +42,13 @@ def agree_on_level(by_rank: Sequence[int]) -> int:
     >>> LEVELS[agree_on_level([0b111, 0b011])]
     'avx2'
     """
+
+    def call(ranks: Sequence[int]) -> str:
+        return ", ".join(map(label, ranks)) if label else name_ranks(ranks)
+
+    for rank, levels in enumerate(by_rank):
+        if not 0 < levels < 1 << len(LEVELS):
+            raise JobError(f"{call([rank])} tells no level of instructions that is known ({levels}): install fedkern there anew")
     common = by_rank[0]
     for levels in by_rank:
         common &= levels
@@ -52,15 +59,15 @@ def agree_on_level(by_rank: Sequence[int]) -> int:
     if arm and len(arm) < len(by_rank):
         other = next(rank for rank in range(len(by_rank)) if rank not in arm)
         raise JobError(
-            f"{name_ranks(arm)} would compute with neon and rank {other} with {LEVELS[highest[other]]}, and no processor has "
+            f"{call(arm)} would compute with neon and {call([other])} with {LEVELS[highest[other]]}, and no processor has "
             "both: give all ranks processors of one kind"
         )
     # A processor with a higher level has the lower ones, too: a rank that cannot use the lowest of these was not built for it.
     lowest = min(highest)
     lacking = [rank for rank, levels in enumerate(by_rank) if not levels >> lowest & 1]
     raise JobError(
-        f"fedkern of {name_ranks(lacking)} was built without the instructions {LEVELS[lowest]}, the highest that rank "
-        f"{highest.index(lowest)} can use: build it there with FEDKERN_LEVELS=all"
+        f"fedkern of {call(lacking)} was built without the instructions {LEVELS[lowest]}, the highest that "
+        f"{call([highest.index(lowest)])} can use: build it there with FEDKERN_LEVELS=all"
     )
 
 

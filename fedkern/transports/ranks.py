@@ -83,7 +83,7 @@ class Ranks:
                 if self.next(0, tags.END) is None and 0 in self.link.gone:
                     self.check(0)
                 if self.signals.pending and not announced:
-                    self.tell("stop", tags.STOP, f"{self.signals.pending} at rank {self.rank}".encode())
+                    self.tell("stop", tags.STOP, f"{self.signals.pending} at {self.label(self.rank)}".encode())
                     announced = True
 
     def attend(self) -> None:
@@ -106,7 +106,7 @@ class Ranks:
         near = [0]
 
         def answer(hellos: list[bytes]) -> list[bytes]:
-            replies = _welcome(hellos)
+            replies = _welcome(hellos, self.label)
             near[:] = [rank for rank, reply in enumerate(replies) if rank and WELCOME.unpack(reply)[3]]
             return replies
 
@@ -172,6 +172,8 @@ class Ranks:
                 server.stopping = server.stopping or self._stop or self.signals.pending
                 for client, frame in server.outgoing():
                     link.send(homes[client], tags.FRAME, frame)
+                if self.ends_before(server):
+                    break
             item = self.next(longest, tags.FRAME)
             self.attend()
             if item is None:
@@ -181,10 +183,14 @@ class Ranks:
                 try:
                     server.arrive(item[2], here[item[0]])
                 except RemoteFault as fault:
-                    raise RemoteFault(f"rank {item[0]}: {fault}") from None
+                    raise RemoteFault(f"{self.label(item[0])}: {fault}") from None
         for rank in self.others():
             link.send(rank, tags.END)
         return server.state
+
+    def ends_before(self, server: ServerSide[S, C]) -> bool:
+        """Tells whether a protocol ends before all clients say that they have received its last words."""
+        return False
 
     def _answer(self, side: ClientSide[S, C], hooks: Hooks) -> dict[int, C]:
         """Answers the server's questions until it ends the protocol; returns the last states of this rank's clients."""
@@ -201,7 +207,7 @@ class Ranks:
             asked = self.signals.pending or hooks.should_stop()
             # The server learns of the request before the answer, which might be the last.
             if asked and not announced:
-                self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
+                self.tell("stop", tags.STOP, f"{asked} at {self.label(self.rank)}".encode())
                 announced = True
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
@@ -222,11 +228,12 @@ class Ranks:
         if tag == tags.FAULT:
             raise Ended(*read_fault(data))
         if tag == tags.BYE:
-            raise Ended(1, f"rank {source} has ended while the job was still going on")
+            raise Ended(1, f"{self.label(source)} has ended while the job was still going on")
         if tag == tags.STOP:
             self._stop = bytes(data).decode(errors="replace")
         elif tag != tags.PING:
-            raise RemoteFault(f"rank {source}: {tags.NAMES.get(tag, tag)}, expected {' or '.join(tags.NAMES[t] for t in wanted)}")
+            expected = " or ".join(tags.NAMES[t] for t in wanted)
+            raise RemoteFault(f"{self.label(source)}: {tags.NAMES.get(tag, tag)}, expected {expected}")
         return None
 
     def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
@@ -283,13 +290,21 @@ class Ranks:
             return "rank 0 (the server)"
         return f"rank {rank} (client{'s' * (len(here) > 1)} {', '.join(here)})" if here else f"rank {rank}"
 
+    def label(self, rank: int) -> str:
+        """Returns a short name of a rank."""
+        return f"rank {rank}"
+
+    def describe_silence(self, rank: int, seconds: float) -> str:
+        """Returns what a rank has done that was silent for so long."""
+        return f"has been silent for {seconds:.0f} s"
+
     def _is_dead(self, rank: int) -> bool:
         """Tells whether a rank is dead or has been silent for too long, and remembers why."""
         silent = time.monotonic() - self.link.clock[rank]
         if rank in self.link.gone:
             self.dead.setdefault(rank, "has died")
         elif silent > self.timeouts.lost:
-            self.dead.setdefault(rank, f"has been silent for {silent:.0f} s")
+            self.dead.setdefault(rank, self.describe_silence(rank, silent))
         return rank in self.dead
 
     def _silence(self, server: ServerSide[S, C]) -> None:
@@ -313,7 +328,7 @@ class Ranks:
             self.dead.setdefault(rank, "has died")
         if self.dead:
             homes = {client: self.home(client) for client in range(server.codec.n_clients)}
-            server.lose({client: f"rank {rank} {self.dead[rank]}" for client, rank in homes.items() if rank in self.dead})
+            server.lose({client: f"{self.label(rank)} {self.dead[rank]}" for client, rank in homes.items() if rank in self.dead})
 
     def others(self) -> list[int]:
         """Returns all living ranks but this one."""
@@ -338,23 +353,24 @@ def _version(hello: bytes) -> str:
     return f"a version of fedkern that does not say which (its hello has {len(hello)} bytes)"
 
 
-def _welcome(hellos: list[bytes]) -> list[bytes]:
+def _welcome(hellos: list[bytes], label: Callable[[int], str] = "rank {}".format) -> list[bytes]:
     """Returns the reply to each rank's hello: level, threads, whether cores are shared, whether the host is the server's, and a
-    name.
+    name. `label` names a rank in the text of an error.
     """
     ours, *theirs = map(_version, hellos)
-    others = [f"rank {rank} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
+    others = [f"{label(rank)} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
     if others:
-        raise JobError(f"{', '.join(others)}, and rank 0 has {ours}: install the same version for all ranks")
+        raise JobError(f"{', '.join(others)}, and {label(0)} has {ours}: install the same version for all ranks")
     said = [tags.HELLO.unpack(data) for data in hellos]
     # Ranks with other job files would compute other models: end here, before anything is sent.
     for rank, (*_, digest) in enumerate(said):
         if digest != said[0][-1]:
             raise JobError(
-                f"rank {rank} has another configuration than rank 0 (digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
+                f"{label(rank)} has another configuration than {label(0)} "
+                f"(digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
                 "give all ranks the same job file and options"
             )
-    level = agree_on_level([levels for _, levels, *_ in said])
+    level = agree_on_level([levels for _, levels, *_ in said], label)
     sharing = Counter((host, cores) for _, _, host, cores, _, _ in said)  # ranks that may use the same cores
     replies, name = [], os.urandom(16).hex().encode()
     for _, _, host, cores, n_cores, _ in said:

@@ -17,7 +17,8 @@ from fedkern.methods import load
 from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
-from fedkern.transports.relay import ANEW, WAITING, Hub, Letter, Spoke, put_aside, refuse
+from fedkern.transports.relay import Hub, Letter, Spoke, put_aside, refuse
+from fedkern.transports.relay_letters import ANEW, ENVELOPE, REFUSED, WAITING
 from support.golden_jobs import golden_jobs
 from support.outside import threads
 from support.relayed import Threads, careless, over_threads
@@ -69,7 +70,7 @@ FAULTS = {
     "garbage": (2, "not a version 1 fedkern frame"),
     "long": (2, "a message of 4194304 bytes"),
     "foreign": (2, "came from a rank where it does not live"),
-    "configuration": (2, "has another configuration than rank 0"),
+    "configuration": (2, "site 'site-1' has another configuration than the server"),
 }
 
 
@@ -102,7 +103,11 @@ class Losing(Threads):
 
 def test_a_lost_site_is_told_to_the_method_and_the_job_goes_on():
     main, digests = toy_job()
-    codes, _, _ = over_threads(main, NAMES, None, Timeouts(lost=2.0, grace=1.0), wire=Losing)
+    codes, said, _ = over_threads(main, NAMES, None, Timeouts(lost=2.0, grace=1.0), wire=Losing)
+    assert next(text for site, text in said if site is None) == (
+        "site 'site-1': the wire has lost it: its connection has ended"  # the operator alone reads why
+    )
+    assert not any("connection" in text for site, text in said if site is not None)
     assert codes.pop("site-1") == 3  # nobody speaks to it any more
     assert set(codes.values()) == {4}
     assert digests[0][1] == [1]
@@ -144,9 +149,14 @@ def test_an_older_request_gets_the_same_bytes_and_is_not_heard_twice():
     assert spoke.answer(request) == first
     assert len(spoke.link._inbox) == 1
     assert Letter.unpack(spoke.answer(Letter(WAITING, b"j" * 16, 3, []).pack())).state == ANEW  # one was missed
-    assert spoke.answer(Letter(WAITING, b"j" * 16, 0, []).pack()) == b""
-    with pytest.raises(RemoteFault, match="another job"):
-        spoke.answer(Letter(WAITING, b"k" * 16, 2, []).pack())
+    late = Letter.unpack(spoke.answer(Letter(WAITING, b"j" * 16, 0, []).pack()))
+    assert (late.number, late.items) == (0, [])  # no hub takes it for a reply to a later request
+    other = Letter.unpack(spoke.answer(Letter(WAITING, b"k" * 16, 2, []).pack()))
+    assert (other.job, other.state) == (b"k" * 16, REFUSED)
+    assert b"an earlier run" in other.items[0][1]
+    wrong = Letter.unpack(spoke.answer(Letter(WAITING, b"j" * 16, 2, [], site=2).pack()))
+    assert wrong.state == REFUSED
+    assert wrong.items[0][1] == b"it is client number 1 of its job, and was asked for number 2"
 
 
 @pytest.mark.parametrize(
@@ -158,12 +168,13 @@ def test_an_older_request_gets_the_same_bytes_and_is_not_heard_twice():
         lambda data: b"fdrm" + data[4:],
         lambda data: data[:-9] + struct.pack("<Q", 1 << 60) + data[-1:],
         lambda data: data[:6] + b"\xff\xff" + data[8:],
-        lambda data: data[:64] + struct.pack("<I", 1 << 31) + data[68:],
+        lambda data: data[:76] + struct.pack("<I", 1 << 31) + data[80:],
     ],
 )
 def test_what_is_no_letter_is_refused(change):
     data = Letter(WAITING, b"j" * 16, 1, [(tags.PING, b"x")]).pack()
     assert Letter.unpack(data).items == [(tags.PING, b"x")]
+    assert ENVELOPE.size == 80  # the last item says how many follow
     with pytest.raises(RemoteFault, match="relayed message"):
         Letter.unpack(change(data))
 
@@ -301,7 +312,9 @@ ON_PUSH = (
     "pvi-asynchronous-adam",
 )
 AS_THEY_COME = ("pvi-asynchronous-adam", "pvi-private-poisson")  # schedules that take answers as they come
-REFUSED = ("sparse-allgather",)
+# To each site. A protocol's last words and its end travel with the next one's first question.
+REQUESTS = {"likelihood-formula": [26] * 3, "sparse-sums": [53] * 3, "pvi-private-budget": [147, 149, 149]}
+WITHOUT_SERVER = ("sparse-allgather",)
 WITH_MORE = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")  # need a prior that is built before
 
 
@@ -310,7 +323,7 @@ WITH_MORE = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sig
     [
         job if job in ON_PUSH else pytest.param(job, marks=pytest.mark.nightly)
         for job in GOLDEN.JOBS
-        if job not in REFUSED + WITH_MORE
+        if job not in WITHOUT_SERVER + WITH_MORE
     ],
 )
 def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp_path):
@@ -325,11 +338,14 @@ def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp
             results.extend([done] if place.is_server else [])
             return 0
 
-        codes, said, _ = over_threads(main, names, None, BRIEF)
+        codes, said, wire = over_threads(main, names, None, BRIEF, busy=60.0)
     assert (set(codes.values()), said) == ({0}, [])
     if job in AS_THEY_COME:
         return
     assert results[0].digest == want.digest
+    assert results[0].summary["wire"] == want.summary["wire"]
+    if job in REQUESTS:
+        assert [sum(site == name for site, _ in wire.sent) for name in names] == REQUESTS[job]
     for name in names:
         ledgers = [sent(tmp_path / run / "ledger" / f"{name}.jsonl") for run in ("one", name)]
         one, own = ([(line.kind, line.round, line.bytes, line.charge, line.fields) for line in ledger] for ledger in ledgers)

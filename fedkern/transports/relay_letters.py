@@ -1,0 +1,96 @@
+"""Defines the bytes of a relay: the requests of a hub, and the replies of its sites.
+
+A request holds all that the hub has for the site, and a reply all that the site says until it waits again. Both name the run, the
+site and the request, so that a reply that comes late, twice or from elsewhere is known for what it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ..algorithms.core.messages import RemoteFault
+from . import tags
+
+# magic, version, state of the site, number of the site, run, digest of the job, mark of the site's start, number of the request,
+# items
+ENVELOPE = struct.Struct("<4sHHI16s32s8sQI")
+ITEM = struct.Struct("<IQ")  # tag with the number of its protocol, bytes
+MAGIC, VERSION = b"fdrl", 2
+# What a site does: it waits for the hub; it computes; it has left; it has lost the job; it refuses the job, by its one item;
+# somebody there has to decide first, so the same request has to come again; its job has not begun.
+WAITING, BUSY, ENDED, ANEW, REFUSED, ASIDE, UNBEGUN = range(7)
+LONGEST_REASON = 1000  # bytes of a refusal's text
+UNMARKED = bytes(8)
+
+Item = tuple[int, bytes]  # tag with the number of its protocol, content
+
+
+class Letter(NamedTuple):
+    """Holds the content of a request or a reply.
+
+    Attributes
+    ----------
+    state : of the site, in a reply
+    job : 16 bytes that this run of the hub has drawn
+    number : of the request, from 1
+    digest : 32 bytes, of the job that the hub means: a site looks among its own jobs for it; zeros where it was given none
+    site : the number of the site, from 1; 0 where it is not said
+    mark : 8 bytes that a site draws when it starts, by which two sites of one name are told apart; zeros in requests
+    """
+
+    state: int
+    job: bytes
+    number: int
+    items: list[Item]
+    digest: bytes = bytes(32)
+    site: int = 0
+    mark: bytes = UNMARKED
+
+    def pack(self) -> bytes:
+        """Returns the bytes."""
+        head = ENVELOPE.pack(
+            MAGIC, VERSION, self.state, self.site, self.job, self.digest, self.mark, self.number, len(self.items)
+        )
+        parts = [head]
+        for tag, data in self.items:
+            parts += ITEM.pack(tag, len(data)), data
+        return b"".join(parts)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Letter:
+        """Reads the bytes; RemoteFault where they are no letter, or not a whole one."""
+        if len(data) < ENVELOPE.size or data[: len(MAGIC)] != MAGIC:
+            raise RemoteFault(f"a relayed message of {len(data)} bytes is none of fedkern's")
+        _, version, state, site, job, digest, mark, number, count = ENVELOPE.unpack_from(data)
+        if version != VERSION:
+            raise RemoteFault(f"a relayed message is of version {version}, wanted {VERSION}: install the same fedkern everywhere")
+        if state > UNBEGUN:
+            raise RemoteFault(f"a relayed message tells the unknown state {state}")
+        items, at = list[Item](), ENVELOPE.size
+        for _ in range(count):
+            if at + ITEM.size > len(data):
+                raise RemoteFault("a relayed message is cut short")
+            tag, length = ITEM.unpack_from(data, at)
+            at += ITEM.size
+            if at + length > len(data):
+                raise RemoteFault("a relayed message is cut short")
+            items.append((tag, data[at : at + length]))
+            at += length
+        if at != len(data):
+            raise RemoteFault(f"a relayed message has {len(data) - at} bytes more than it says")
+        return cls(state, job, number, items, digest, site, mark)
+
+
+def refuse(request: bytes, why: str) -> bytes:
+    """Returns the reply of a site that takes no part in the job of this request, for a reason that the server may read."""
+    asked = Letter.unpack(request)
+    return Letter(
+        REFUSED, asked.job, asked.number, [(tags.FAULT, why.encode()[:LONGEST_REASON])], asked.digest, asked.site
+    ).pack()
+
+
+def put_aside(request: bytes) -> bytes:
+    """Returns the reply of a site at which somebody has to decide first; the hub will send the request again."""
+    asked = Letter.unpack(request)
+    return Letter(ASIDE, asked.job, asked.number, [], asked.digest, asked.site).pack()
