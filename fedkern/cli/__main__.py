@@ -123,6 +123,15 @@ def parser() -> argparse.ArgumentParser:
     launch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="JOB.toml")
     launch.set_defaults(call=_in("launch", "launch"))
 
+    bridge = commands.add_parser("bridge", help="write a job's folder for a federated engine between organisations")
+    engines = bridge.add_subparsers(dest="engine", metavar="ENGINE", required=True)
+    nvflare = engines.add_parser("nvflare", help="NVFlare's job folder, for `nvflare job submit`")
+    nvflare.add_argument("job", metavar="JOB.toml")
+    nvflare.add_argument("--out", required=True, metavar="DIR", help="folder to write; it must not be there")
+    nvflare.add_argument("--resume", action="store_true", help="the job goes on from its last checkpoint, at all parties")
+    nvflare.add_argument("--untested", action="store_true", help="though the engine here has a version that was not tried")
+    nvflare.set_defaults(call=_in("bridge", "nvflare"))
+
     demo = commands.add_parser("demo", help="a server and five clients on this machine, with a privacy certificate and a page")
     demo.add_argument("--out", metavar="DIR", default="runs/demo", help="folder for the results (default: runs/demo)")
     demo.set_defaults(call=_in("launch", "demo"))
@@ -140,6 +149,15 @@ def parser() -> argparse.ArgumentParser:
         init.add_argument(f"--{name}", metavar="NAME" if name == "response" else "FILE", help=what)
     init.add_argument("--out", metavar="FILE", help="default: job.toml, of a holder policy.toml")
     init.set_defaults(call=_in("init", "init"))
+
+    review = commands.add_parser("review", help="draft a hospital's impact assessment, or security review, of a job")
+    review.add_argument("job", metavar="JOB.toml")
+    review.add_argument("--form", choices=("dpia", "security"), default="dpia", help="of data protection (default), or security")
+    review.add_argument("--site", metavar="FILE", help="a holder's own site.toml")
+    what = "override a key of the job file"
+    review.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="sets", help=what)
+    review.add_argument("--out", metavar="FILE", help="Markdown (default: printed)")
+    review.set_defaults(call=_in("review", "review"))
 
     schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
     schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), likelihood, vertical, sigma or sparse")
@@ -403,6 +421,8 @@ def _report(options: argparse.Namespace) -> int:
         return tables.graph(options)
     if options.table:
         return tables.parameters(options)
+    if options.exp or options.levels or options.raw or options.tidy:
+        raise JobError("--exp, --level, --raw and --tidy are for the table: add --table text, or csv; the page has both")
     page = report.write(Path(options.folder))
     print(printable(str(page)))
     if options.open:

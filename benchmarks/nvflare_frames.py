@@ -1,0 +1,159 @@
+"""Times a frame of a job over NVFlare beside the engine's own message, empty and of the same bytes, by turns in one process.
+
+A frame goes the whole way of a job's: hub, wire, engine, site, and back. Nothing is computed. Medians of the wall clock, since
+a frame waits for other processes. Call it with the Python of the engine's environment:
+
+    PYTHONPATH=. /opt/nvflare/bin/python benchmarks/nvflare_frames.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable, make_reply
+
+from fedkern.bridges.asking import AskingWire
+from fedkern.bridges.nvflare import FIELD, TOPIC, asking
+from fedkern.transports import tags
+from fedkern.transports.relay_hub import HubLink
+from fedkern.transports.relay_spoke import SpokeLink
+
+EMPTY, SITE, TURNS, EACH = "empty", "site", 20, 20
+SIZES = (64, 10_000, 1_000_000)  # bytes
+
+
+class Frames(Controller):  # type: ignore[misc]
+    """Sends empty messages and frames by turns."""
+
+    def start_controller(self, fl_ctx: Any) -> None:
+        """Does nothing."""
+
+    def stop_controller(self, fl_ctx: Any) -> None:
+        """Does nothing."""
+
+    def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
+        """Writes the medians where FRAMES says."""
+        engine = fl_ctx.get_engine()
+        wire = AskingWire(asking(engine), [SITE])
+        link = HubLink(wire, [SITE])
+
+        def empty() -> None:
+            with engine.new_context() as context:
+                engine.send_aux_request([SITE], EMPTY, Shareable(), 5.0, context)
+
+        def same(data: bytes) -> None:
+            with engine.new_context() as context:
+                engine.send_aux_request([SITE], EMPTY, Shareable({FIELD: data}), 5.0, context)
+
+        def frame(data: bytes) -> None:
+            link.send(1, tags.FRAME, data)
+            while link.receive(1 << 24) is None:
+                link.take(1.0)
+
+        frame(b"")  # until the site is there
+        results = {}
+        for size in SIZES:
+            seconds: dict[str, list[float]] = {"empty": [], "same": [], "frame": []}
+            data, calls = bytes(size), {"empty": lambda _: empty(), "same": same, "frame": frame}
+            for _ in range(TURNS):
+                for name, call in calls.items():
+                    for _ in range(EACH):
+                        since = time.perf_counter()
+                        call(data)
+                        seconds[name].append(time.perf_counter() - since)
+            results[size] = {name: statistics.median(times) * 1e3 for name, times in seconds.items()}
+        Path(os.environ["FRAMES"]).write_text(json.dumps(results))
+        link.abort(0)
+        wire.close()
+
+
+class Echo(Executor):  # type: ignore[misc]
+    """Answers empty messages, and sends frames back from the thread of a job."""
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
+        """Refuses tasks."""
+        return make_reply(ReturnCode.TASK_UNSUPPORTED)
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Begins with the engine's job."""
+        if event_type != EventType.START_RUN:
+            return
+        link, engine = SpokeLink(1, 2), fl_ctx.get_engine()
+
+        def answer(topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
+            reply = make_reply(ReturnCode.OK)
+            reply[FIELD] = link.answer(request[FIELD])
+            return reply
+
+        def job() -> None:
+            while True:
+                if (item := link.receive(1 << 24)) is None:
+                    link.wait(0.1)
+                elif item[1] == tags.EXIT:
+                    link.abort(0)
+                    return
+                else:
+                    link.send(0, tags.FRAME, item[2])
+
+        def echo(topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
+            reply = make_reply(ReturnCode.OK)
+            if FIELD in request:
+                reply[FIELD] = request[FIELD]
+            return reply
+
+        engine.register_aux_message_handler(EMPTY, echo)
+        engine.register_aux_message_handler(TOPIC, answer)
+        threading.Thread(target=job, daemon=True).start()
+
+
+def main() -> None:
+    """Runs the engine's simulator with one site, and prints the medians."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "job/app/config").mkdir(parents=True)
+        (folder / "space/local").mkdir(parents=True)
+        classes = ["nvflare_frames.Frames", "nvflare_frames.Echo"]
+        (folder / "space/local/resources.json").write_text(json.dumps({"class_allow_list": classes}))
+        (folder / "job/meta.json").write_text(
+            json.dumps({"name": "frames", "resource_spec": {}, "min_clients": 1, "deploy_map": {"app": ["@ALL"]}})
+        )
+        more: dict[str, list[object]] = {"components": [], "task_data_filters": [], "task_result_filters": []}
+        server = {"format_version": 2, "workflows": [{"id": "frames", "path": classes[0]}], **more}
+        site = {"format_version": 2, "executors": [{"tasks": ["none"], "executor": {"path": classes[1]}}], **more}
+        for end, content in (("server", server), ("client", site)):
+            (folder / f"job/app/config/config_fed_{end}.json").write_text(json.dumps(content))
+        out = folder / "frames.json"
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        said = subprocess.run(
+            [str(Path(sys.executable).parent / "nvflare"), "simulator", str(folder / "job"), "-w", str(folder / "space"),
+             "-c", SITE, "-t", "1"],
+            env=os.environ | {"PYTHONPATH": path, "FRAMES": str(out)},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )  # fmt: skip
+        if not out.exists():
+            raise SystemExit(said.stdout + said.stderr)
+        print("milliseconds: the engine's message, empty and of as many bytes; a frame; the frame over both")
+        for size, ms in json.loads(out.read_text()).items():
+            empty, same, frame = ms.values()
+            print(f"{size:>10} bytes{empty:>9.2f}{same:>9.2f}{frame:>9.2f}{frame / empty:>9.2f}{frame / same:>7.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+"""Runs a job over NVFlare with TLS and registered identities on the loopback, and what happens when something goes wrong.
+
+Server and sites run in a network namespace of their own (`unshare`), since the server listens on all addresses. Every party makes
+its own key; only requests go to the coordinator, by the commands of docs/start/organisations.md. The engine's environment is
+another than this one.
+
+    python benchmarks/nvflare_tls.py --engine /opt/nvflare/bin/python --parties DIR --out DIR [--fault killed-site]
+
+DIR of --parties has a folder for the server and one for each site, with the party's copy of job.toml, and site.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CLASSES = ["fedkern.bridges.nvflare.Server", "fedkern.bridges.nvflare.Site"]
+PROJECT = """name: heart
+scheme: grpc
+connection_security: mtls
+server:
+  host: localhost
+  fed_learn_port: 8002
+  admin_port: 8003
+"""
+PERSON = "eva@coordinator.org"
+
+
+class Federation:
+    """Starts, asks and ends the processes of the engine."""
+
+    def __init__(self, engine: Path, parties: Path, work: Path) -> None:
+        self.bin, self.parties, self.work = engine.parent, parties, work
+        self.sites = sorted(path.name for path in parties.iterdir() if (path / "site.toml").exists())
+        self.kits = work / "kits" / "heart" / "prod_00"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(work)}
+
+    def tell(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
+        """Runs one command of the engine, and returns what it has printed."""
+        command = [str(self.bin / "nvflare"), *words]
+        return subprocess.run(
+            command, env=self.environment, cwd=self.work, text=True, capture_output=True, check=False, **options
+        )
+
+    def make(self) -> None:
+        """Makes the kits: each party its key, the coordinator the certificates."""
+        self.work.mkdir(parents=True)
+        (self.work / "project.yaml").write_text(PROJECT)
+        self.tell("cert", "init", "--profile", "project.yaml", "-o", "ca")  # with --org 2.9.0 signs as an issuer without it
+        root = json.loads((self.work / "ca" / "ca.json").read_text())["rootCA_fingerprint"]
+        kinds = {"localhost": "server", PERSON: "admin"} | dict.fromkeys(self.sites, "client")
+        for name, kind in kinds.items():
+            more = {"server": "    fed_learn_port: 8002\n    admin_port: 8003\n", "admin": "    role: lead\n"}.get(kind, "")
+            org = f"hospital_{name}" if kind == "client" else "coordinator"
+            text = f"name: heart\nparticipants:\n  - name: {name}\n    type: {kind}\n    org: {org}\n{more}"
+            (self.work / f"{name}.yaml").write_text(text)
+            self.tell("cert", "request", "-p", f"{name}.yaml", "--out", f"request-{name}")
+            request = f"request-{name}/{name}.request.zip"
+            self.tell("cert", "approve", request, "-c", "ca", "--profile", "project.yaml", "--out", f"{name}.signed.zip")
+            said = self.tell(
+                "package", f"{name}.signed.zip", "--request-dir", f"request-{name}", "--fingerprint", root, "-w", "kits"
+            )
+            if said.returncode:
+                raise SystemExit(said.stdout + said.stderr)
+        for name in ("localhost", *self.sites):
+            self.configure(self.kits / name / "local")
+
+    def configure(self, local: Path) -> None:
+        """Writes what a party's IT writes: which classes a job may have, no logs to the server, where the server keeps jobs."""
+        known = json.loads((local / "resources.json.default").read_text())
+        known["class_allow_list"] = CLASSES
+        if "allow_log_streaming" in known:
+            known["allow_log_streaming"] = False
+        known["components"] = [one for one in known["components"] if one["id"] not in ("site_log_streamer", "log_receiver")]
+        text = json.dumps(known, indent=2).replace("/tmp/nvflare/", f"{local.parent}/")
+        (local / "resources.json").write_text(text)
+
+    def start(self, name: str, **more: str) -> None:
+        """Starts the engine's process of a party."""
+        folder = self.parties / ("server" if name == "localhost" else name)
+        with (self.work / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                ["bash", str(self.kits / name / "startup" / "sub_start.sh"), "--once"],
+                env=self.environment | {"FEDKERN_FOLDER": str(folder)} | more,
+                cwd=self.work,  # Python looks there first
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal to all processes of a party: they are those that name its kit."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"{self.kits / name}".encode() in (folder / "cmdline").read_bytes() and int(folder.name) != os.getpid():
+                    os.kill(int(folder.name), number)
+
+    def submit(self, folder: Path) -> str:
+        """Submits a job and returns its number."""
+        said = self.tell("--format", "json", "job", "submit", "-j", str(folder), "--startup-kit", str(self.kits / PERSON))
+        try:
+            return str(json.loads(said.stdout)["data"]["job_id"])
+        except (ValueError, KeyError):
+            raise SystemExit(said.stdout + said.stderr) from None
+
+    def wait(self, job: str, seconds: float) -> str:
+        """Waits for a job's end and returns its status."""
+        words = ["job", "wait", job, "--timeout", f"{seconds:.0f}", "--interval", "1", "--startup-kit", str(self.kits / PERSON)]
+        said = self.tell("--format", "json", *words)
+        try:
+            return str(json.loads(said.stdout)["data"].get("status"))
+        except (ValueError, KeyError, TypeError):
+            return f"{said.stdout}{said.stderr}"
+
+    def finished(self, times: int, seconds: float) -> bool:
+        """Waits until the server's part of so many jobs has ended: the engine itself waits longer for a site that is gone."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if (self.work / "localhost.log").read_text(errors="replace").count("Server runner finished") >= times:
+                return True
+            time.sleep(0.2)
+        return False
+
+    def words(self, name: str) -> list[str]:
+        """Returns what fedkern has said at a party."""
+        lines = (self.work / f"{name}.log").read_text(errors="replace").splitlines()
+        return [line for line in lines if line.startswith("fedkern: ") or "fedkern has ended" in line or "not tried" in line]
+
+    def ready(self, seconds: float = 60.0, without: str = "") -> None:
+        """Waits until the server answers, and has all sites but one."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            said = self.tell("--format", "json", "system", "status", "--startup-kit", str(self.kits / PERSON))
+            if all(f'"{site}"' in said.stdout for site in self.sites if site != without):
+                return
+            time.sleep(0.5)
+        raise SystemExit(f"not all have come: {said.stdout} {said.stderr}")
+
+    def ended(self, name: str, seconds: float = 30.0) -> float | None:
+        """Returns the seconds until a party's process has ended, or None."""
+        since = time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.running[name].wait(seconds)
+            return round(time.monotonic() - since, 1)
+        return None
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for name in self.running:
+            self.signal(name, signal.SIGKILL)
+
+
+def inside() -> None:
+    """Goes on in a network namespace of its own, which has only a loopback."""
+    if os.environ.get("FEDKERN_LOOPBACK") != "1":
+        os.environ["FEDKERN_LOOPBACK"] = "1"
+        os.execvp("unshare", ["unshare", "-rn", sys.executable, *sys.argv])
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def progress(federation: Federation, site: str, lines: int, seconds: float = 120.0) -> None:
+    """Waits until a site has sent so many messages in its latest run."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for path in sorted((federation.parties / site / "runs").glob(f"*/ledger/{site}.jsonl"), reverse=True):
+            if path.read_bytes().count(b"\n") >= lines:
+                return
+        time.sleep(0.05)
+    raise SystemExit(f"{site} has not come so far")
+
+
+def expire(federation: Federation, site: str) -> None:
+    """Signs a site's certificate once more, with an end that has passed."""
+    program = """
+import sys, datetime
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+ca, at = sys.argv[1:]
+old = x509.load_pem_x509_certificate(open(at, "rb").read())
+key = serialization.load_pem_private_key(open(ca + "/rootCA.key", "rb").read(), None)
+now = datetime.datetime.now(datetime.timezone.utc)
+new = x509.CertificateBuilder(old.issuer, old.subject, old.public_key(), x509.random_serial_number())
+new = new.not_valid_before(now - datetime.timedelta(9)).not_valid_after(now - datetime.timedelta(1))
+for one in old.extensions:
+    new = new.add_extension(one.value, one.critical)
+open(at, "wb").write(new.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+"""
+    path = federation.kits / site / "startup" / "client.crt"
+    subprocess.run([str(federation.bin / "python3"), "-c", program, str(federation.work / "ca"), str(path)], check=True)
+
+
+def stranger(federation: Federation, site: str) -> None:
+    """Gives a site a certificate of its name that another authority has signed."""
+    federation.tell("cert", "init", "--profile", "project.yaml", "-o", "other")
+    request = f"request-{site}/{site}.request.zip"
+    federation.tell("cert", "approve", request, "-c", "other", "--profile", "project.yaml", "--out", "other.zip")
+    federation.tell("package", "other.zip", "--request-dir", f"request-{site}", "-w", "others", "--force", "--fingerprint",
+                    json.loads((federation.work / "other" / "ca.json").read_text())["rootCA_fingerprint"])  # fmt: skip
+    other = federation.work / "others" / "heart" / "prod_00" / site / "startup" / "client.crt"
+    shutil.copy(other, federation.kits / site / "startup" / "client.crt")
+
+
+def borrow(federation: Federation, site: str, of: str) -> None:
+    """Lets a site say that it is another one, with its own certificate."""
+    path = federation.kits / site / "startup" / "sub_start.sh"
+    path.write_text(path.read_text().replace(f"uid={site} ", f"uid={of} "))
+
+
+def patched(federation: Federation, module: str, line: str) -> str:
+    """Returns a PYTHONPATH with which a module has one more line, as another version of it would."""
+    folder = federation.work / f"patched-{module.replace('.', '-')}"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(f"""
+import sys, importlib.abc, importlib.util
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != {module!r}:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def patched(module):
+            run(module)
+            exec({line!r}, module.__dict__)
+        spec.loader.exec_module = patched
+        return spec
+sys.meta_path.insert(0, Finder())
+""")
+    return f"{folder}:{os.environ['PYTHONPATH']}"
+
+
+# Another site asks in the server's name: what it gets back is printed.
+ASKS = """
+def also(self, event_type, fl_ctx, before=Site.handle_event):
+    before(self, event_type, fl_ctx)
+    if event_type == EventType.START_RUN:
+        engine = fl_ctx.get_engine()
+        def ask():
+            import time
+            from fedkern.transports.relay import Letter
+            for _ in range(8):
+                time.sleep(0.5)
+                with engine.new_context() as context:
+                    request = Shareable({FIELD: Letter(0, b"j" * 16, 1, []).pack()})
+                    came = engine.send_aux_request(["ada"], TOPIC, request, 2.0, context) or {}
+                print("asked ada:", came.get("ada", {}).get_return_code(), came.get("ada", {}).get(FIELD), flush=True)
+        threading.Thread(target=ask, daemon=True).start()
+Site.handle_event = also
+"""
+FAULTS = {
+    "none": "",
+    "killed-site": "all processes of a site are killed; it starts again, and the job is submitted with --resume",
+    "stopped-site": "all processes of a site stand still for 10 s, less than job.deadline",
+    "silent-site": "all processes of a site stand still for longer than job.deadline; then the job goes on with --resume",
+    "server-restart": "all processes of the server are killed; it starts again, and the job is submitted with --resume",
+    "stranger": "a site's certificate is another authority's",
+    "borrowed-name": "a site says that it is another one, with its own certificate",
+    "expired-certificate": "a site's certificate has ended yesterday",
+    "other-job": "a site has accepted another job",
+    "other-version": "a site has another version of fedkern",
+    "other-engine": "a site has an engine of a version that was not tried",
+    "other-site-asks": "a site asks another one in the server's name",
+    "aborted": "the coordinator aborts the job, and later goes on with --resume",
+}
+SITE = "bo"
+
+
+def prepare(federation: Federation, fault: str) -> dict[str, str]:
+    """Makes what is wrong before anything starts; returns what is other in that site's environment."""
+    if fault == "stranger":
+        stranger(federation, SITE)
+    if fault == "borrowed-name":
+        borrow(federation, SITE, "ada")
+    if fault == "expired-certificate":
+        expire(federation, SITE)
+    if fault == "other-job":
+        path = federation.parties / SITE / "consent.toml"
+        path.write_text(path.read_text().replace('digest = "', 'digest = "0123').replace("\nfile", "\nfile", 1))
+        text = path.read_text()
+        at = text.index('digest = "') + len('digest = "')
+        path.write_text(text[: at + 64] + text[at + 68 :])
+    lines = {
+        "other-version": ("fedkern.transports.ranks", "__version__ = '0.0.9'"),
+        "other-engine": ("nvflare", "__version__ = '2.10.0'"),
+        "other-site-asks": ("fedkern.bridges.nvflare", ASKS),
+    }
+    return {"PYTHONPATH": patched(federation, *lines[fault])} if fault in lines else {}
+
+
+def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
+    """Runs one job with one thing that goes wrong; returns what came of it."""
+    more, said = prepare(federation, fault), dict[str, object](fault=fault)
+    since = time.monotonic()
+    for name in ("localhost", *federation.sites):
+        federation.start(name, **(more if name == SITE else {}))
+    absent = fault in ("stranger", "borrowed-name", "expired-certificate")
+    federation.ready(without=SITE if absent else "", seconds=60.0)
+    said["start"] = round(time.monotonic() - since, 1)
+    since = time.monotonic()
+    job = federation.submit(folder)
+    if fault in ("killed-site", "stopped-site", "silent-site", "server-restart", "aborted"):
+        progress(federation, SITE, 20)
+    if fault == "killed-site":
+        federation.signal(SITE, signal.SIGKILL)
+    if fault == "server-restart":
+        federation.signal("localhost", signal.SIGKILL)
+    if fault in ("stopped-site", "silent-site"):
+        federation.signal(SITE, signal.SIGSTOP)
+    if fault == "stopped-site":
+        time.sleep(10)
+        federation.signal(SITE, signal.SIGCONT)
+    if fault == "aborted":
+        federation.tell("job", "abort", job, "--force", "--startup-kit", str(federation.kits / PERSON))
+    if fault == "server-restart":
+        time.sleep(1)
+        federation.start("localhost")
+        federation.ready()
+    said["ended"] = federation.finished(1, 20 if absent else 150)
+    said["seconds"] = round(time.monotonic() - since, 1)
+    if fault == "silent-site":
+        federation.signal(SITE, signal.SIGCONT)
+    if fault == "killed-site":
+        federation.start(SITE)
+    said["status"] = federation.wait(job, 5 if absent else 60)
+    if fault in ("killed-site", "silent-site", "server-restart", "aborted"):
+        time.sleep(5)
+        federation.ready()
+        again = federation.work / "again"
+        shutil.copytree(folder, again)
+        path = again / "app" / "config" / "config_fed_server.json"
+        path.write_text(path.read_text().replace('"resume": false', '"resume": true'))
+        said["again"] = federation.wait(federation.submit(again), 150)
+    if fault == "none":
+        federation.tell("job", "download", job, "-o", "download", "--startup-kit", str(federation.kits / PERSON))
+        said["downloaded"] = sorted({path.name for path in (federation.work / "download").rglob("results/*")})
+        federation.running[SITE].terminate()  # as systemd does
+        said["ended by TERM after"] = federation.ended(SITE)
+    runs = sorted((federation.parties / "server" / "runs").glob("*/summary.json"))
+    said["server"], said[SITE] = (federation.words(name)[-4:] for name in ("localhost", SITE))
+    said["digests"] = [json.loads(path.read_text())["digest"] for path in runs]
+    return said
+
+
+def main() -> None:
+    """Runs one job, and prints what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", type=Path, required=True, help="the Python of the engine's environment")
+    parser.add_argument("--parties", type=Path, required=True)
+    parser.add_argument("--job", type=Path, required=True, help="what `fedkern bridge nvflare` has written")
+    parser.add_argument("--out", type=Path, required=True, help="a new folder, for kits and logs")
+    parser.add_argument("--fault", choices=FAULTS, default="none", help="; ".join(f"{k}: {v}" for k, v in FAULTS.items() if v))
+    options = parser.parse_args()
+    inside()
+    federation = Federation(options.engine, options.parties.absolute(), options.out.absolute())
+    federation.make()
+    try:
+        print(json.dumps(run(federation, options.job.absolute(), options.fault)))
+    finally:
+        federation.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Makes a wire of a call that brings one request to one site, waits, and returns the reply: so engines offer it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from ..transports.relay import Lost
+
+
+class AskingWire:
+    """Carries requests from a thread for each site, one after another.
+
+    Parameters
+    ----------
+    ask : brings a request to a site and returns its reply, or None where none has come: it is asked again
+    sites : their names
+    pause : seconds before a site is asked again; its process may still be starting
+
+    Attributes
+    ----------
+    counts : site -> requests to which a reply has come
+    """
+
+    def __init__(self, ask: Callable[[str, bytes], bytes | None], sites: Sequence[str], pause: float = 0.5) -> None:
+        self._ask, self._pause = ask, pause
+        self.counts = dict.fromkeys(sites, 0)
+        self._replies = queue.SimpleQueue[tuple[str, bytes] | Lost]()
+        self._requests = {site: queue.SimpleQueue[bytes]() for site in sites}
+        self._closed = threading.Event()
+        for site in sites:
+            threading.Thread(target=self._carry, args=[site], name=f"fedkern-{site}", daemon=True).start()
+
+    def send(self, site: str, data: bytes) -> None:
+        """Starts a request to a site, and does not wait."""
+        self._requests[site].put(data)
+
+    def receive(self, seconds: float) -> tuple[str, bytes] | Lost | None:
+        """Returns the next reply of any site, or the loss of one; None if nothing has come within these seconds."""
+        try:
+            return self._replies.get(timeout=seconds) if seconds > 0 else self._replies.get_nowait()
+        except queue.Empty:
+            return None
+
+    def lose(self, site: str, why: str) -> None:
+        """Tells the hub that a site is lost for good."""
+        self._replies.put(Lost(site, why))
+
+    def close(self) -> None:
+        """Lets the threads end."""
+        self._closed.set()
+        for requests in self._requests.values():
+            requests.put(b"")
+
+    def _carry(self, site: str) -> None:
+        """Brings requests to a site: each until its reply has come, or until the hub has sent another, or the same again."""
+        requests = self._requests[site]
+        while (data := requests.get()) and not self._closed.is_set():
+            while (reply := self._ask(site, data)) is None and requests.empty():
+                self._closed.wait(self._pause)
+            if reply is not None:
+                self.counts[site] += 1
+                self._replies.put((site, reply))

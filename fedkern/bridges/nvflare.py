@@ -1,0 +1,158 @@
+"""Carries a job over NVFlare: the server's part is a `Server` in the engine's job, every site's a `Site`.
+
+Each request is one of the engine's auxiliary messages, and its reply is that message's reply. Both hold one field of bytes. The
+engine knows who is who, encrypts, and starts and ends both parts. A party says by `FEDKERN_FOLDER` of its environment which
+folder is its own; by default it is `local/fedkern` of its startup kit. No message of the engine chooses a path.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nvflare
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC, StreamHeaderKey
+
+from ..errors import JobError
+from ..transports.signals import Signals
+from .asking import AskingWire
+from .engines import check_engine, run_folder, servers_copy
+from .server import run_hub
+from .site import Resident
+
+TOPIC, FIELD = "fedkern.relay", "letter"
+
+
+def own_folder(fl_ctx: Any) -> Path:
+    """Returns the party's folder: that of its environment, of several sites on one machine the one of its name in it."""
+    kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
+    folder = Path(os.environ.get("FEDKERN_FOLDER") or kit / "fedkern")
+    named = folder / fl_ctx.get_identity_name()
+    return named if named.is_dir() else folder
+
+
+def drop_of_others(message: Message) -> Message | None:
+    """Drops requests that another site has sent: the engine's server would carry them, too.
+
+    The server checks that a site's messages bear the site's own origin.
+    """
+    ours = message.get_header(StreamHeaderKey.TOPIC) == TOPIC
+    from_server = FQCN.split(message.get_header(MessageHeaderKey.ORIGIN) or "")[:1] == [FQCN.ROOT_SERVER]
+    return Message() if ours and not from_server else None
+
+
+def asking(engine: Any, seconds: float = 25.0) -> Callable[[str, bytes], bytes | None]:
+    """Returns the call that brings a request to a site: it waits at most so many seconds for the reply.
+
+    A site that computes longer than half of them replies that it does.
+    """
+
+    def ask(site: str, data: bytes) -> bytes | None:
+        with engine.new_context() as fl_ctx:
+            came = engine.send_aux_request([site], TOPIC, Shareable({FIELD: data}), seconds, fl_ctx, optional=True) or {}
+        reply = came.get(site, {}).get(FIELD)
+        return reply if isinstance(reply, bytes) else None
+
+    return ask
+
+
+class Server(Controller):  # type: ignore[misc]
+    """Runs the server's part of a job in the engine's job process.
+
+    Parameters
+    ----------
+    names : of the sites, in the order of the job's clients
+    digest : of the job, in hexadecimal digits
+    resume : go on from the last checkpoint of the job's latest run
+    """
+
+    def __init__(self, names: list[str], digest: str, resume: bool = False) -> None:
+        super().__init__()
+        self.names, self.digest, self.resume = names, digest, resume
+        self.wire: AskingWire | None = None
+
+    def start_controller(self, fl_ctx: Any) -> None:
+        """Refuses an engine of another version."""
+        check_engine("nvflare", nvflare.__version__)
+
+    def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
+        """Runs the job; the engine's job fails where it ends with another code than 0 or 4."""
+        app, folder = Path(fl_ctx.get_prop(FLContextKey.APP_ROOT)), own_folder(fl_ctx)
+        job = servers_copy(folder, app / "config" / "job.toml", self.digest)
+        out = run_folder(folder / "runs", self.digest[:12], resume=self.resume)
+        self.wire, signals, ended = AskingWire(asking(fl_ctx.get_engine()), self.names), Signals(), threading.Event()
+        threading.Thread(target=_watch, args=[abort_signal, signals, ended], daemon=True).start()
+        try:
+            code = run_hub(job, self.wire, out, resume=self.resume, quiet=True, sites=self.names, signals=signals)
+        finally:
+            ended.set()
+            self.wire.close()
+        self.log_info(fl_ctx, f"requests with a reply: {self.wire.counts}")
+        if code in (0, 4):  # `nvflare job download` brings these to whoever has submitted the job
+            shutil.copytree(out, app / "results", ignore=shutil.ignore_patterns("checkpoints", "secret"))
+        else:
+            self.system_panic(f"fedkern has ended with code {code}", fl_ctx)
+
+    def stop_controller(self, fl_ctx: Any) -> None:
+        """Does nothing: the job has ended."""
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Tells the job of a site that the engine has given up."""
+        if event_type == EventType.CLIENT_DISCONNECTED and self.wire is not None:
+            self.wire.lose(fl_ctx.get_prop(FLContextKey.DISCONNECTED_CLIENT_NAME), "the engine has lost it")
+
+
+def _watch(abort_signal: Any, signals: Signals, ended: threading.Event) -> None:
+    """Asks the job to end when the engine wants it to."""
+    while not ended.wait(0.2):
+        if abort_signal.triggered:
+            signals.pending = "the engine"
+
+
+class Site(Executor):  # type: ignore[misc]
+    """Answers requests with the bytes of this site's `Resident`, for as long as the engine's job runs here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resident: Resident | None = None
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
+        """Refuses the engine's tasks: all that passes are requests."""
+        return make_reply(ReturnCode.TASK_UNSUPPORTED)
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Begins with the engine's job, and ends with it."""
+        if event_type == EventType.START_RUN:
+            try:
+                check_engine("nvflare", nvflare.__version__)
+            except JobError as error:
+                self.system_panic(str(error), fl_ctx)
+                return
+            said = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
+            who = f"{said.get('submitter_name', 'unknown')} ({said.get('submitter_org', 'unknown')})"
+            self.resident = Resident(own_folder(fl_ctx), engine=f"nvflare {nvflare.__version__}", identity=who)
+            engine = fl_ctx.get_engine()
+            engine.get_cell().core_cell.add_incoming_request_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, drop_of_others)
+            engine.register_aux_message_handler(TOPIC, self._answer)
+        elif event_type == EventType.END_RUN and self.resident is not None:
+            self.resident.stop("the engine")
+            self.resident.join(10.0)
+
+    def _answer(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
+        data = request.get(FIELD)
+        if self.resident is None or not isinstance(data, bytes):
+            return make_reply(ReturnCode.BAD_REQUEST_DATA)
+        reply = make_reply(ReturnCode.OK)
+        reply[FIELD] = self.resident.answer(data)
+        return reply

@@ -1,0 +1,104 @@
+"""Runs `fedkern bridge`: writes the folder of a job for a federated engine, in which is nothing of anybody's data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ..bridges.digest import digest_of, names_of
+from ..bridges.engines import check_engine, own_files
+from ..errors import JobError
+from ..jobs.files import writing
+from ..jobs.keys import OWN_PATHS
+from ..jobs.load import tables_of
+from ..methods import load
+from ..printing import printable
+
+SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")  # of NVFlare
+CLASSES = "fedkern.bridges.nvflare"
+
+
+def nvflare(options: argparse.Namespace) -> int:
+    """Writes NVFlare's job folder: what the engine brings to the server and to all sites."""
+    with suppress(PackageNotFoundError):  # it is in an environment of its own, where each party's bridge looks at the version
+        check_engine("nvflare", found := version("nvflare"), found if options.untested else None)
+    job, out = Path(options.job), Path(options.out)
+    config, _ = load(job)
+    names, digest = list(names_of(config)), digest_of(config).hex()
+    if wrong := [name for name in names if not SITE_NAME.fullmatch(name)]:
+        raise JobError(f"data.names: NVFlare's sites have letters, digits, - and _ in their names; {wrong[0]!r} has others")
+    if out.exists():
+        raise JobError(f"{out} is there already; give another --out")
+    arguments = {"names": names, "digest": digest, "resume": options.resume}
+    filters: dict[str, list[object]] = {"task_data_filters": [], "task_result_filters": []}
+    server = {"workflows": [{"id": "fedkern", "path": f"{CLASSES}.Server", "args": arguments}], "components": []}
+    site = {"executors": [{"tasks": ["none"], "executor": {"path": f"{CLASSES}.Site"}}], "components": []}
+    meta = {
+        "name": job.stem,
+        "resource_spec": {},
+        "min_clients": len(names),
+        "mandatory_clients": names,
+        "deploy_map": {"app": ["server", *names]},
+    }
+    texts = {
+        "meta.json": json.dumps(meta, indent=2),
+        "app/config/config_fed_server.json": json.dumps({"format_version": 2, **server, **filters}, indent=2),
+        "app/config/config_fed_client.json": json.dumps({"format_version": 2, **site, **filters}, indent=2),
+        "app/config/job.toml": to_toml(without_paths(tables_of(job, "job"), names)),
+    }
+    for name, text in texts.items():
+        with writing(out / name):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text(text + "\n", encoding="utf-8")
+    said = [str(out), f"digest of the job, which each site accepts: {digest}"]
+    if files := own_files(config):
+        said.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
+    print(printable("\n".join([*said, f"submit it:  nvflare job submit -j {out}"]), keep="\n"))
+    return 0
+
+
+def without_paths(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Returns the tables of a job file with a dash for each path, so that its digest stays, and with the clients' names."""
+    kept = {section: dict(table) for section, table in tables.items()}
+    for section, _, key in (path.partition(".") for path in OWN_PATHS):
+        if isinstance(kept.get(section, {}).get(key), str):
+            kept[section][key] = "-"
+    kept["data"] |= {"clients": names, "names": names}
+    return kept
+
+
+def to_toml(table: Mapping[str, Any], above: str = "") -> str:
+    """Returns tables as TOML."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    lines = [f"{_key(key)} = {_inline(value)}" for key, value in plain.items()]
+    for key in (key for key in table if key not in plain):
+        path = f"{above}{_key(key)}"
+        lines += [f"[{path}]", to_toml(table[key], f"{path}.")]
+    return "\n".join(line for line in lines if line)
+
+
+def _inline(value: Any) -> str:
+    """Returns a value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_inline(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _text(value) if isinstance(value, str) else str(value)  # repr of a float: inf and nan are TOML's words, too
+
+
+def _key(name: str) -> str:
+    """Returns the name of a key, in quotes where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(text: str) -> str:
+    """Returns a text in quotes."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

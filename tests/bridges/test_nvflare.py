@@ -1,0 +1,133 @@
+"""NVFlare: its job folder, the wire over its messages, and at night the digest of one process from the engine itself."""
+
+import json
+import tomllib
+
+import pytest
+
+from fedkern.bridges.digest import digest_of
+from fedkern.bridges.engines import ALLOWED, check_engine, run_folder, servers_copy
+from fedkern.cli.__main__ import main
+from fedkern.cli.bridge import to_toml
+from fedkern.errors import JobError
+from fedkern.jobs.load import tables_of
+from fedkern.methods import load
+from support.flare import ENGINE, GOLDEN, digests, simulate, write_parties
+
+JOB = """
+[job]
+method = "likelihood"
+[data]
+clients = ["secret/of-{name}/ada.csv", "secret/bo.csv"]
+test = "secret/test.csv"
+response = "died"
+[model.random]
+group = "ward"
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    path = tmp_path / "stroke.toml"
+    path.write_text(JOB.format(name="server"))
+    return path
+
+
+def bridge(job, out, *more):
+    return main(["bridge", "nvflare", str(job), "--out", str(out), *more])
+
+
+def test_the_engines_folder_has_names_and_a_digest_and_no_path(job, tmp_path, capsys):
+    assert bridge(job, tmp_path / "flare") == 0
+    digest = digest_of(load(job)[0]).hex()
+    files = {path.relative_to(tmp_path / "flare"): path.read_text() for path in (tmp_path / "flare").rglob("*.*")}
+    assert {str(path) for path in files} == {
+        "meta.json",
+        "app/config/config_fed_server.json",
+        "app/config/config_fed_client.json",
+        "app/config/job.toml",
+    }
+    assert "secret" not in "".join(files.values())
+    assert str(tmp_path) not in "".join(files.values())
+    server = json.loads((tmp_path / "flare/app/config/config_fed_server.json").read_text())["workflows"][0]
+    assert server["args"] == {"names": ["ada", "bo"], "digest": digest, "resume": False}
+    meta = json.loads((tmp_path / "flare/meta.json").read_text())
+    assert meta["mandatory_clients"] == ["ada", "bo"]
+    assert meta["deploy_map"] == {"app": ["server", "ada", "bo"]}
+    assert digest_of(load(tmp_path / "flare/app/config/job.toml")[0]).hex() == digest
+    said = capsys.readouterr().out
+    assert digest in said
+    assert "data.test names a file of its own" in said
+
+
+def test_a_folder_that_is_there_stays(job, tmp_path, capsys):
+    (tmp_path / "flare").mkdir()
+    assert bridge(job, tmp_path / "flare") == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a.b", "å", "ada ada"])
+def test_a_name_that_no_site_can_have_is_refused(name, job, tmp_path, capsys):
+    job.write_text(JOB.format(name="x").replace("bo.csv", f"{name}.csv"))
+    assert bridge(job, tmp_path / "flare") == 2
+    assert "NVFlare's sites have" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted({base for base, *_ in GOLDEN.JOBS.values()}))
+def test_every_jobs_tables_are_written_and_read_again(name, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "golden-of-nvflare"
+    if not folder.exists():
+        GOLDEN.write(folder)
+    tables = tables_of(folder / f"{name}.toml", "job")
+    tables["extra"] = {"a b": {"c.d": [{"e": 1.5}, {"f": float("inf")}], "quoted": 'a"\\\n\x7fä'}, "last": True}
+    assert tomllib.loads(to_toml(tables)) == tables
+
+
+def test_a_brought_job_may_name_no_file_of_the_server(job, tmp_path):
+    digest = digest_of(load(job)[0]).hex()
+    assert servers_copy(tmp_path, tmp_path / "no.toml", digest) == job  # its own copy is taken
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(JobError, match=r"data\.test names a file of the server"):
+        servers_copy(tmp_path / "empty", job, digest)
+    with pytest.raises(JobError, match="another digest"):
+        servers_copy(tmp_path / "empty", job, "0" * 64)
+    job.write_text(JOB.replace('test = "secret/test.csv"\n', ""))
+    assert servers_copy(tmp_path / "empty", job, digest_of(load(job)[0]).hex()) == job
+
+
+def test_an_untested_version_is_named_and_allowed_by_its_number(monkeypatch):
+    check_engine("nvflare", "2.9.7")
+    with pytest.raises(JobError, match=r"nvflare 2\.10\.0 was not tried with this fedkern, only 2\.9"):
+        check_engine("nvflare", "2.10.0")
+    monkeypatch.setenv(ALLOWED, "2.10.0")
+    check_engine("nvflare", "2.10.0")
+    with pytest.raises(JobError, match=r"3\.0"):
+        check_engine("nvflare", "3.0")
+
+
+def test_a_run_has_a_folder_of_its_own_and_goes_on_in_the_last(tmp_path):
+    for name in ("a", "a-2"):
+        assert run_folder(tmp_path, "a", resume=False).name == name
+        (tmp_path / name).mkdir()
+        assert run_folder(tmp_path, "a", resume=True).name == name
+    assert run_folder(tmp_path, "a", resume=False).name == "a-3"
+
+
+TRIED = {
+    "likelihood-groups": (),
+    "likelihood-bernoulli": ('data.ignore=["visits", "pressure"]', 'model.random={group = "ward"}'),
+    "pvi-sequential": (),
+    "pvi-private-budget": (),
+    "sparse-sums": (),
+    "vertical-mean-field": (),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not ENGINE, reason="FEDKERN_NVFLARE names no Python that has NVFlare")
+@pytest.mark.parametrize(("job", "only"), [(job, n) for job in TRIED for n in (2, 3) if (job, n) != ("vertical-mean-field", 3)])
+def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_path):
+    names, digest = write_parties(job, tmp_path, *TRIED[job], only=only)
+    said = simulate(tmp_path, names)
+    assert digests(tmp_path) == [digest], said
