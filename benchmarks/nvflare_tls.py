@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -284,10 +285,7 @@ def prepare(federation: Federation, fault: str) -> dict[str, str]:
         expire(federation, SITE)
     if fault == "other-job":
         path = federation.parties / SITE / "consent.toml"
-        path.write_text(path.read_text().replace('digest = "', 'digest = "0123').replace("\nfile", "\nfile", 1))
-        text = path.read_text()
-        at = text.index('digest = "') + len('digest = "')
-        path.write_text(text[: at + 64] + text[at + 68 :])
+        path.write_text(re.sub('digest = "[0-9a-f]{8}', 'digest = "00000000', path.read_text()))
     lines = {
         "other-version": ("fedkern.transports.ranks", "__version__ = '0.0.9'"),
         "other-engine": ("nvflare", "__version__ = '2.10.0'"),
