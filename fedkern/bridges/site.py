@@ -24,8 +24,9 @@ from ..jobs.limits import refusals
 from ..jobs.opened import sent
 from ..jobs.run import Output
 from ..jobs.site import Sites
+from ..printing import without_folders
 from ..transports import tags
-from ..transports.driver import Timeouts
+from ..transports.driver import Hooks, Timeouts
 from ..transports.ending import Say
 from ..transports.place import Place
 from ..transports.relay import Letter, Spoke, put_aside, refuse
@@ -38,7 +39,8 @@ from .saying import say
 RUNS = "runs"  # the folder of all runs, in the site's
 LONGEST = 1 << 28  # bytes of a request
 LONGEST_FIRST = 1 << 20  # bytes of a request that begins a run: it has no frame
-OFTEN = 20  # refusals within a minute of which each has a line
+OFTEN, MINUTE = 20, 60.0  # requests that begin nothing, within so many seconds, of which each has a line in the log
+LONGEST_WHY = 2000  # letters of a reason in the log
 NOT_HERE = "this job is not accepted here"
 KINDS = frozenset(tags.NAMES)
 
@@ -94,7 +96,7 @@ class Resident:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._told: set[tuple[bytes, str]] = set()  # what was said of a run, so that it is not said again
-        self._refusals: deque[float] = deque(maxlen=OFTEN)
+        self._lately: deque[float] = deque(maxlen=OFTEN)  # when such lines were written
 
     def answer(self, request: bytes) -> bytes:
         """Returns the reply to a request; empty where it is none of fedkern's. It never raises."""
@@ -117,7 +119,7 @@ class Resident:
         """Ends the job that runs here: the engine has lost the server for good."""
         if (job := self._running) is not None and job.goes_on:
             self.say(f"the server is lost: {why}")
-            job.spoke.link.gone.add(0)
+            job.spoke.lose()
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits for the job that runs here; returns whether none runs any more."""
@@ -161,6 +163,9 @@ class Resident:
             config, folder = self.consent.load(found.said)
             names = names_of(config)
             client = Sites(folder, names).whose()
+            if asked.site not in (0, 1 + names.index(client)):
+                number = f"client number {1 + names.index(client)} of {len(names)}"
+                raise JobError(f"site.toml says {client!r}, {number}, and the server asks for number {asked.site}")
         except FedkernError as error:
             self._refuse(asked.job, about, str(error))
             return refuse(request, NOT_HERE)
@@ -191,9 +196,16 @@ class Resident:
     def _run(self, job: Running, config: JobConfig, folder: Path, output: Output) -> None:
         """Does the site's part of a job, in a thread of its own."""
 
+        why = ""
+
         def main(place: Place) -> int:
-            with refusals():
-                perform(place, config, folder, output)
+            nonlocal why
+            try:
+                with refusals():
+                    perform(place, config, folder, output)
+            except BaseException as error:  # as others may read it: the log is no place for cells
+                why = without_folders((place.hooks or Hooks()).public(error))
+                raise
             return 0
 
         code = 1
@@ -202,7 +214,7 @@ class Resident:
         finally:
             left = _sent(config, folder, output, job.about["client"])
             try:
-                self.audit.write("ended", **job.about, exit=code, sent=left)
+                self.audit.write("ended", **job.about, exit=code, why=why[:LONGEST_WHY], sent=left)
             except OSError as error:
                 self.say(
                     f"{self.audit.path} cannot be written ({error.strerror or error}): the end of a job (code {code}) is missing"
@@ -223,30 +235,36 @@ class Resident:
     def _forgotten(self, asked: Letter, about: dict[str, Any]) -> bytes:
         """Returns the reply to a request of a run that has begun here before this process did."""
         self._refuse(asked.job, about, "the run has begun here before, and only --resume at the server goes on with it")
-        return Letter(ANEW, asked.job, asked.number, []).pack()
+        return Letter(ANEW, asked.job, asked.number, [], asked.digest, asked.site).pack()
 
     def _ask(self, asked: Letter, request: bytes, about: dict[str, Any]) -> bytes:
         """Puts a request aside, until somebody here has decided."""
-        if self._is_news(asked.job, "aside"):
+        # Said once for a job: a server can draw as many runs as it likes.
+        if self._is_news(asked.digest, "aside") and self._may_be_written():
             digest = asked.digest.hex()
-            self.audit.write("aside", **about)
+            with suppress(OSError):  # it waits all the same, and begins only where the log can be written
+                self.audit.write("aside", **about)
             self.say(f"{self.identity} asks for a job with the digest {digest[:12]}: fedkern site accept JOB.toml lets it begin")
         return put_aside(request)
 
     def _refuse(self, run: bytes, about: dict[str, Any], why: str) -> None:
         """Says and writes that a request was refused: once for a run, and not more often than somebody could read."""
-        if not self._is_news(run, why):
+        if not (self._is_news(run, why) and self._may_be_written()):
             return
-        now = time.monotonic()
-        if len(self._refusals) == OFTEN and now - self._refusals[0] < 60.0:
-            return
-        self._refusals.append(now)
-        if len(self._refusals) == OFTEN and now - self._refusals[0] < 60.0:
-            why = f"{why}; more refusals of this minute are not written"
+        if len(self._lately) == OFTEN and self._lately[-1] - self._lately[0] < MINUTE:
+            why = f"{why}; more of this minute is not written"
         self.say(f"refused ({self.identity}): {why}")
         about = about or {"engine": self.engine, "identity": self.identity}
         with suppress(OSError):  # it is refused all the same
-            self.audit.write("refused", **about, why=why)
+            self.audit.write("refused", **about, why=why[:LONGEST_WHY])
+
+    def _may_be_written(self) -> bool:
+        """Tells whether there were few enough lines in the last minute: a flood of requests must not fill the disk."""
+        now = time.monotonic()
+        if len(self._lately) == OFTEN and now - self._lately[0] < MINUTE:
+            return False
+        self._lately.append(now)
+        return True
 
     def _is_news(self, run: bytes, what: str) -> bool:
         """Tells whether something was not said of a run before."""

@@ -155,10 +155,8 @@ def _line(said: dict[str, Any]) -> str:
     text = f"{said.get('time')}  {event:<9} {what}" + (f"  by {by}" if by else "")
     text += f" over {said['engine']}" if said.get("engine") else ""
     text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
-    text += f": {said['why']}" if said.get("why") else ""
-    if event == "ended":
-        text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}"
-    return text
+    text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}" if event == "ended" else ""
+    return text + (f": {said['why']}" if said.get("why") else "")
 
 
 def _left(sent: object) -> str:

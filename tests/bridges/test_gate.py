@@ -20,7 +20,8 @@ from fedkern.cli.__main__ import parser
 from fedkern.errors import JobError
 from fedkern.methods import load
 from fedkern.transports import tags
-from fedkern.transports.relay_letters import REFUSED, WAITING, Letter
+from fedkern.transports.relay import Letter
+from fedkern.transports.relay_letters import REFUSED, WAITING
 from support.organisations import audit, found
 
 
@@ -120,7 +121,7 @@ def test_the_resident_process_answers_and_ends_cleanly(tmp_path):
     resident = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + 60.0
-        while not path.exists() and time.monotonic() < until and resident.poll() is None:
+        while not (site / "audit.jsonl").exists() and time.monotonic() < until and resident.poll() is None:
             time.sleep(0.05)
         assert Letter.unpack(ask(path, Letter(WAITING, b"j" * 16, 1, [], b"x" * 32).pack())).state == REFUSED
         begun = Letter.unpack(ask(path, Letter(WAITING, b"k" * 16, 1, [], digest_of(load(site / "job.toml")[0])).pack()))
