@@ -80,11 +80,13 @@ class Consent:
         Raises
         ------
         JobError
-            It cannot be read, has a key that does not exist, or others may write to it.
+            It cannot be read, has a key that does not exist, belongs to another user, or others may write to it.
         """
         if not os.path.lexists(self.path):
             return ConsentFile()
-        if (mode := self.path.stat().st_mode) & 0o022:
+        if (state := self.path.stat()).st_uid not in (0, os.geteuid()):
+            raise JobError(f"{self.path}: belongs to another user (number {state.st_uid}); accept the jobs anew as this one")
+        if (mode := state.st_mode) & 0o022:
             raise JobError(f"{self.path}: other users may write to it (mode {mode & 0o777:o}); chmod go-w {self.path}")
         return validate_file(ConsentFile, tables_of(self.path, "consent"), lambda _: iter(()), NAME)
 

@@ -24,8 +24,9 @@ from ..jobs.limits import refusals
 from ..jobs.opened import sent
 from ..jobs.run import Output
 from ..jobs.site import Sites
+from ..printing import without_folders
 from ..transports import tags
-from ..transports.driver import Timeouts
+from ..transports.driver import Hooks, Timeouts
 from ..transports.ending import Say
 from ..transports.place import Place
 from ..transports.relay import Letter, Spoke, put_aside, refuse
@@ -39,6 +40,7 @@ RUNS = "runs"  # the folder of all runs, in the site's
 LONGEST = 1 << 28  # bytes of a request
 LONGEST_FIRST = 1 << 20  # bytes of a request that begins a run: it has no frame
 OFTEN = 20  # refusals within a minute of which each has a line
+LONGEST_WHY = 2000  # letters of a reason in the log
 NOT_HERE = "this job is not accepted here"
 KINDS = frozenset(tags.NAMES)
 
@@ -117,7 +119,7 @@ class Resident:
         """Ends the job that runs here: the engine has lost the server for good."""
         if (job := self._running) is not None and job.goes_on:
             self.say(f"the server is lost: {why}")
-            job.spoke.link.gone.add(0)
+            job.spoke.lose()
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits for the job that runs here; returns whether none runs any more."""
@@ -161,6 +163,9 @@ class Resident:
             config, folder = self.consent.load(found.said)
             names = names_of(config)
             client = Sites(folder, names).whose()
+            if asked.site not in (0, 1 + names.index(client)):
+                number = f"client number {1 + names.index(client)} of {len(names)}"
+                raise JobError(f"site.toml says {client!r}, {number}, and the server asks for number {asked.site}")
         except FedkernError as error:
             self._refuse(asked.job, about, str(error))
             return refuse(request, NOT_HERE)
@@ -191,9 +196,16 @@ class Resident:
     def _run(self, job: Running, config: JobConfig, folder: Path, output: Output) -> None:
         """Does the site's part of a job, in a thread of its own."""
 
+        why = ""
+
         def main(place: Place) -> int:
-            with refusals():
-                perform(place, config, folder, output)
+            nonlocal why
+            try:
+                with refusals():
+                    perform(place, config, folder, output)
+            except BaseException as error:  # as others may read it: the log is no place for cells
+                why = without_folders((place.hooks or Hooks()).public(error))
+                raise
             return 0
 
         code = 1
@@ -202,7 +214,7 @@ class Resident:
         finally:
             left = _sent(config, folder, output, job.about["client"])
             try:
-                self.audit.write("ended", **job.about, exit=code, sent=left)
+                self.audit.write("ended", **job.about, exit=code, why=why[:LONGEST_WHY], sent=left)
             except OSError as error:
                 self.say(
                     f"{self.audit.path} cannot be written ({error.strerror or error}): the end of a job (code {code}) is missing"
@@ -223,13 +235,14 @@ class Resident:
     def _forgotten(self, asked: Letter, about: dict[str, Any]) -> bytes:
         """Returns the reply to a request of a run that has begun here before this process did."""
         self._refuse(asked.job, about, "the run has begun here before, and only --resume at the server goes on with it")
-        return Letter(ANEW, asked.job, asked.number, []).pack()
+        return Letter(ANEW, asked.job, asked.number, [], asked.digest, asked.site).pack()
 
     def _ask(self, asked: Letter, request: bytes, about: dict[str, Any]) -> bytes:
         """Puts a request aside, until somebody here has decided."""
         if self._is_news(asked.job, "aside"):
             digest = asked.digest.hex()
-            self.audit.write("aside", **about)
+            with suppress(OSError):  # it waits all the same, and begins only where the log can be written
+                self.audit.write("aside", **about)
             self.say(f"{self.identity} asks for a job with the digest {digest[:12]}: fedkern site accept JOB.toml lets it begin")
         return put_aside(request)
 
@@ -246,7 +259,7 @@ class Resident:
         self.say(f"refused ({self.identity}): {why}")
         about = about or {"engine": self.engine, "identity": self.identity}
         with suppress(OSError):  # it is refused all the same
-            self.audit.write("refused", **about, why=why)
+            self.audit.write("refused", **about, why=why[:LONGEST_WHY])
 
     def _is_news(self, run: bytes, what: str) -> bool:
         """Tells whether something was not said of a run before."""

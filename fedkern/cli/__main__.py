@@ -274,6 +274,7 @@ def parser() -> argparse.ArgumentParser:
     )
     resident.add_argument("--engine", metavar="TEXT", default="socket", help="the engine's name, for the audit log")
     resident.add_argument("--identity", metavar="TEXT", help="who asks, for the audit log (default: the user of the socket)")
+    resident.add_argument("--peer", metavar="USER", help="one other user who may ask, to whom root gives the socket (chown)")
     what = "that a job gets, at SIGTERM, to keep its checkpoint (default 30)"
     resident.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=what)
     resident.set_defaults(call=_in("site", "run_resident"))

@@ -6,6 +6,7 @@ import argparse
 import getpass
 import json
 import os
+import pwd
 import sys
 import time
 from pathlib import Path
@@ -155,10 +156,8 @@ def _line(said: dict[str, Any]) -> str:
     text = f"{said.get('time')}  {event:<9} {what}" + (f"  by {by}" if by else "")
     text += f" over {said['engine']}" if said.get("engine") else ""
     text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
-    text += f": {said['why']}" if said.get("why") else ""
-    if event == "ended":
-        text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}"
-    return text
+    text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}" if event == "ended" else ""
+    return text + (f": {said['why']}" if said.get("why") else "")
 
 
 def _left(sent: object) -> str:
@@ -168,6 +167,14 @@ def _left(sent: object) -> str:
         return ", ".join(f"{kind} {told['messages']} ({told['bytes']:,} bytes)" for kind, told in kinds.items()) or "nothing"
     except (AttributeError, KeyError, TypeError, ValueError):
         return str(sent)
+
+
+def _peer(name: str | None) -> int | None:
+    """Returns the number of a user; JobError if there is no such user."""
+    try:
+        return None if name is None else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise JobError(f"--peer: there is no user {name!r} here") from None
 
 
 def run_resident(options: argparse.Namespace) -> int:
@@ -180,7 +187,7 @@ def run_resident(options: argparse.Namespace) -> int:
     Consent(folder).read()  # a list that cannot be read is told now, and not at the first request
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
-    with signals.held(), listening(path.absolute(), resident.answer):
+    with signals.held(), listening(path.absolute(), resident.answer, _peer(options.peer)):
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")
         while not signals.pending:

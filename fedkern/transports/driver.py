@@ -276,6 +276,7 @@ class ServerSide(Generic[S, C]):
         self.unsent: list[tuple[int, Frame]] = []
         self.keeping: set[int] | None = None  # clients that have yet to keep their state
         self.stopping: str | None = None  # the signal that asks the run to stop
+        self.told_last = False  # whether all open questions are the last words of a machine that has finished
         self._last: tuple[Message | None, Frame] = None, b""  # encoded last: the same message often goes to all clients
         self.state, effects = start
         self.finished = protocol.finished(self.state)
@@ -290,6 +291,19 @@ class ServerSide(Generic[S, C]):
     def done(self) -> bool:
         """Whether the machine has finished and no client has to be waited for."""
         return self.finished and not self.n_open and not self.unsent and self.keeping is None
+
+    def leave_last(self) -> bool:
+        """Tells whether the server can go on while clients still take its last words, which they answer by `Received` alone.
+
+        Their answers are counted here; the transport drops them when they come.
+        """
+        if not (self.told_last and not self.unsent and self.keeping is None):
+            return False
+        for client in self.waiting:
+            size = len(self.codec.encode(client, Received(), True))
+            for _ in range(self.open[client]):
+                self.hooks.delivered("to_server", client, size)
+        return True
 
     def outgoing(self) -> list[tuple[int, Frame]]:
         """Returns the frames to send now.
@@ -308,6 +322,7 @@ class ServerSide(Generic[S, C]):
                 return []
             self._end_checkpoint()
         # Nothing stands in the way: all unsent frames leave, but for those to lost clients.
+        self.told_last = self.finished and (self.told_last or not self.n_open)
         out, self.unsent = [item for item in self.unsent if item[0] not in self.lost], []
         for client, frame in out:
             self._ask(client, frame)
@@ -333,6 +348,8 @@ class ServerSide(Generic[S, C]):
             self.open[client] -= 1
             self.n_open -= 1
         if not isinstance(message, (Kept, Received)):
+            if self.told_last:  # a transport need not wait for this answer
+                raise FedkernError(f"{self.protocol.name}: the server has finished, and {type(message).__name__} answers it")
             self.feed(client, message)
         elif isinstance(message, Kept):
             if self.keeping is None or client not in self.keeping or message.number != self.hooks.checkpoint_number:

@@ -172,6 +172,8 @@ class Ranks:
                 server.stopping = server.stopping or self._stop or self.signals.pending
                 for client, frame in server.outgoing():
                     link.send(homes[client], tags.FRAME, frame)
+                if self.ends_before(server):
+                    break
             item = self.next(longest, tags.FRAME)
             self.attend()
             if item is None:
@@ -185,6 +187,10 @@ class Ranks:
         for rank in self.others():
             link.send(rank, tags.END)
         return server.state
+
+    def ends_before(self, server: ServerSide[S, C]) -> bool:
+        """Tells whether a protocol ends before all clients say that they have received its last words."""
+        return False
 
     def _answer(self, side: ClientSide[S, C], hooks: Hooks) -> dict[int, C]:
         """Answers the server's questions until it ends the protocol; returns the last states of this rank's clients."""

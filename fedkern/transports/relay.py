@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ..errors import JobError
-from .driver import Signals, Timeouts
+from .driver import ServerSide, Signals, Timeouts
 from .ending import Say, end, outcome
 from .place import Place, Transport
 from .ranks import Ranks
@@ -25,6 +26,9 @@ from .relay_letters import Letter as Letter
 from .relay_letters import put_aside as put_aside
 from .relay_letters import refuse as refuse
 from .relay_spoke import SpokeLink
+
+S = TypeVar("S")
+C = TypeVar("C")
 
 
 class _Relayed(Ranks):
@@ -49,9 +53,17 @@ class _Relayed(Ranks):
         super().agree(configuration)
         self.n_threads = None
 
+    def ends_before(self, server: ServerSide[S, C]) -> bool:
+        """Ends a protocol with its last words, which travel with what comes next: a trip of each protocol less."""
+        if server.leave_last():
+            self.link.over = self.link.run
+            return True
+        return False
+
     def label(self, rank: int) -> str:
         """Returns a site's name, or "the server"."""
-        return f"client {self.names[rank - 1]!r}" if rank and not self.is_server and self.names else self.link.describe(rank)
+        here = [name for client, name in enumerate(self.names) if self.home(client) == rank]
+        return f"client {here[0]!r}" if here and not self.is_server else self.link.describe(rank)
 
     def who(self, rank: int) -> str:
         """Returns a site's name, or "the server"."""

@@ -29,6 +29,7 @@ class End:
 
     def __init__(self, rank: int, size: int, wait: Callable[[], None]) -> None:
         self.rank, self.size, self.run = rank, size, 0
+        self.over = -1  # the latest protocol, once its frames are late
         self.patience: Patience = Waiting(wait)
         self.gone: set[int] = set()
         self.clock = [time.monotonic()] * size
@@ -39,7 +40,9 @@ class End:
 
     def is_due(self, sender: str, number: int, data: bytes, longest: int) -> bool:
         """Tells whether a message is not late, of a protocol that has ended; RemoteFault where it is too long."""
-        tag = number % tags.RUN
+        tag, run = number % tags.RUN, number // tags.RUN
+        if tag == tags.FRAME and (run != self.run or run == self.over):
+            return False
         if len(data) > (allowed := longest if tag == tags.FRAME else CONTROL):
             raise RemoteFault(f"{sender}: a message of {len(data)} bytes, at most {allowed} expected")
-        return tag != tags.FRAME or number // tags.RUN == self.run
+        return True

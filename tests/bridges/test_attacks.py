@@ -17,7 +17,8 @@ from fedkern.bridges.digest import digest_of
 from fedkern.jobs.files import Lines
 from fedkern.methods import load
 from fedkern.transports import tags
-from fedkern.transports.relay_letters import ANEW, ASIDE, BUSY, REFUSED, WAITING, Letter
+from fedkern.transports.relay import Letter
+from fedkern.transports.relay_letters import ANEW, ASIDE, BUSY, REFUSED, WAITING
 from support.organisations import (
     BRIEF,
     NAMES,
@@ -185,12 +186,13 @@ def test_yesterdays_letters_after_a_restart_do_nothing_and_cost_nothing(tmp_path
         assert [path.name for path in (tmp_path / name / "runs").iterdir()] == ["job"]
 
 
-def test_a_holder_that_claims_another_clients_name_ends_the_job(tmp_path):
+def test_a_holder_that_claims_another_clients_name_takes_no_part(tmp_path):
     found(tmp_path)
     (tmp_path / "bo" / "site.toml").write_text('client = "ada"\npath = "private/bo.csv"\npolicy = "policy.toml"\n')
     code, said, _ = run(tmp_path, residents(tmp_path))
     assert code == 2
-    assert "is client number 1 of its job, and was asked for number 2" in said[0]
+    assert said == ["site 'bo' takes no part: this job is not accepted here"]
+    assert "site.toml says 'ada', client number 1 of 3, and the server asks for number 2" in reasons(tmp_path, "bo")[0]
 
 
 def test_a_policy_has_the_last_word_over_the_consent(tmp_path):
@@ -230,6 +232,9 @@ def test_a_disk_that_fills_while_a_job_runs_ends_it_as_documented(tmp_path, monk
     assert "No space left on device; free some space there" in said[0]
     assert str(tmp_path) not in said[0]
     assert [audit(tmp_path, name)[-1]["exit"] for name in NAMES] == [2, 2, 2]
+    why = audit(tmp_path, "bo")[-1]["why"]
+    assert "No space left on device" in why
+    assert str(tmp_path) not in why
 
 
 def test_a_job_that_waits_begins_once_somebody_has_accepted_it(tmp_path):

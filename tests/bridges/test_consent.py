@@ -141,3 +141,17 @@ def test_a_list_that_others_may_write_to_accepts_nothing(site):
     (site / NAME).chmod(0o620)
     with pytest.raises(JobError, match=r"other users may write to it \(mode 620\); chmod go-w"):
         Consent(site).find(bytes(32))
+
+
+def test_a_list_of_another_user_accepts_nothing(site, monkeypatch):
+    accept(site / "job.toml")
+    own = os.stat(site / NAME).st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    if own:
+        with pytest.raises(JobError, match="belongs to another user"):
+            Consent(site).find(bytes(32))
+    else:
+        assert Consent(site).find(bytes(32)) is None  # root could write to it anyhow
+        os.chown(site / NAME, 12345, -1)
+        with pytest.raises(JobError, match=r"belongs to another user \(number 12345\)"):
+            Consent(site).find(bytes(32))

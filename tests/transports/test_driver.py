@@ -77,6 +77,12 @@ def test_every_message_is_seen_before_it_leaves_and_when_it_arrives():
         ] * ROUNDS
 
 
+def test_a_machine_that_has_finished_takes_no_more_answers():
+    """A transport need not wait for the answers to its last words."""
+    with pytest.raises(FedkernError, match="toy: the server has finished, and Answer answers it"):
+        run(protocol=replace(toy.PROTOCOL, finished=lambda state: True))
+
+
 class Poor(Hooks):
     """A budget of 6 steps for each client."""
 

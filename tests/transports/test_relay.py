@@ -312,6 +312,8 @@ ON_PUSH = (
     "pvi-asynchronous-adam",
 )
 AS_THEY_COME = ("pvi-asynchronous-adam", "pvi-private-poisson")  # schedules that take answers as they come
+# To each site. A protocol's last words and its end travel with the next one's first question.
+REQUESTS = {"likelihood-formula": [26] * 3, "sparse-sums": [53] * 3, "pvi-private-budget": [147, 149, 149]}
 WITHOUT_SERVER = ("sparse-allgather",)
 WITH_MORE = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")  # need a prior that is built before
 
@@ -336,11 +338,14 @@ def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp
             results.extend([done] if place.is_server else [])
             return 0
 
-        codes, said, _ = over_threads(main, names, None, BRIEF)
+        codes, said, wire = over_threads(main, names, None, BRIEF, busy=60.0)
     assert (set(codes.values()), said) == ({0}, [])
     if job in AS_THEY_COME:
         return
     assert results[0].digest == want.digest
+    assert results[0].summary["wire"] == want.summary["wire"]
+    if job in REQUESTS:
+        assert [sum(site == name for site, _ in wire.sent) for name in names] == REQUESTS[job]
     for name in names:
         ledgers = [sent(tmp_path / run / "ledger" / f"{name}.jsonl") for run in ("one", name)]
         one, own = ([(line.kind, line.round, line.bytes, line.charge, line.fields) for line in ledger] for ledger in ledgers)

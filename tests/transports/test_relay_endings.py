@@ -341,8 +341,6 @@ def test_a_job_that_ended_by_a_restarted_site_goes_on_to_the_same_bits(job, at, 
         assert set(codes.values()) == {3}, said
         assert said[0] == "site 'bo': it was started anew, and knows nothing of this run"
         assert not digests
-        codes, said, _ = ending(
-            lambda place, site: main(place, site, True), timeouts=Timeouts(lost=20.0, grace=3.0), names=names
-        )
+        codes, said, _ = ending(lambda place, site: main(place, site, True), timeouts=Timeouts(lost=20.0, grace=3.0), names=names)
     assert (set(codes.values()), said) == ({0}, [])
     assert digests == [want.digest]
