@@ -11,7 +11,7 @@ from ..jobs.keys import OWN_PATHS, JobConfig
 from ..methods import load
 from .digest import digest_of
 
-TRIED = {"nvflare": ("2.9",)}
+TRIED = {"nvflare": ("2.9",), "flower": ("1.42",)}
 ALLOWED = "FEDKERN_UNTESTED_ENGINE"
 
 

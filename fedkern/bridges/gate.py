@@ -1,4 +1,4 @@
-"""Lets processes of this user speak to the resident of a site through a Unix socket.
+"""Lets processes of this user, or of one other, speak to the resident of a site through a Unix socket.
 
 It is for engines whose client is a short-lived process for each request: `ask` takes it to the resident, and returns the reply. A
 frame is 8 bytes, its length (big-endian), and then its content; a connection has any number of them, one after another.
@@ -44,15 +44,22 @@ def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
 
 
 @contextmanager
-def listening(path: Path, answer: Callable[[bytes], bytes]) -> Iterator[None]:
+def listening(path: Path, answer: Callable[[bytes], bytes], peer: int | None = None) -> Iterator[None]:
     """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
+
+    Parameters
+    ----------
+    path : of the socket
+    answer : is given each request
+    peer : the number of one other user who may ask: that of an engine's client which runs code that others bring. Others may
+        enter the folder then, and root gives the socket to that user
 
     Raises
     ------
     JobError
         Somebody listens there already, the folder is open to others, or the path is too long.
     """
-    with _bound(path) as gate:
+    with _bound(path, 0o077 if peer is None else 0o066) as gate:
         places = threading.BoundedSemaphore(MOST)
 
         def listen() -> None:
@@ -61,7 +68,7 @@ def listening(path: Path, answer: Callable[[bytes], bytes]) -> Iterator[None]:
                     line, _ = gate.accept()
                 except OSError:  # it was closed
                     return
-                if not (_is_ours(line) and places.acquire(blocking=False)):
+                if not ((_is_ours(line) or (peer is not None and _user(line) == peer)) and places.acquire(blocking=False)):
                     line.close()
                     continue
                 threading.Thread(target=serve, args=(line,), name="fedkern-gate", daemon=True).start()
@@ -81,14 +88,16 @@ def listening(path: Path, answer: Callable[[bytes], bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def _bound(path: Path) -> Iterator[socket.socket]:
-    """Yields a socket that listens at a path, and removes it afterwards."""
+def _bound(path: Path, closed: int) -> Iterator[socket.socket]:
+    """Yields a socket that listens at a path, and removes it afterwards; `closed` is what others may not do in its folder."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise JobError(f"{path}: the path of a socket has at most {LONGEST_PATH} bytes; give a shorter one (--socket)")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = path.parent.stat()
-    if state.st_uid != os.geteuid() or state.st_mode & 0o077:
-        raise JobError(f"{path.parent}: other users may enter it (mode {state.st_mode & 0o777:o}); chmod 700 {path.parent}")
+    if state.st_uid != os.geteuid() or state.st_mode & closed:
+        raise JobError(
+            f"{path.parent}: other users may enter it (mode {state.st_mode & 0o777:o}); chmod {0o777 & ~closed:o} {path.parent}"
+        )
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise JobError(f"{path} is there and is no socket; give another path (--socket)")
@@ -115,10 +124,14 @@ def _is_heard(path: Path) -> bool:
 
 def _is_ours(line: socket.socket) -> bool:
     """Tells whether the other end is a process of this user, or of root, where the system says whose it is."""
+    return _user(line) in (None, 0, os.geteuid())
+
+
+def _user(line: socket.socket) -> int | None:
+    """Returns the number of the other end's user; None where the system does not say it."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    _, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return user in (0, os.geteuid())
+        return None
+    return int(struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[1])
 
 
 def _frame(line: socket.socket, idle: float, patience: float) -> bytes | None:

@@ -137,11 +137,14 @@ def parser() -> argparse.ArgumentParser:
     bridge = commands.add_parser("bridge", help="write a job's folder for a federated engine between organisations")
     engines = bridge.add_subparsers(dest="engine", metavar="ENGINE", required=True)
     nvflare = engines.add_parser("nvflare", help="NVFlare's job folder, for `nvflare job submit`")
-    nvflare.add_argument("job", metavar="JOB.toml")
-    nvflare.add_argument("--out", required=True, metavar="DIR", help="folder to write; it must not be there")
-    nvflare.add_argument("--resume", action="store_true", help="the job goes on from its last checkpoint, at all parties")
-    nvflare.add_argument("--untested", action="store_true", help="though the engine here has a version that was not tried")
     nvflare.set_defaults(call=_in("bridge", "nvflare"))
+    flower = engines.add_parser("flower", help="Flower's app, for `flwr run`")
+    for engine in (nvflare, flower):
+        engine.add_argument("job", metavar="JOB.toml")
+        engine.add_argument("--out", required=True, metavar="DIR", help="folder to write; it must not be there")
+        engine.add_argument("--resume", action="store_true", help="the job goes on from its last checkpoint, at all parties")
+        engine.add_argument("--untested", action="store_true", help="though the engine here has a version that was not tried")
+    flower.set_defaults(call=_in("bridge", "flower"))
 
     demo = commands.add_parser("demo", help="a server and five clients on this machine, with a privacy certificate and a page")
     demo.add_argument("--out", metavar="DIR", default="runs/demo", help="folder for the results (default: runs/demo)")
@@ -291,6 +294,7 @@ def parser() -> argparse.ArgumentParser:
     )
     resident.add_argument("--engine", metavar="TEXT", default="socket", help="the engine's name, for the audit log")
     resident.add_argument("--identity", metavar="TEXT", help="who asks, for the audit log (default: the user of the socket)")
+    resident.add_argument("--peer", metavar="USER", help="one other user who may ask, to whom root gives the socket (chown)")
     what = "that a job gets, at SIGTERM, to keep its checkpoint (default 30)"
     resident.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help=what)
     resident.set_defaults(call=_in("site", "run_resident"))

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..bridges.digest import digest_of, names_of
 from ..bridges.engines import check_engine, own_files
+from ..bridges.flower_app import app_files
 from ..errors import JobError
 from ..jobs.files import writing
 from ..jobs.keys import OWN_PATHS
@@ -24,6 +25,22 @@ SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")  # of NVFlare
 CLASSES = "fedkern.bridges.nvflare"
 
 
+def flower(options: argparse.Namespace) -> int:
+    """Writes Flower's app: what the engine brings to the server and to all sites."""
+    with suppress(PackageNotFoundError):  # it is in an environment of its own, where each party's bridge looks at the version
+        check_engine("flower", found := version("flwr"), found if options.untested else None)
+    job, out = Path(options.job), Path(options.out)
+    config, _ = load(job)
+    digest = digest_of(config).hex()
+    texts = app_files(job.stem, digest, to_toml(without_paths(tables_of(job, "job"), list(names_of(config)))), options.resume)
+    said = [str(out), f"digest of the job, which each site accepts: {digest}"]
+    if files := own_files(config):
+        said.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
+    _write(out, texts)
+    print(printable("\n".join([*said, f"submit it:  flwr run {out}"]), keep="\n"))
+    return 0
+
+
 def nvflare(options: argparse.Namespace) -> int:
     """Writes NVFlare's job folder: what the engine brings to the server and to all sites."""
     with suppress(PackageNotFoundError):  # it is in an environment of its own, where each party's bridge looks at the version
@@ -33,8 +50,6 @@ def nvflare(options: argparse.Namespace) -> int:
     names, digest = list(names_of(config)), digest_of(config).hex()
     if wrong := [name for name in names if not SITE_NAME.fullmatch(name)]:
         raise JobError(f"data.names: NVFlare's sites have letters, digits, - and _ in their names; {wrong[0]!r} has others")
-    if out.exists():
-        raise JobError(f"{out} is there already; give another --out")
     arguments = {"names": names, "digest": digest, "resume": options.resume}
     filters: dict[str, list[object]] = {"task_data_filters": [], "task_result_filters": []}
     server = {"workflows": [{"id": "fedkern", "path": f"{CLASSES}.Server", "args": arguments}], "components": []}
@@ -52,15 +67,22 @@ def nvflare(options: argparse.Namespace) -> int:
         "app/config/config_fed_client.json": json.dumps({"format_version": 2, **site, **filters}, indent=2),
         "app/config/job.toml": to_toml(without_paths(tables_of(job, "job"), names)),
     }
-    for name, text in texts.items():
-        with writing(out / name):
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(text + "\n", encoding="utf-8")
     said = [str(out), f"digest of the job, which each site accepts: {digest}"]
+    _write(out, texts)
     if files := own_files(config):
         said.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
     print(printable("\n".join([*said, f"submit it:  nvflare job submit -j {out}"]), keep="\n"))
     return 0
+
+
+def _write(out: Path, texts: Mapping[str, str]) -> None:
+    """Writes files into a new folder."""
+    if out.exists():
+        raise JobError(f"{out} is there already; give another --out")
+    for name, text in texts.items():
+        with writing(out / name):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
 
 
 def without_paths(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 import getpass
 import json
 import os
+import pwd
 import sys
 import time
 from pathlib import Path
@@ -168,6 +169,14 @@ def _left(sent: object) -> str:
         return str(sent)
 
 
+def _peer(name: str | None) -> int | None:
+    """Returns the number of a user; JobError if there is no such user."""
+    try:
+        return None if name is None else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise JobError(f"--peer: there is no user {name!r} here") from None
+
+
 def run_resident(options: argparse.Namespace) -> int:
     """Runs `fedkern site run` until a signal ends it, and returns the exit code."""
     folder = Path(options.folder).absolute()
@@ -178,7 +187,7 @@ def run_resident(options: argparse.Namespace) -> int:
     Consent(folder).read()  # a list that cannot be read is told now, and not at the first request
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
-    with signals.held(), listening(path.absolute(), resident.answer):
+    with signals.held(), listening(path.absolute(), resident.answer, _peer(options.peer)):
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")
         while not signals.pending:

@@ -95,7 +95,7 @@ class Hub:
         digest: bytes = bytes(32),
     ) -> None:
         timeouts = timeouts or Timeouts()
-        self.link = HubLink(wire, sites, again, digest, min(timeouts.lost / 4, EVERY))
+        self.link = HubLink(wire, sites, again, digest, min(timeouts.lost / 4, getattr(wire, "every", EVERY)))
         self.ranks = _Relayed(self.link, timeouts)
 
     def run(self, main: Callable[[Place], int], say: Say, signals: Signals | None = None) -> int:

@@ -38,7 +38,8 @@ class Lost(NamedTuple):
 class Wire(Protocol):
     """Carries requests from the hub to sites, and replies back.
 
-    It may lose, delay, double or reorder replies. What comes as a site's must be that site's: the wire knows who is who.
+    It may lose, delay, double or reorder replies. What comes as a site's must be that site's: the wire knows who is who. One on
+    which a request is dear says by an attribute `every` after how many seconds a site that waits is asked for a sign of life.
     """
 
     def send(self, site: str, data: bytes) -> None:
@@ -94,6 +95,8 @@ class HubLink(End):
         line = self._lines[rank]
         # A request that is under way is a sign of life, and the site says as much by its reply.
         if rank in self.gone or line.state == ENDED or (tag == tags.PING and (line.asked or line.todo)):
+            return
+        if tag == tags.PING and time.monotonic() - line.since < self.every:
             return
         line.todo.append((tags.numbered(tag, self.run), bytes(data)))
         self._is_ending = self._is_ending or tag == tags.EXIT

@@ -16,7 +16,7 @@ import pytest
 from fedkern.bridges import gate
 from fedkern.bridges.digest import digest_of
 from fedkern.bridges.gate import LENGTH, ask, listening
-from fedkern.cli.__main__ import parser
+from fedkern.cli.__main__ import main, parser
 from fedkern.errors import JobError
 from fedkern.methods import load
 from fedkern.transports import tags
@@ -158,3 +158,26 @@ def test_systemd_takes_the_example_of_a_unit(tmp_path):
     (tmp_path / UNIT.name).write_text(text.replace("Group=fedkern", "Group=root"))
     done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / UNIT.name)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_one_other_user_is_heard_where_the_resident_names_it(path, monkeypatch):
+    peer = 65534
+    path.parent.mkdir(mode=0o755)
+    with pytest.raises(JobError, match="chmod 711"), listening(path, bytes, peer):
+        pass
+    path.parent.chmod(0o711)  # others find the socket, and root gives it to one of them
+    with listening(path, lambda request: request[::-1], peer):
+        assert path.stat().st_mode & 0o777 == 0o600
+        monkeypatch.setattr(gate, "_user", lambda line: peer)
+        assert ask(path, b"abc") == b"cba"
+        monkeypatch.setattr(gate, "_user", lambda line: 65533)
+        with pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
+            ask(path, b"abc")
+    monkeypatch.setattr(gate, "_user", lambda line: peer)
+    path.parent.chmod(0o700)
+    with listening(path, bytes), pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
+        ask(path, b"abc")
+
+
+def test_a_peer_that_is_no_user_is_refused(tmp_path):
+    assert main(["site", "run", str(tmp_path), "--peer", "nobody-of-this-name"]) == JobError.exit_code

@@ -1,0 +1,231 @@
+"""The bridge to Flower: its wire over a grid of this process, the app that it writes, the ClientApp's way to the resident."""
+
+import queue
+import threading
+import tomllib
+from types import SimpleNamespace
+
+import pytest
+
+from fedkern.bridges import flower
+from fedkern.bridges.digest import digest_of
+from fedkern.cli.__main__ import main
+from fedkern.errors import JobError
+from fedkern.jobs.keeping import Keeper
+from fedkern.methods import load
+from fedkern.transports.driver import Timeouts
+from fedkern.transports.relay import Hub, Lost, Spoke
+from support.organisations import write_job
+from support.outside import threads
+from support.relayed import careless
+from support.toy_job import DEFAULTS, NAMES, in_one_process, protocols, result
+
+BRIEF = Timeouts(lost=20.0, grace=3.0)
+
+
+class Grid:
+    """A grid whose SuperNodes answer in threads of this process; with `faults` it loses and doubles messages."""
+
+    def __init__(self, nodes, registered=True, faults=None):
+        self.nodes = nodes  # number -> (name, what answers bytes)
+        self.here, self.registered, self.faults = set(nodes), registered, faults
+        self.asked, self.replies, self.number = [], {}, 0
+        self.lock = threading.Lock()
+        self.inboxes = {node: queue.SimpleQueue() for node in nodes}
+        for node in nodes:
+            threading.Thread(target=self.work, args=[node], daemon=True).start()
+
+    def get_nodes(self):
+        return [SimpleNamespace(node_id=node, name=self.nodes[node][0] if self.registered else "") for node in sorted(self.here)]
+
+    def push_messages(self, messages):
+        numbers = []
+        for node, kind, record in messages:
+            self.number += 1
+            numbers.append(f"message-{self.number}")
+            self.asked.append((node, kind))
+            luck = self.faults.random() if self.faults else 1.0
+            if luck > 0.1:
+                self.inboxes[node].put((numbers[-1], kind, record))
+            if luck < 0.3:  # once more: as after the restart of a SuperNode
+                self.inboxes[node].put((numbers[-1], kind, record))
+        return numbers
+
+    def work(self, node):
+        name, answer = self.nodes[node]
+        while True:
+            number, kind, record = self.inboxes[node].get()
+            said = {"site": name} if kind == "query.name" else answer(record)
+            said = said if isinstance(said, dict) else {"letter": said}
+            with self.lock:
+                self.replies[number] = self.message(number, said)
+
+    def message(self, number, said):
+        error = said.get("error")
+        return SimpleNamespace(
+            metadata=SimpleNamespace(reply_to_message_id=number),
+            has_error=lambda: error is not None,
+            error=SimpleNamespace(reason=error),
+            content={"fedkern": said},
+        )
+
+    def pull_messages(self, numbers):
+        with self.lock:
+            return [self.replies.pop(number) for number in list(self.replies) if number in numbers]
+
+
+def wire_over(grid, said=None, **more):
+    return flower.FlowerWire(
+        grid,
+        (said if said is not None else []).append,
+        pause=0.01,
+        compose=lambda node, kind, record: (node, kind, record),
+        **more,
+    )
+
+
+def over_grid(registered=True, faults=None, again=30.0, every=60.0, **more):
+    """Runs the toy job; returns the codes, the digests, and the grid."""
+    spokes = {site: Spoke(k, len(NAMES), BRIEF, busy=0.3) for k, site in enumerate(NAMES)}
+    nodes = {
+        100 + k: (site, lambda record, end=end: end.answer(record["letter"])) for k, (site, end) in enumerate(spokes.items())
+    }
+    grid, digests = Grid(nodes, registered, faults), []
+
+    def part(place):
+        place.agree(b"job")
+        servers = protocols(place, DEFAULTS | more, Keeper(NAMES))
+        if place.is_server:
+            digests.append(result(*servers))
+        return 0
+
+    wire = wire_over(grid)
+    wire.every = every
+    hub = Hub(wire, NAMES, BRIEF, again)
+    codes = threads.run_all(
+        lambda: hub.run(part, print), {site: lambda end=end: end.run(part, print) for site, end in spokes.items()}
+    )
+    return codes, digests, grid
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_job_over_a_grid_has_the_bits_of_one_process(registered):
+    codes, digests, grid = over_grid(registered)
+    assert set(codes.values()) == {0}
+    assert digests == [in_one_process()]
+    asked = [kind for _, kind in grid.asked]
+    assert asked.count("query.name") == (0 if registered else len(NAMES))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_messages_that_are_lost_or_come_twice_change_nothing(seed):
+    codes, digests, _ = over_grid(faults=careless(seed), again=0.2)
+    assert set(codes.values()) == {0}
+    assert digests == [in_one_process()]
+
+
+def test_a_site_that_waits_is_not_asked_for_signs_of_life_where_a_request_is_dear():
+    asked = []
+    for every in (60.0, 0.05):
+        codes, digests, grid = over_grid(every=every, nap=0.6, nappers=[1])
+        assert (set(codes.values()), digests) == ({0}, [in_one_process()])
+        asked.append(sum(node == 103 for node, _ in grid.asked))
+    assert asked[0] <= 9 < asked[1]  # its frames alone, as without a site that takes long
+
+
+def test_the_app_names_the_job_and_no_path(tmp_path, capsys):
+    job = write_job(
+        tmp_path / "trial.toml", [f"/secret/{name}.csv" for name in ("ada", "bo")], test='test = "/secret/test.csv"\n'
+    )
+    assert main(["bridge", "flower", str(job), "--out", str(tmp_path / "app"), "--resume"]) == 0
+    said = capsys.readouterr().out
+    texts = {path.name: path.read_text() for path in (tmp_path / "app").iterdir()}
+    assert sorted(texts) == ["client_app.py", "job.toml", "pyproject.toml", "server_app.py"]
+    assert "secret" not in "".join(texts.values())
+    config = tomllib.loads(texts["pyproject.toml"])["tool"]["flwr"]["app"]["config"]
+    assert config == {"job": "trial", "digest": digest_of(load(job)[0]).hex(), "resume": True}
+    assert config["digest"] in said
+    assert "put trial.toml into the server's folder, too: data.test names a file of its own" in said
+    for name in ("server_app.py", "client_app.py"):
+        compile(texts[name], name, "exec")
+    assert main(["bridge", "flower", str(job), "--out", str(tmp_path / "app")]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_job_whose_name_is_no_name_of_an_app_is_refused(tmp_path, capsys):
+    job = write_job(tmp_path / "a job.toml", ["ada.csv", "bo.csv"])
+    assert main(["bridge", "flower", str(job), "--out", str(tmp_path / "app")]) == 2
+    assert "the job's name 'a job' is no name of an app" in capsys.readouterr().err
+    assert not (tmp_path / "app").exists()
+
+
+def drain(wire):
+    while wire.receive(1.0):
+        pass
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_two_supernodes_of_one_name_are_refused_by_name(registered):
+    wire = wire_over(Grid({7: ("berlin", lambda record: b"7"), 8: ("berlin", lambda record: b"8")}, registered))
+    wire.send("berlin", b"x")
+    with pytest.raises(JobError, match=r"two SuperNodes say that they are site 'berlin': [78] and [78]; unregister one"):
+        drain(wire)
+
+
+def test_the_registered_name_counts_and_nobody_is_asked_for_it():
+    grid = Grid({7: ("berlin", lambda record: record["letter"][::-1]), 8: ("oslo", None)})
+    wire = wire_over(grid)
+    wire.send("berlin", b"abc")
+    assert wire.receive(5.0) == ("berlin", b"cba")
+    assert grid.asked == [(7, "query")]
+
+
+def test_a_supernode_that_has_left_for_too_long_is_lost_and_one_that_comes_back_is_not():
+    grid = Grid({7: ("berlin", lambda record: b"yes"), 8: ("oslo", lambda record: b"no")})
+    wire = wire_over(grid, away=0.1)
+    wire.send("berlin", b"x")
+    assert wire.receive(5.0) == ("berlin", b"yes")
+    grid.here.discard(8)
+    wire._count(10.0, grid.get_nodes())
+    grid.here.add(8)
+    wire._count(10.5, grid.get_nodes())
+    grid.here.discard(8)
+    wire._count(11.0, grid.get_nodes())
+    assert wire.receive(0.0) is None
+    wire._count(11.2, grid.get_nodes())
+    assert wire.receive(0.0) == Lost("oslo", "its SuperNode has left the SuperLink")
+    wire._count(12.0, grid.get_nodes())
+    assert wire.receive(0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ({"error": "<class 'OSError'>"}, "site 'berlin': Flower says: <class 'OSError'>"),
+        ({"fault": "nobody answers at its socket"}, "site 'berlin': nobody answers at its socket"),
+        ({"letter": 7}, "site 'berlin': a reply that is none"),
+        ({"fault": "a\x1b[2Jb"}, "site 'berlin': a\\x1b[2Jb"),
+    ],
+)
+def test_a_reply_without_bytes_is_none_and_is_said_once(reply, text):
+    said = []
+    wire = wire_over(Grid({7: ("berlin", lambda record: reply)}), said)
+    for _ in range(2):
+        wire.send("berlin", b"x")
+        assert wire.receive(0.3) is None
+    assert said == [text]
+
+
+def test_an_empty_reply_is_none():
+    said = []
+    wire = wire_over(Grid({7: ("berlin", lambda record: b"")}), said)
+    wire.send("berlin", b"x")
+    assert wire.receive(0.3) is None
+    assert not said
+
+
+def test_a_supernode_that_names_no_site_is_none():
+    said = []
+    wire = wire_over(Grid({7: ("", None), 8: ("", None)}, registered=False), said)
+    assert wire.receive(0.3) is None
+    assert sorted(said) == [f"site 'SuperNode {node}': its --node-config names no site" for node in (7, 8)]
