@@ -14,16 +14,20 @@ import hashlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from typing import Protocol as Shape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ROUND, Form, Pairs, add, from_words, to_words
+from . import until
 from .kept import GIVEN
 from .messages import (
+    AREAS,
+    BIT,
     FEW,
+    KNOWN,
     LIKELIHOOD,
     SERVER,
     ClientEffects,
@@ -61,6 +65,27 @@ class Masked:
 
     round: int
     words: bytes
+
+
+@dataclass(frozen=True)
+class MaskedGradient(Masked, Message, kind=243, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, KNOWN)):
+    """Client to server: a gradient in what all share, of a client with unknowns of its own, masked."""
+
+    words: Annotated[bytes, "masked_gradient"]
+
+
+@dataclass(frozen=True)
+class MaskedGradientMore(Masked, Message, kind=248, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, KNOWN)):
+    """Client to server: the same, with its term of the bound, or the change of its log-density."""
+
+    words: Annotated[bytes, "masked_more"]
+
+
+@dataclass(frozen=True)
+class MaskedMoving(Masked, Message, kind=249, tells=Tells(f"{BIT}, masked: {HIDES}")):
+    """Client to server: masked, 1 where its own unknowns have not settled, else 0."""
+
+    words: Annotated[bytes, "masked_moving"]
 
 
 class Summed(Shape):
@@ -101,6 +126,9 @@ class Sum(NamedTuple):
         """Returns the bytes of the masked words."""
         numbers, places = self.kind.count(dims)
         return int(8 * self.form.limbs * (numbers + places))
+
+
+MOVING = Sum(until.Moving, MaskedMoving)
 
 
 class Hider:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import LEAST_DENSITY
-from ..core.masked import TELLS, Masked, Sum
+from ..core.masked import TELLS, Masked, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, FEW, KNOWN, LABELLED, LIKELIHOOD, Message, Tells
 from .moves import LOST
 
@@ -126,4 +126,9 @@ class MaskedChange(Masked, Message, kind=247, tells=TELLS):
     words: Annotated[bytes, "masked_change"]
 
 
-SUMS = (Sum(LikelihoodSlope, MaskedSlope), Sum(LikelihoodChange, MaskedChange))
+SUMS = (
+    Sum(LikelihoodSlope, MaskedSlope),
+    Sum(LikelihoodChange, MaskedChange),
+    Sum(Slope, MaskedGradient),
+    Sum(SlopeChange, MaskedGradientMore),
+)
