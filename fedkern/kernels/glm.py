@@ -329,6 +329,7 @@ PREDICT_FULL = Kernel(
 
 def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
     """Refuses a scale other than 1 for a family that has none."""
+    kernel.check_kinds(family=family, scale=scale)
     if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
         has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None and f.code is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
@@ -414,6 +415,7 @@ def elbo_grad(
     full = _full(log_sigma)
     record, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, {}
     _check_scale(record, family, scale)
+    record.check_kinds(estimator=estimator)
     _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
     shift = _spread_out(prior_shift, mu)
     precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
@@ -556,6 +558,7 @@ def _check_clipped(
     # One key serves the draws and the noise, which have different counters: see `_CLIPPED_WORDS`.
     name = record.public
     _check_scale(record, family, scale)
+    record.check_kinds(clip=clip, estimator=estimator, noise_multiplier=noise_multiplier, grid=grid)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
     _check_key(record, key, "noise_multiplier" if noisy else f"estimator {estimator!r}" if drawn else "")
     if noise_multiplier and not (noisy and clip * noise_multiplier < np.inf and grid is None):
