@@ -69,7 +69,7 @@ _ELBO = (*_FAMILY, Scalar("estimator", choice_of(ELBO_ESTIMATORS), "stl"), *_DRA
 # An empty test is made by `_check_clipped`, since it needs other arguments too.
 _CLIPPED = (
     *_FAMILY,
-    Scalar("clip", Domain("must be at least 1e-100 (inf: no clipping)", "x >= 1e-100", "float(x)")),
+    Scalar("clip", Domain("must be at least 1e-50 (inf: no clipping)", "x >= 1e-50", "float(x)")),
     Scalar("estimator", choice_of(CLIPPED_ESTIMATORS), "analytic"),
     *_DRAWS,
     Scalar("noise_multiplier", Domain("must be >= 0, and needs a finite clip and no grid", "", "float(x)"), 0.0),
@@ -114,7 +114,8 @@ _CLIPPED_WORDS = _WORDS | {
     "weights and no grid.",
     "y": "The response.",
     "log_sigma": f"{_WORDS['log_sigma'][:-1]} (analytic only).",
-    "clip": "The bound; inf for none.",
+    "clip": "The bound; inf for none. No w_i v_i is longer, whatever the rows, where no standard deviation of q is above "
+    "1e100. Below 1e-50, which is refused, squares that are lost as 0 would count.",
     "rows": "The batch, by numbers of rows; default all. A row that is named twice counts twice.",
     "estimator": "The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s "
     "of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).",
@@ -518,7 +519,8 @@ def clipped_grad_sum(
     a longer v_i                 v_i, shortened to that length
     ||v_i|| = 0                  0
     clip = inf                   v_i: the likelihood's part of the gradient of the ELBO
-    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
+    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on,
+                                 and where a coefficient of x_i in v_i is beyond 1e100
     a y that the family has not  nothing
     ============================ ===================================================================================
 
