@@ -352,7 +352,8 @@ def _main(arguments: Sequence[str] | None) -> int:
             for option in ("out", "site", "log_file"):
                 if getattr(options, option, None) == "":
                     raise JobError(f"--{option.replace('_', '-')} is empty; name a place, or leave the option out")
-            machine.instructions()
+            if call is not _info:  # which says so itself, beside all else
+                machine.instructions()
             code = call(options)
             machine.flush_output()
             return code

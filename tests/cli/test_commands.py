@@ -17,7 +17,7 @@ from fedkern.errors import BudgetSpent, JobError
 from fedkern.jobs.files import Lines
 from fedkern.kernels import list as kernels
 from support import few
-from support.command import OPEN, PRIVATE
+from support.command import OPEN, PRIVATE, python
 
 KEYS = {
     "test",
@@ -259,6 +259,15 @@ def test_info_lists_every_kernel_and_what_is_missing(fedkern: Any) -> None:
     for name, exists in found["kernels"].items():
         (line,) = [line for line in text.splitlines() if line.startswith(name + " ")]
         assert line.split()[1:] == list(exists.values())
+
+
+def test_info_says_that_a_level_does_not_exist(fedkern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDKERN_ISA", "foo")
+    run = python("-P", "-m", "fedkern", "info")
+    assert run.code == 0, run.err
+    (line,) = [line for line in run.out.splitlines() if line.startswith("instruction set")]
+    assert "none: FEDKERN_ISA=foo: there is no such instruction-set level" in line
+    assert "glm.clipped_grad_sum" in run.out
 
 
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])

@@ -221,7 +221,7 @@ ERRORS = [
         r"points must have 2 columns \(1 coefficients, 1 of T and 0 of the bernoulli rows' own\), got 3",
     ),
     ({"family": "gaussian"}, "points must have 3 columns"),
-    ({"starts": np.array([0, 3])}, "starts must rise from 0 to the number of rows, 4, got"),
+    ({"starts": np.array([0, 3])}, "starts must rise from 0 to the number of rows, 4"),
     ({"starts": np.array([1, 4])}, "starts must rise from 0"),
     ({"starts": np.array([0, 3, 2, 4])}, "starts must rise from 0"),
     ({"starts": np.array([], int)}, "starts must rise from 0"),
