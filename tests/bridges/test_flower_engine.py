@@ -1,13 +1,7 @@
 """Jobs over Flower itself: its simulation, and a SuperLink with TLS and registered keys, with the digests of one process."""
 
-import json
-import os
-import sys
-
 import pytest
 
-import fedkern
-from fedkern.bridges.flower_app import write_app
 from support import flower
 
 pytestmark = [
@@ -22,7 +16,8 @@ JOBS = {
     "likelihood": '[job]\nmethod = "likelihood"\n' + HEAD,
     "pvi": ROUNDS + '[model]\ncovariance = "full"\n' + HEAD,
     "private": (
-        ROUNDS + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\nclip = 2.5\n"
+        ROUNDS
+        + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\nclip = 2.5\n"
         'sampling_rate = 0.1\nnoise_multiplier = 2.0\nnoise_source = "keyed"\n' + HEAD
     ),
 }

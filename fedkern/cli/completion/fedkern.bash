@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/fedkern
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_fedkern_bridge_subparsers=(nvflare)
+_shtab_fedkern_bridge_subparsers=(nvflare flower)
 _shtab_fedkern_sigma_subparsers=(build train)
 _shtab_fedkern_site_subparsers=(accept list revoke log run)
 _shtab_fedkern_subparsers=(run check launch bridge demo info init review schema simulate sigma report predict status ledger audit budget plan site reproduce)
@@ -14,6 +14,7 @@ _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --
 _shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local --latency)
 _shtab_fedkern_launch_option_strings=(-h --help -n --print-slurm)
 _shtab_fedkern_bridge_nvflare_option_strings=(-h --help --out --resume --untested)
+_shtab_fedkern_bridge_flower_option_strings=(-h --help --out --resume --untested)
 _shtab_fedkern_bridge_option_strings=(-h --help)
 _shtab_fedkern_demo_option_strings=(-h --help --out)
 _shtab_fedkern_info_option_strings=(-h --help --json)
@@ -35,7 +36,7 @@ _shtab_fedkern_site_accept_option_strings=(-h --help --name --who --yes)
 _shtab_fedkern_site_list_option_strings=(-h --help)
 _shtab_fedkern_site_revoke_option_strings=(-h --help)
 _shtab_fedkern_site_log_option_strings=(-h --help --json)
-_shtab_fedkern_site_run_option_strings=(-h --help --socket --engine --identity --grace)
+_shtab_fedkern_site_run_option_strings=(-h --help --socket --engine --identity --peer --grace)
 _shtab_fedkern_site_option_strings=(-h --help)
 _shtab_fedkern_reproduce_option_strings=(-h --help --fast --printed --out)
 _shtab_fedkern_option_strings=(-h --help --version --print-completion)
@@ -45,7 +46,7 @@ _shtab_fedkern_option_strings=(-h --help --version --print-completion)
 _shtab_fedkern_run___device_choices=(cpu cuda)
 _shtab_fedkern_run___log_level_choices=(debug info warning)
 _shtab_fedkern_check___device_choices=(cpu cuda)
-_shtab_fedkern_bridge_pos_0_choices=(nvflare)
+_shtab_fedkern_bridge_pos_0_choices=(nvflare flower)
 _shtab_fedkern_review___form_choices=(dpia security)
 _shtab_fedkern_sigma_train___device_choices=(cpu cuda)
 _shtab_fedkern_sigma_pos_0_choices=(build train)
@@ -70,6 +71,10 @@ _shtab_fedkern_bridge_nvflare__h_nargs=0
 _shtab_fedkern_bridge_nvflare___help_nargs=0
 _shtab_fedkern_bridge_nvflare___resume_nargs=0
 _shtab_fedkern_bridge_nvflare___untested_nargs=0
+_shtab_fedkern_bridge_flower__h_nargs=0
+_shtab_fedkern_bridge_flower___help_nargs=0
+_shtab_fedkern_bridge_flower___resume_nargs=0
+_shtab_fedkern_bridge_flower___untested_nargs=0
 _shtab_fedkern_bridge_pos_0_nargs=A...
 _shtab_fedkern_bridge__h_nargs=0
 _shtab_fedkern_bridge___help_nargs=0

@@ -50,8 +50,8 @@ function _shtab_fedkern_using
   test "$_shtab_fedkern_cmdpath" = "$argv"
 end
 
-set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site run' reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --level --local --log-file --log-level --method --name --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --socket --table --test --who -n
+set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site run' reproduce
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --method --name --names --noise --out --party --peer --place --print-completion --reference --response --rows --seed --server --set --site --socket --table --test --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -79,6 +79,7 @@ complete -c fedkern -n '_shtab_fedkern_using check' -l set -x -d 'override a key
 complete -c fedkern -n '_shtab_fedkern_using check' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using check' -l device -xka "cpu cuda" -d 'where kernels run, instead of job.device'
 complete -c fedkern -n '_shtab_fedkern_using check' -l local -x -d 'for the data holder: the faults in the rows of this file; nothing leaves'
+complete -c fedkern -n '_shtab_fedkern_using check' -l latency -x -d 'how long the job waits for a relay whose round trip takes so long'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a launch -d 'run a job over MPI on this machine: rank 0 is the server, the others hold clients'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s n -x -d RANKS
@@ -90,6 +91,11 @@ complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -s h -l help -d 'sh
 complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -l out -x -d 'folder to write; it must not be there'
 complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -l resume -d 'the job goes on from its last checkpoint, at all parties'
 complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -l untested -d 'though the engine here has a version that was not tried'
+complete -c fedkern -n '_shtab_fedkern_using bridge; and test $_shtab_fedkern_npos -eq 0' -a flower -d 'Flower'"'"'s app, for `flwr run`'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -l out -x -d 'folder to write; it must not be there'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -l resume -d 'the job goes on from its last checkpoint, at all parties'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -l untested -d 'though the engine here has a version that was not tried'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a demo -d 'a server and five clients on this machine, with a privacy certificate and a page'
 complete -c fedkern -n '_shtab_fedkern_using demo' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using demo' -l out -x -d 'folder for the results (default: runs/demo)'
@@ -192,6 +198,7 @@ complete -c fedkern -n '_shtab_fedkern_using site run' -s h -l help -d 'show thi
 complete -c fedkern -n '_shtab_fedkern_using site run' -l socket -x -d 'default: socket/site.sock in FOLDER, of a systemd unit in its own folder'
 complete -c fedkern -n '_shtab_fedkern_using site run' -l engine -x -d 'the engine'"'"'s name, for the audit log'
 complete -c fedkern -n '_shtab_fedkern_using site run' -l identity -x -d 'who asks, for the audit log (default: the user of the socket)'
+complete -c fedkern -n '_shtab_fedkern_using site run' -l peer -x -d 'one other user who may ask, to whom root gives the socket (chown)'
 complete -c fedkern -n '_shtab_fedkern_using site run' -l grace -x -d 'that a job gets, at SIGTERM, to keep its checkpoint (default 30)'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a reproduce -d 'a table or figure of a paper, in a checkout; without NAME: list them'
 complete -c fedkern -n '_shtab_fedkern_using reproduce' -s h -l help -d 'show this help message and exit'

@@ -36,6 +36,7 @@ _shtab_fedkern_commands() {
 
 _shtab_fedkern_bridge_commands() {
   local _commands=(
+    flower:'Flower'"'"'s app, for `flwr run`'
     nvflare:'NVFlare'"'"'s job folder, for `nvflare job submit`'
   )
   _describe 'fedkern bridge commands' _commands
@@ -84,6 +85,17 @@ _shtab_fedkern_bridge_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_bridge_defaults_added=0
+
+_shtab_fedkern_bridge_flower_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--out[folder to write\; it must not be there]:DIR:"
+  "--resume[the job goes on from its last checkpoint, at all parties]"
+  "--untested[though the engine here has a version that was not tried]"
+  ":JOB.toml:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_bridge_flower_defaults_added=0
 
 _shtab_fedkern_bridge_nvflare_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -357,6 +369,7 @@ _shtab_fedkern_site_run_options=(
   "--socket[default\: socket\/site.sock in FOLDER, of a systemd unit in its own folder]:PATH:"
   "--engine[the engine\'s name, for the audit log]:TEXT:"
   "--identity[who asks, for the audit log (default\: the user of the socket)]:TEXT:"
+  "--peer[one other user who may ask, to whom root gives the socket (chown)]:USER:"
   "--grace[that a job gets, at SIGTERM, to keep its checkpoint (default 30)]:SECONDS:"
   ":of the site\: consent.toml, job files, site.toml:"
 )
@@ -434,6 +447,7 @@ _shtab_fedkern_bridge() {
       (( CURRENT += 1 ))
       curcontext="${curcontext%:*:*}:_shtab_fedkern_bridge-$line[1]:"
       case $line[1] in
+        flower) _arguments -C -s $_shtab_fedkern_bridge_flower_options ;;
         nvflare) _arguments -C -s $_shtab_fedkern_bridge_nvflare_options ;;
       esac
   esac
