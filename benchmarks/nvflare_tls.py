@@ -134,7 +134,8 @@ class Federation:
     def words(self, name: str) -> list[str]:
         """Returns what fedkern has said at a party."""
         lines = (self.work / f"{name}.log").read_text(errors="replace").splitlines()
-        return [line for line in lines if line.startswith(("fedkern: ", "asked ada")) or "fedkern has ended" in line or "not tried" in line]
+        said = ("fedkern has ended", "not tried")
+        return [line for line in lines if line.startswith(("fedkern: ", "asked ada")) or any(words in line for words in said)]
 
     def ready(self, seconds: float = 60.0, without: str = "") -> None:
         """Waits until the server answers, and has all sites but one."""

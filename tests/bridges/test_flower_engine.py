@@ -17,7 +17,8 @@ JOBS = {
     "pvi": ROUNDS + '[model]\ncovariance = "full"\n' + HEAD,
     "private": (
         ROUNDS
-        + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\nclip = 2.5\n"
+        + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\n"
+        "clip = 2.5\n"
         'sampling_rate = 0.1\nnoise_multiplier = 2.0\nnoise_source = "keyed"\n' + HEAD
     ),
 }

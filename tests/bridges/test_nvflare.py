@@ -133,7 +133,7 @@ def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_pa
     assert digests(tmp_path) == [digest], said
 
 
-# What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; whether the digest is there at the end
+# What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; whether it ends with a digest
 ENDS = {
     "none": ("", "has ended with code 0", True),
     "killed-site": ("--resume goes on from the last checkpoint", "has ended with code 0", True),
