@@ -7,6 +7,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from fedkern.api import perform
+from fedkern.errors import JobError
 from fedkern.jobs.keeping import Keeper
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -93,19 +94,39 @@ def test_the_time_that_the_server_computes_is_no_silence_of_a_site():
 
 
 def test_the_fault_of_a_site_that_waits_is_fetched():
-    """One site finds the server silent before the server has anything to tell it."""
+    """One site finds the server silent before the server has anything to tell it, and while another site computes."""
+    over = threading.Event()
 
     def main(place, site):
         place.names = NAMES
         place.agree(b"job")
         if site == "site-2":
-            time.sleep(3.0)
-        place.settle(b"", lambda told: b"")
+            over.wait(20.0)
+        try:
+            place.settle(b"", lambda told: b"")
+        finally:
+            if place.is_server:
+                over.set()
 
     codes, said, _ = ending(main, timeouts=Timeouts(lost=6.0, grace=1.0), **{"site-1": Timeouts(lost=0.5, grace=8.0)})
     assert codes[None] == codes["site-1"] == 3
     assert len(said) == 1
     assert "client 'site-1': the server has been silent" in said[0]
+
+
+def test_a_site_that_computes_when_a_job_fails_is_told_although_its_reply_is_awaited():
+    def main(place, site):
+        place.names = NAMES
+        place.agree(b"job")
+        if site == "site-1":
+            raise JobError("column 'age' is missing")
+        if site == "site-2":
+            time.sleep(2.0)
+        place.settle(b"", lambda told: b"")
+
+    codes, said, _ = ending(main, timeouts=Timeouts(lost=10.0, grace=0.3), busy=1.5)
+    assert said == ["client 'site-1': column 'age' is missing"]
+    assert set(codes.values()) == {2}
 
 
 def test_a_site_whose_thread_is_dead_has_left():
