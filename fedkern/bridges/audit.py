@@ -34,11 +34,13 @@ class Line(NamedTuple):
     where : the file's name and the line's number in it
     said : the content, without the hash
     fault : why it is not as it was written; empty where it is
+    chain : the hash with which it ends
     """
 
     where: str
     said: dict[str, Any]
     fault: str
+    chain: str = ""
 
 
 class Audit:
@@ -170,7 +172,7 @@ def _read(where: str, data: bytes, head: bytes | None, *, first: bool) -> tuple[
     if head is None and first:
         head = bytes.fromhex(after) if re.fullmatch("[0-9a-f]{32}", after := str(said.get("after"))) else START
     same = head is not None and following(head, text) == own
-    return Line(where, said, "" if same else "this line, or the one before it, was changed or removed"), own
+    return Line(where, said, "" if same else "this line, or the one before it, was changed or removed", own.hex()), own
 
 
 def check(folder: Path) -> Audit:

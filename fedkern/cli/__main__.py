@@ -284,6 +284,7 @@ def parser() -> argparse.ArgumentParser:
     revoke.set_defaults(call=_in("site", "revoke"))
     log = steps.add_parser("log", help="the audit log; code 2 where a line was changed or removed")
     log.add_argument("--json", action="store_true")
+    log.add_argument("--mark", metavar="HASH", help="the last hash of an earlier time: code 2 where no line ends with it")
     for step, function in ((listed, "list_jobs"), (revoke, "revoke"), (log, "log")):
         step.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="of the site (default: this one)")
         step.set_defaults(call=_in("site", function))

@@ -144,8 +144,12 @@ def log(options: argparse.Namespace) -> int:
             print(printable(_line(line.said)))
     if faults := sum(bool(line.fault) for line in lines):
         raise JobError(f"{faults} of {len(lines)} lines of the log are not as they were written; ask who could write to it")
+    if options.mark and options.mark not in [line.chain for line in lines]:
+        raise JobError(
+            f"no line of the log ends with the hash {options.mark}: lines were cut off at its end, or all written anew"
+        )
     if not options.json:
-        print(f"{len(lines)} lines, all as they were written")
+        print(f"{len(lines)} lines, all as they were written; the last hash is {lines[-1].chain}")
     return 0
 
 

@@ -112,3 +112,17 @@ def test_the_log_is_no_link(tmp_path):
 def test_a_folder_without_a_log_is_named(tmp_path, capsys):
     assert main(["site", "log", str(tmp_path)]) == 2
     assert "no audit.jsonl is here" in capsys.readouterr().err
+
+
+def test_a_cut_end_shows_to_those_who_kept_the_last_hash(tmp_path, capsys):
+    for number in range(3):
+        Audit(tmp_path).write("refused", why=f"{number}")
+    assert main(["site", "log", str(tmp_path)]) == 0
+    mark = capsys.readouterr().out.split()[-1]
+    Audit(tmp_path).write("closed")
+    assert main(["site", "log", str(tmp_path), "--mark", mark]) == 0
+    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    (tmp_path / NAME).write_bytes(b"".join(lines[:2]))
+    assert main(["site", "log", str(tmp_path)]) == 0
+    assert main(["site", "log", str(tmp_path), "--mark", mark]) == 2
+    assert f"no line of the log ends with the hash {mark}" in capsys.readouterr().err
