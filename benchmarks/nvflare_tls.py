@@ -134,7 +134,11 @@ class Federation:
     def words(self, name: str) -> list[str]:
         """Returns what fedkern has said at a party."""
         lines = (self.work / f"{name}.log").read_text(errors="replace").splitlines()
-        return [line for line in lines if line.startswith(("fedkern: ", "asked ada")) or "fedkern has ended" in line or "not tried" in line]
+        return [
+            line
+            for line in lines
+            if line.startswith(("fedkern: ", "asked ada")) or "fedkern has ended" in line or "not tried" in line
+        ]
 
     def ready(self, seconds: float = 60.0, without: str = "") -> None:
         """Waits until the server answers, and has all sites but one."""
@@ -179,35 +183,25 @@ def progress(federation: Federation, site: str, lines: int, seconds: float = 120
     raise SystemExit(f"{site} has not come so far")
 
 
-def expire(federation: Federation, site: str) -> None:
-    """Signs a site's certificate once more, with an end that has passed."""
+def sign(federation: Federation, site: str, authority: str, days: int) -> None:
+    """Signs a site's certificate once more, by an authority, with an end in so many days."""
     program = """
 import sys, datetime
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-ca, at = sys.argv[1:]
+ca, at, days = sys.argv[1:]
 old = x509.load_pem_x509_certificate(open(at, "rb").read())
 key = serialization.load_pem_private_key(open(ca + "/rootCA.key", "rb").read(), None)
 now = datetime.datetime.now(datetime.timezone.utc)
 new = x509.CertificateBuilder(old.issuer, old.subject, old.public_key(), x509.random_serial_number())
-new = new.not_valid_before(now - datetime.timedelta(9)).not_valid_after(now - datetime.timedelta(1))
+new = new.not_valid_before(now - datetime.timedelta(9)).not_valid_after(now + datetime.timedelta(int(days)))
 for one in old.extensions:
     new = new.add_extension(one.value, one.critical)
 open(at, "wb").write(new.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 """
     path = federation.kits / site / "startup" / "client.crt"
-    subprocess.run([str(federation.bin / "python3"), "-c", program, str(federation.work / "ca"), str(path)], check=True)
-
-
-def stranger(federation: Federation, site: str) -> None:
-    """Gives a site a certificate of its name that another authority has signed."""
-    federation.tell("cert", "init", "--profile", "project.yaml", "-o", "other")
-    request = f"request-{site}/{site}.request.zip"
-    federation.tell("cert", "approve", request, "-c", "other", "--profile", "project.yaml", "--out", "other.zip")
-    federation.tell("package", "other.zip", "--request-dir", f"request-{site}", "-w", "others", "--force", "--fingerprint",
-                    json.loads((federation.work / "other" / "ca.json").read_text())["rootCA_fingerprint"])  # fmt: skip
-    other = federation.work / "others" / "heart" / "prod_00" / site / "startup" / "client.crt"
-    shutil.copy(other, federation.kits / site / "startup" / "client.crt")
+    command = [str(federation.bin / "python3"), "-c", program, str(federation.work / authority), str(path), str(days)]
+    subprocess.run(command, check=True)
 
 
 def borrow(federation: Federation, site: str, of: str) -> None:
@@ -278,16 +272,17 @@ SITE = "bo"
 def prepare(federation: Federation, fault: str) -> dict[str, str]:
     """Makes what is wrong before anything starts; returns what is other in that site's environment."""
     if fault == "stranger":
-        stranger(federation, SITE)
+        federation.tell("cert", "init", "--profile", "project.yaml", "-o", "other")
+        sign(federation, SITE, "other", 100)
     if fault == "borrowed-name":
         borrow(federation, SITE, "ada")
     if fault == "expired-certificate":
-        expire(federation, SITE)
+        sign(federation, SITE, "ca", -1)
     if fault == "other-job":
         path = federation.parties / SITE / "consent.toml"
         path.write_text(re.sub('digest = "[0-9a-f]{8}', 'digest = "00000000', path.read_text()))
     lines = {
-        "other-version": ("fedkern.transports.ranks", "__version__ = '0.0.9'"),
+        "other-version": ("fedkern", "__version__ = '0.0.9'"),
         "other-engine": ("nvflare", "__version__ = '2.10.0'"),
         "other-site-asks": ("fedkern.bridges.nvflare", ASKS),
     }
