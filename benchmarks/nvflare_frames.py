@@ -99,6 +99,7 @@ class Echo(Executor):  # type: ignore[misc]
             return reply
 
         def job() -> None:
+            link.begin()
             while True:
                 if (item := link.receive(1 << 24)) is None:
                     link.wait(0.1)

@@ -143,6 +143,9 @@ ENDS = {
     "other-engine": ("", "nvflare 2.10.0 was not tried", False),
     "expired-certificate": ("", "", False),
     "stranger": ("", "", False),
+    "borrowed-name": ("", "", False),
+    "silent-site": ("--resume goes on from the last checkpoint", "has ended with code 3", True),
+    "server-restart": ("", "has ended with code 0", True),
 }
 
 
@@ -154,6 +157,7 @@ def test_over_tls_a_job_has_the_digest_of_one_process_or_the_documented_end(faul
     _, digest = write_parties("sparse-sums", tmp_path, "job.rounds=300", "job.deadline=20", "algorithm.checkpoint_every=1")
     said = over_tls(tmp_path, fault)
     server, site, ends = ENDS[fault]
+    assert said["ended"] == (fault not in ("expired-certificate", "stranger", "borrowed-name"))
     assert server in " ".join(said["server"])
     assert site in " ".join(said["bo"])
     assert said["digests"] == ([digest] if ends else [])
