@@ -1,4 +1,4 @@
-# Every target makes what it needs: a virtual environment in .venv, and nothing outside this folder.
+# Every target makes what it needs: a virtual environment in .venv, and nothing outside this folder (but a note of asv, see `gate`).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
@@ -12,10 +12,11 @@ SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -na
 
 .PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
 
-# A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
+# A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine. Its folder is
+# runs/make-demo, which it makes anew; `fedkern demo` writes into runs/demo, and overwrites nothing.
 demo: $(VENV)/demo
-	@rm -rf runs/demo
-	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo
+	@rm -rf runs/make-demo
+	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo --out runs/make-demo
 	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
 	@rm $(VENV)/seconds
 
@@ -44,12 +45,14 @@ BASE ?= HEAD
 golden: $(VENV)/test
 	$(BIN)/python tests/golden/compare.py $(BASE)
 
-# Whether this commit made a kernel slower beside its peer than another: make gate BASE=COMMIT. Both are compiled first.
+# Whether this commit made a kernel slower beside its peer than another: make gate BASE=COMMIT, by itself the one before. Both are
+# compiled first, from the repository: what is not committed is not measured. asv notes this machine in ~/.asv-machine.json.
 gate: install
-	cd benchmarks && $(BIN)/asv machine --yes && $(BIN)/asv continuous --factor 1.15 --bench '^gate' $(BASE) HEAD
+	cd benchmarks && $(BIN)/asv machine --yes && \
+	$(BIN)/asv continuous --factor 1.15 --bench '^gate' $(if $(filter HEAD,$(BASE)),HEAD~1,$(BASE)) HEAD
 
 # What asv has measured on this machine, beside the documents.
-speed-pages:
+speed-pages: install
 	cd benchmarks && $(BIN)/asv publish --html-dir $(abspath build/docs/speed)
 
 # The documents, as pages in build/docs, with the gallery's figures, which the installed package draws. A warning is an error; the

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -133,7 +134,7 @@ class Federation:
     def words(self, name: str) -> list[str]:
         """Returns what fedkern has said at a party."""
         lines = (self.work / f"{name}.log").read_text(errors="replace").splitlines()
-        return [line for line in lines if line.startswith("fedkern: ") or "fedkern has ended" in line or "not tried" in line]
+        return [line for line in lines if line.startswith(("fedkern: ", "asked ada")) or "fedkern has ended" in line or "not tried" in line]
 
     def ready(self, seconds: float = 60.0, without: str = "") -> None:
         """Waits until the server answers, and has all sites but one."""
@@ -284,10 +285,7 @@ def prepare(federation: Federation, fault: str) -> dict[str, str]:
         expire(federation, SITE)
     if fault == "other-job":
         path = federation.parties / SITE / "consent.toml"
-        path.write_text(path.read_text().replace('digest = "', 'digest = "0123').replace("\nfile", "\nfile", 1))
-        text = path.read_text()
-        at = text.index('digest = "') + len('digest = "')
-        path.write_text(text[: at + 64] + text[at + 68 :])
+        path.write_text(re.sub('digest = "[0-9a-f]{8}', 'digest = "00000000', path.read_text()))
     lines = {
         "other-version": ("fedkern.transports.ranks", "__version__ = '0.0.9'"),
         "other-engine": ("nvflare", "__version__ = '2.10.0'"),

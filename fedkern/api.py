@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from .data.faults import HINT
-from .errors import BudgetSpent, JobError, OwnFault
+from .errors import BudgetSpent, HolderError, JobError, OwnFault
 from .jobs import engine, opened
 from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
@@ -30,6 +31,8 @@ from .results.inference_data import MADE
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
+
+LOOK = re.compile(f"; {re.escape(HINT)}( it (is|does) not)?")  # how to look into a file, where there is none
 
 
 @overload
@@ -122,8 +125,9 @@ def run(
         raise JobError("out = '' names no folder; give one, or None to write nothing")
     config, folder, held = _given(job, data, test, server, prior, sections)
     output = Output(None if out is None else Path(out), quiet=not (in_notebook() if progress is None else progress))
-    with _in_memory(held, config.private):
-        result = perform(_place(place, config, folder), config, folder, output, held)
+    at = _place(place, config, folder)
+    with _in_memory(held, config.private, alone=at.size == 1):
+        result = perform(at, config, folder, output, held)
     if result is None:
         return None
     # Raised only now: the files of the run are written, with all that was spent.
@@ -181,7 +185,7 @@ def check(
     'clients  2: north, south'
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
-    with _in_memory(held, config.private):
+    with _in_memory(held, config.private, alone=True):
         lines = check_job(InProcess(), config, folder, held)
     assert lines is not None
     return Lines(lines)
@@ -237,15 +241,20 @@ def _given(
 
 
 @contextmanager
-def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
+def _in_memory(held: Held | None, private: bool, *, alone: bool) -> Iterator[None]:
     """Tells the caller, who holds the rows in memory, which column, row and cell is wrong. The hint how to look into a holder's
-    file is left out, and cells of a private job are told to nobody."""
+    file is left out, and cells of a private job are told to nobody.
+
+    At a place that is not `alone` the caller holds the rows of some, and others read what they read of a file.
+    """
     try:
         yield
     except OwnFault as error:
         if held is None or not held.clients:
             raise
-        text = str(error).replace(f"; {HINT}", "") if private else error.own.partition("\n")[0]
+        if not alone:
+            raise HolderError(error.own, told=LOOK.sub("", str(error))) from None
+        text = LOOK.sub("", str(error)) if private else error.own.partition("\n")[0]
         raise JobError(text) from None
 
 
@@ -321,9 +330,11 @@ def perform(place: Place, config: JobConfig, folder: Path, output: Output, held:
     return None if result is None else _predicting(result)
 
 
-def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
+def check_job(
+    place: Place, config: JobConfig, folder: Path, held: Held | None = None, latency: float | None = None
+) -> list[str] | None:
     """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
-    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held))
+    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held), latency)
 
 
 def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
@@ -351,7 +362,11 @@ def exit_code(result: Result, min_updates: int) -> int:
         print(f"fedkern: {problem}", file=sys.stderr)
         return BudgetSpent.exit_code
     clients = result.summary["clients"].items()
-    lost = [f"client {name!r} ({client.get('lost', 'lost')})" for name, client in clients if client["status"] == "lost"]
+    lost = [
+        f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"
+        for name, client in clients
+        if client["status"] == "lost"
+    ]
     if lost:
         print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
     return 4 if lost else 0

@@ -141,7 +141,7 @@ class DiscreteGaussianRatios:
 SOURCES = {"secure": secure, "keyed": keyed}
 
 
-class Step:
+class Step(common.Brief):
     """What one private step pays beside its gradient: the coins of 3,907 rows and the noise of 216 numbers."""
 
     params = (list(SOURCES),)
@@ -184,12 +184,11 @@ class AgainstTheOperatingSystem:
 # --- the accountant
 
 
-class Accountant:
+class Accountant(common.Brief):
     """Seconds of what a client computes once a job. (Nothing is remembered between two calls.)"""
 
     params = (["pld", "rdp"],)
     param_names = ("accountant",)
-    timeout = 300
 
     def setup(self, kind: str) -> None:
         self.mechanism = mechanism(SecureSource(), accountant=kind)

@@ -130,7 +130,7 @@ class GlobalSweepRatios:
         return common.ratio(bound_sweep(shape, scales="expanded"), PEERS["numba"](shape))
 
 
-class Moves:
+class Moves(common.Brief):
     """Seconds of a whole interweaving move, one chain: a client's terms, and the server's draw."""
 
     params = ([11, 217],)
@@ -155,7 +155,7 @@ class Moves:
 TILTS = {"0": 0.0, "2": 2.0, "mixed": None}
 
 
-class PolyaGamma:
+class PolyaGamma(common.Brief):
     """Seconds for 100,000 numbers."""
 
     params = (["cpp", "numba", "polyagamma"], list(TILTS))
@@ -174,7 +174,7 @@ class PolyaGamma:
         self.call()
 
 
-class RowSweeps:
+class RowSweeps(common.Brief):
     """Seconds for ten sweeps of one site, n = 150, p = 11, one chain."""
 
     def setup(self) -> None:

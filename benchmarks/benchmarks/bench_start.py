@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -42,6 +43,30 @@ with open(os.environ["USED"] + os.environ.get("OMPI_COMM_WORLD_RANK", "0"), "w")
     json.dump({"cpu": used.ru_utime + used.ru_stime, "mib": peak, "modules": modules}, file)
 sys.exit(code)
 """
+
+
+# What a process pays before its first line of a job. The last one less the one above it is the most that kernels loaded on their
+# first use could save.
+IMPORTS = {
+    "fedkern": "import fedkern",
+    "NumPy, SciPy's BLAS": "import numpy, scipy.linalg, threadpoolctl",
+    "these and all kernels": "import numpy, scipy.linalg, threadpoolctl, fedkern.kernels",
+}
+
+
+def imported(times: int = 3 * TIMES) -> dict[str, float]:
+    """Returns the median seconds of processor of each of `IMPORTS`, beside those of a bare interpreter; they take turns."""
+    codes = {"": "pass", **IMPORTS}
+    seconds: dict[str, list[float]] = {name: [] for name in codes}
+    for turn in range(times + 1):
+        for name, code in codes.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-P", "-c", code], check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if turn:  # the first compiles bytecode
+                seconds[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    return {name: medians[name] - medians[""] for name in IMPORTS}
 
 
 def used(folder: Path, ranks: int, code: str, *arguments: str) -> list[dict[str, float]]:
@@ -108,6 +133,9 @@ Start.track_modules.unit = "modules"  # type: ignore[attr-defined]
 
 
 def main() -> None:
+    print(f"{'imports':28}{'s of CPU':>10}")
+    for name, seconds in imported().items():
+        print(f"{name:28}{seconds:10.3f}")
     with tempfile.TemporaryDirectory() as made:
         simulated(Path(made))
         print(f"{'12 rounds of a sparse job':28}{'s of CPU':>10}{'MiB':>8}{'modules':>10}")

@@ -11,6 +11,8 @@ import numpy as np
 
 from fedkern.transports.codec import HEADER, Codec
 
+from . import common
+
 SCRIPT = Path(__file__).parents[1] / "mpi_scaling.py"
 sys.path.insert(0, str(SCRIPT.parent))
 
@@ -18,7 +20,7 @@ SIZES = [1 << 10, 1 << 20]
 RANKS = 4
 
 
-class Frame:
+class Frame(common.Brief):
     """One message of so many bytes, checked on arrival."""
 
     params = SIZES

@@ -15,13 +15,20 @@ from threadpoolctl import ThreadpoolController
 Call = Callable[[], Any]
 
 
-class Timed:
-    """What asv times: a subclass has `params`, `param_names`, `make`, and a `time_*` that calls `self.call`."""
+class Brief:
+    """Has each `time_*` of a class take a second or two.
+
+    asv's own are up to 40 s a case. A case is read beside its peers of the same run, and what must not slow down is in `gate`.
+    """
 
     timeout = 300
-    one_thread = True  # of BLAS
-    # asv's own are up to 40 s a case. A case is read beside its peers of the same run, and what must not slow down is in `gate`.
     rounds, repeat, warmup_time = 1, (3, 7, 0.5), 0.0
+
+
+class Timed(Brief):
+    """What asv times: a subclass has `params`, `param_names`, `make`, and a `time_*` that calls `self.call`."""
+
+    one_thread = True  # of BLAS
 
     def make(self, *case: Any) -> Call:
         """What is timed, in one case."""

@@ -222,7 +222,7 @@ template <class Nodes> FEDKERN_DEVICE Coefficients expected(const AnyFamily& fam
         curvature = s == 0 ? 0 : curvature / double(draws) / s;
     }
     const double alpha = own.weight * slope, beta = own.weight * curvature;
-    return {alpha, beta, alpha * alpha * n2 + beta * beta * n4 + 0 * mean, own.weight * value};
+    return {alpha, beta, row_square(alpha, n2) + row_square(beta, n4) + 0 * mean, own.weight * value};
 }
 
 /// What a row is multiplied with, in units of the grid; 0 if it is skipped: then it must not be multiplied at all.
@@ -281,7 +281,7 @@ FEDKERN_KERNEL example_rows(Regression data, Likelihood likelihood, Clipping cli
                     a[r] += double(x[r][c]) * theta, q[r] += double(x[r][c]) * double(x[r][c]) * (1 + deviation * deviation);
             }
             const double activation = warp_sums(a) + own.offset, alpha = own.weight * family.slope(activation, own.y);
-            k = {alpha, alpha, alpha * alpha * warp_sums(q) + 0 * activation, 0};
+            k = {alpha, alpha, row_square(alpha, warp_sums(q)) + 0 * activation, 0};
         } else {
             k = {0, 1, 0, 0};
             for (Index s = 0; s < shared.draws; ++s) {
@@ -312,7 +312,7 @@ FEDKERN_KERNEL example_rows(Regression data, Likelihood likelihood, Clipping cli
                     z[r][c] *= xj;
                     n2[r] += xj * xj, nz[r] += z[r][c] * z[r][c];
                 }
-            k.squared = k.alpha * k.alpha * warp_sums(n2) + warp_sums(nz);
+            k.squared = row_square(k.alpha, warp_sums(n2)) + warp_sums(nz);
         }
         const double w = clips ? clipped(clip, k.squared, data.single) : 1;
         if (counts && speaks<R>()) value += k.value, skipped += !(w > 0);
@@ -370,7 +370,7 @@ template <By by, class T> FEDKERN_KERNEL example_coefficients(Regression data, L
                 a += xj * shared.first[j], q += xj * xj * (1 + shared.second[j] * shared.second[j]);
             }
             const double activation = warp_sum(a) + own.offset, of_row = own.weight * family.slope(activation, own.y);
-            k = {of_row, of_row, of_row * of_row * warp_sum(q) + 0 * activation, 0};
+            k = {of_row, of_row, row_square(of_row, warp_sum(q)) + 0 * activation, 0};
         } else {
             k = {0, 1, 0, 0};
             for (Index s = 0; s < shared.draws; ++s) {
@@ -389,7 +389,7 @@ template <By by, class T> FEDKERN_KERNEL example_coefficients(Regression data, L
                 z *= xj;
                 n2 += xj * xj, nz += z * z;
             }
-            k.squared = k.alpha * k.alpha * warp_sum(n2) + warp_sum(nz);
+            k.squared = row_square(k.alpha, warp_sum(n2)) + warp_sum(nz);
         }
         const double w = clips ? clipped(clip, k.squared, data.single) : 1;
         if (lane() == 0) {

@@ -100,7 +100,7 @@ class Server(Controller):  # type: ignore[misc]
             self.wire.close()
         self.log_info(fl_ctx, f"requests with a reply: {self.wire.counts}")
         if code in (0, 4):  # `nvflare job download` brings these to whoever has submitted the job
-            shutil.copytree(out, app / "results", ignore=shutil.ignore_patterns("checkpoints", "secret"))
+            shutil.copytree(out, app / "results", ignore=shutil.ignore_patterns("checkpoint*", "secret*", ".*"))
         else:
             self.system_panic(f"fedkern has ended with code {code}", fl_ctx)
 

@@ -39,7 +39,7 @@ from .saying import say
 RUNS = "runs"  # the folder of all runs, in the site's
 LONGEST = 1 << 28  # bytes of a request
 LONGEST_FIRST = 1 << 20  # bytes of a request that begins a run: it has no frame
-OFTEN = 20  # refusals within a minute of which each has a line
+OFTEN, MINUTE = 20, 60.0  # requests that begin nothing, within so many seconds, of which each has a line in the log
 LONGEST_WHY = 2000  # letters of a reason in the log
 NOT_HERE = "this job is not accepted here"
 KINDS = frozenset(tags.NAMES)
@@ -96,7 +96,7 @@ class Resident:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._told: set[tuple[bytes, str]] = set()  # what was said of a run, so that it is not said again
-        self._refusals: deque[float] = deque(maxlen=OFTEN)
+        self._lately: deque[float] = deque(maxlen=OFTEN)  # when such lines were written
 
     def answer(self, request: bytes) -> bytes:
         """Returns the reply to a request; empty where it is none of fedkern's. It never raises."""
@@ -239,7 +239,8 @@ class Resident:
 
     def _ask(self, asked: Letter, request: bytes, about: dict[str, Any]) -> bytes:
         """Puts a request aside, until somebody here has decided."""
-        if self._is_news(asked.job, "aside"):
+        # Said once for a job: a server can draw as many runs as it likes.
+        if self._is_news(asked.digest, "aside") and self._may_be_written():
             digest = asked.digest.hex()
             with suppress(OSError):  # it waits all the same, and begins only where the log can be written
                 self.audit.write("aside", **about)
@@ -248,18 +249,22 @@ class Resident:
 
     def _refuse(self, run: bytes, about: dict[str, Any], why: str) -> None:
         """Says and writes that a request was refused: once for a run, and not more often than somebody could read."""
-        if not self._is_news(run, why):
+        if not (self._is_news(run, why) and self._may_be_written()):
             return
-        now = time.monotonic()
-        if len(self._refusals) == OFTEN and now - self._refusals[0] < 60.0:
-            return
-        self._refusals.append(now)
-        if len(self._refusals) == OFTEN and now - self._refusals[0] < 60.0:
-            why = f"{why}; more refusals of this minute are not written"
+        if len(self._lately) == OFTEN and self._lately[-1] - self._lately[0] < MINUTE:
+            why = f"{why}; more of this minute is not written"
         self.say(f"refused ({self.identity}): {why}")
         about = about or {"engine": self.engine, "identity": self.identity}
         with suppress(OSError):  # it is refused all the same
             self.audit.write("refused", **about, why=why[:LONGEST_WHY])
+
+    def _may_be_written(self) -> bool:
+        """Tells whether there were few enough lines in the last minute: a flood of requests must not fill the disk."""
+        now = time.monotonic()
+        if len(self._lately) == OFTEN and now - self._lately[0] < MINUTE:
+            return False
+        self._lately.append(now)
+        return True
 
     def _is_news(self, run: bytes, what: str) -> bool:
         """Tells whether something was not said of a run before."""

@@ -64,6 +64,14 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     return words + [word for names in commands for command in names.values() for word in _options(command)]
 
 
+def _seconds(text: str) -> float:
+    """Returns a time of the command line; it is finite, and not negative."""
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < float("inf"):
+            return seconds
+    raise argparse.ArgumentTypeError(f"wanted seconds, 0 or more, not {text!r}")
+
+
 def _add_device(parser: argparse.ArgumentParser, key: str) -> None:
     """Adds --device, which stands for a key of the file and has precedence over it."""
     parser.add_argument("--device", choices=("cpu", "cuda"), help=f"where kernels run, instead of {key}")
@@ -111,6 +119,9 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     _add_device(check, "job.device")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")
+    check.add_argument(
+        "--latency", metavar="SECONDS", type=_seconds, help="how long the job waits for a relay whose round trip takes so long"
+    )
     check.set_defaults(call=_in("job", "check"))
 
     launch = commands.add_parser(
@@ -152,6 +163,15 @@ def parser() -> argparse.ArgumentParser:
         init.add_argument(f"--{name}", metavar="NAME" if name == "response" else "FILE", help=what)
     init.add_argument("--out", metavar="FILE", help="default: job.toml, of a holder policy.toml")
     init.set_defaults(call=_in("init", "init"))
+
+    review = commands.add_parser("review", help="draft a hospital's impact assessment, or security review, of a job")
+    review.add_argument("job", metavar="JOB.toml")
+    review.add_argument("--form", choices=("dpia", "security"), default="dpia", help="of data protection (default), or security")
+    review.add_argument("--site", metavar="FILE", help="a holder's own site.toml")
+    what = "override a key of the job file"
+    review.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="sets", help=what)
+    review.add_argument("--out", metavar="FILE", help="Markdown (default: printed)")
+    review.set_defaults(call=_in("review", "review"))
 
     schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
     schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), likelihood, vertical, sigma or sparse")
@@ -332,7 +352,8 @@ def _main(arguments: Sequence[str] | None) -> int:
             for option in ("out", "site", "log_file"):
                 if getattr(options, option, None) == "":
                     raise JobError(f"--{option.replace('_', '-')} is empty; name a place, or leave the option out")
-            machine.instructions()
+            if call is not _info:  # which says so itself, beside all else
+                machine.instructions()
             code = call(options)
             machine.flush_output()
             return code
@@ -416,6 +437,8 @@ def _report(options: argparse.Namespace) -> int:
         return tables.graph(options)
     if options.table:
         return tables.parameters(options)
+    if options.exp or options.levels or options.raw or options.tidy:
+        raise JobError("--exp, --level, --raw and --tidy are for the table: add --table text, or csv; the page has both")
     page = report.write(Path(options.folder))
     print(printable(str(page)))
     if options.open:

@@ -17,9 +17,20 @@ def collect() -> dict[str, Any]:
     """Returns everything, for `--json`."""
     from .. import _core, kernels
 
+    # A FEDKERN_ISA that does not exist, or a build for another processor: this command is to say so, and all the rest.
+    level, fault = None, None
+    try:
+        level = _core.isa()
+    except RuntimeError as error:
+        fault = str(error)
     return {
         "versions": versions(),
-        "isa": {"level": _core.isa(), "levels": list(_core.levels()), "FEDKERN_ISA": os.environ.get("FEDKERN_ISA")},
+        "isa": {
+            "level": level,
+            "levels": list(_core.levels()),
+            "FEDKERN_ISA": os.environ.get("FEDKERN_ISA"),
+            "fault": fault,
+        },
         "threads": {"cores": cores(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
         "blas": _blas(),
         "mpi": _mpi(),
@@ -69,7 +80,9 @@ def text(facts: dict[str, Any]) -> str:
     lines = [f"{name:<16}{number or missing.format(EXTRA.get(name, ''))}" for name, number in facts["versions"].items()]
     isa, threads = facts["isa"], facts["threads"]
     lines += [
-        f"{'instruction set':<16}{isa['level']}" + (f" (FEDKERN_ISA={isa['FEDKERN_ISA']})" if isa["FEDKERN_ISA"] else ""),
+        f"{'instruction set':<16}none: {isa['fault']}"
+        if isa["fault"]
+        else f"{'instruction set':<16}{isa['level']}" + (f" (FEDKERN_ISA={isa['FEDKERN_ISA']})" if isa["FEDKERN_ISA"] else ""),
         f"{'  built for':<16}{', '.join(isa['levels'])}",
         f"{'cores':<16}{threads['cores']}",
         f"{'BLAS':<16}{facts['blas']}",

@@ -47,6 +47,10 @@ def parameters(options: argparse.Namespace) -> int:
     result = load(options.folder)
     reference = {column: level for column, _, level in pairs}
     rows: list[dict[str, Any]] = [dict(row) for row in result.rows(exp=options.exp, reference=reference)]
+    if not rows:
+        what = "ratios" if options.exp else "parameters"
+        where = "; its coefficients are at the clients, each in its own folder" if result.summary["method"] == "vertical" else ""
+        raise JobError(f"{options.folder}: this result has no table of {what}{where}")
     if options.table in PAPERS:
         return _paper(manuscript.manuscript(rows, result.summary), options)
     rows = table.tidy(rows) if options.tidy else rows

@@ -225,11 +225,15 @@ def _arrays(held: object, source: str) -> tuple[np.ndarray, np.ndarray | None]:
     X = _array(parts[0], f"{source}: X" if isinstance(held, tuple) else source)
     y = None if parts[1] is None else _array(parts[1], f"{source}: y")
     if X.ndim != 2:
-        raise JobError(f"{source}: X has shape {X.shape}; it needs (n, p), a row for each person and a column for each covariate")
+        text = f"{source}: X has {X.ndim} dimensions; it needs two, a row for each person and a column for each covariate"
+        raise OwnFault(
+            text, f"{source}: X has shape {X.shape}; it needs (n, p), a row for each person and a column for each covariate"
+        )
     if not X.shape[1]:
         raise JobError(f"{source}: X has no columns; {WANTED}")
     if y is not None and y.shape != X.shape[:1]:
-        raise JobError(f"{source}: y has shape {y.shape}; it needs ({len(X)},), one value for each row of X")
+        text = f"{source}: y has not one value for each row of X"  # how many rows there are is nobody else's business
+        raise OwnFault(text, f"{source}: y has shape {y.shape}; it needs ({len(X)},), one value for each row of X")
     return X, y
 
 
@@ -257,7 +261,8 @@ def _from_dlpack(one: Any, who: str) -> np.ndarray:
             return np.from_dlpack(one)
     except Exception as error:
         why = " ".join(str(error).split())
-        raise JobError(f"{who}: {kind(one)} gives no array ({why}); give a NumPy array") from None
+        text = f"{who}: {kind(one)} gives no array{{}}; give a NumPy array"
+        raise OwnFault(text.format(""), text.format(f" ({why})")) from None
     raise JobError(f"{who}: {kind(one)} lies on another device than the CPU; move it to this machine's memory first")
 
 

@@ -31,7 +31,7 @@ from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
 from ..transports.place import carrier
-from . import devices, few, holders, incomplete, wire
+from . import devices, few, holders, incomplete, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -147,8 +147,10 @@ def agree(part: Part[C], parties: Parties) -> None:
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
 
 
-def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
+def run_check(method: Method[C], part: Part[C], latency: float | None = None) -> list[str] | None:
     """Returns the lines that `fedkern check` prints, at the server's place; None elsewhere.
+
+    `latency`: seconds of a request and its reply over a relay, for which the time of the job is printed, too.
 
     Raises
     ------
@@ -169,6 +171,8 @@ def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
     most = max((plan.paid for plan in said.plans.values()), default=None)
     sent = wire.describe_messages(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
+    relayed = trips.count_trips(part.config, n, stages, parties.spec, most) if latency is not None else None
+    over = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
     least = [
@@ -176,7 +180,7 @@ def run_check(method: Method[C], part: Part[C]) -> list[str] | None:
         *few.describe_few(part.config),
         *(f"note     {note}" for note in left),
     ]
-    return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
+    return [*first, *said.lines, *least, *load, "", *listed, *over, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:

@@ -108,7 +108,9 @@ def describe_few(config: JobConfig) -> list[str]:
         return []
     assert isinstance(config.data, FewSection)
     ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
-    said = [f"least    {asked} rows of each client; one that has fewer {ends}"]
+    # How many columns there are is known only there.
+    more = ", more where a line below says so" if config.told_up_to(2) and lowered(config) is None else ""
+    said = [f"least    {asked} rows of each client{more}; one that has fewer {ends}"]
     if not config.looks_at_values:
         return [*said, "alike    nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
     if few := alike.asked(config, getattr(config.model, "family", "gaussian"), asked):

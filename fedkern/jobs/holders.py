@@ -465,6 +465,7 @@ def local(
         lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
     own = parties.site(parties.names.index(client)) if client in parties.names else Site()
     refusal = binding.refusal(use_of(config), source_of(config)) or _asks_more(config, binding, own)
+    refusal = refusal or _foreign(config, binding, None)
     # An account that cannot be used would end the run: it is a refusal here too.
     books, budget, broken = None, "", ""
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ..algorithms.core import once
+from ..algorithms.core import masked, once
 from ..algorithms.core.messages import Message, ServerEffects
 from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges import columns as agreement
@@ -19,6 +19,7 @@ from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding, Spec
+from ..privacy.masks import Pairs
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
@@ -149,6 +150,7 @@ class Run(At[C]):
     stages_of : model -> the stages that a job of this method has once its model is known
     used : the device on which the clients that live here compute
     lines : makes the lines of the server's rounds; None prints none
+    pairs : client -> the secrets by which it masks its answers at this start, in a job with secure sums
     """
 
     hooks: RunHooks
@@ -156,6 +158,7 @@ class Run(At[C]):
     stages_of: Callable[[Any], Sequence[Stage]]
     used: Used = ON_HOST
     lines: Lines[Any] | None = None
+    pairs: Mapping[int, Pairs] = field(default_factory=dict)
 
     def with_model(self, model: object) -> Run[C]:
         """Returns the run once its model is known: the stages of the model may be exchanged."""
@@ -169,11 +172,26 @@ class Run(At[C]):
         LOG.info("stage %s%s", stage.protocol.name, ", resumed" if self.output.resume and stage.resumable else "")
         place = self.place.gathering if stage.allgather else self.place
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
+        if stage.sums is not None:
+            exchange = self._hidden(stage.sums, exchange)
+        server, clients = self._performed_at(place, stage, exchange, resume)
+        if stage.sums is not None:
+            return server and server.inner, {k: client.inner for k, client in clients.items()}
+        return server, clients
+
+    def _hidden(self, sums: masked.Sums, exchange: Exchange) -> Exchange:
+        """Returns an exchange whose clients mask their answers."""
+        start = None if exchange.start is None else sums.start(exchange.start, self.names)
+        clients = {k: masked.Client(state, masked.Hider(self.pairs[k])) for k, state in exchange.clients.items()}
+        return exchange._replace(start=start, clients=clients)
+
+    def _performed_at(self, place: Any, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:
         if self.lines is None:
             return self.hooks.run_exchange(place, exchange, resume=resume)
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
-            hooks.watch = Watch(self.lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
+            lines = self.lines if stage.sums is None else _of_inner(self.lines)
+            hooks.watch = Watch(lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             began = time.monotonic()
             ended = hooks.run_exchange(place, exchange, resume=resume)
             hooks.seconds += time.monotonic() - began
@@ -218,6 +236,11 @@ class Run(At[C]):
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
         replies = {} if server is None else server.replies
         return {self.names[k]: {**certificates.content(replies[k])} for k in sorted(replies)}
+
+
+def _of_inner(lines: Lines[Any]) -> Lines[masked.Server[Any]]:
+    """Returns lines of the state of the machine that gets sums."""
+    return lambda state, due: lines(state.inner, due)
 
 
 def anyone(server: S | None, clients: Mapping[int, K]) -> S | K:

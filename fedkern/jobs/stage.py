@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Protocol as Shape
 
+from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
 
 
@@ -36,7 +37,9 @@ class Stage:
     times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
     by_chance : whether chance or speed decides whom a round asks: such numbers are means over the clients
     runs : how often the stage comes for one client, with all its messages
+    in_turn : whether its questions go to one client after another, each when the one before has answered
     alias : its name in ledgers and folders where the same stage comes once more
+    sums : how clients mask their answers, of which the server gets only the sum; None: as they are
     """
 
     protocol: Protocol[Any, Any]
@@ -47,7 +50,9 @@ class Stage:
     times: Mapping[type[Message], int] = field(default_factory=dict)
     by_chance: bool = False
     runs: int = 1
+    in_turn: bool = False
     alias: str = ""
+    sums: Sums | None = None
 
     @classmethod
     def of(cls, module: Sized) -> Stage:
@@ -66,6 +71,13 @@ class Stage:
     def with_alias(self, alias: str) -> Stage:
         """Returns the same stage once more, under another name: its messages are listed already."""
         return replace(self, alias=alias)
+
+    def with_sums(self, sums: tuple[Sum, ...]) -> Stage:
+        """Returns the same stage with masked answers in the place of its own."""
+        made = Sums(self.protocol, sums, self.dims)
+        masks: dict[type[Message], type[Message]] = {one.kind: one.masked for one in sums}
+        times = {masks.get(kind, kind): n for kind, n in self.times.items()}
+        return replace(self, protocol=made.masked, dims=made.masked_dims, times=times, sums=made)
 
     @property
     def named_protocol(self) -> Protocol[Any, Any]:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.random import BitGenerator
 from numpy.random.bit_generator import SeedlessSeedSequence
 
 from fedkern import _core
+
+from ._checks import describe
 
 SIZES = {"key": 2**64, "client": 2**32, "step": 2**32}
 PLACE = {"block": 2**64, "half": 2, "has_uint32": 2, "uinteger": 2**32}
@@ -58,7 +61,7 @@ class Philox4x32(BitGenerator):
             _core.rng.go(self.capsule, block, half, bool(has_uint32), uinteger)
 
     def jumped(self, jumps: int = 1) -> Philox4x32:
-        """Returns a generator at the same place of a later step: as if 2^97 numbers of 64 bits had been drawn for each jump.
+        """Returns a generator at the same place of step + `jumps`, whose numbers this one never gives: its own repeat after 2^65.
 
         Raises
         ------
@@ -101,10 +104,16 @@ def _within(name: str, value: object, size: int) -> int:
 
     Raises
     ------
+    TypeError
+        It is no integer.
     ValueError
         It is outside.
     """
-    number = index(value)  # type: ignore[arg-type]  # a TypeError says what is no integer
+    number: int | None = None
+    if hasattr(value, "__index__") and not np.ndim(value):  # type: ignore[arg-type]  # of any object
+        number = index(value)
+    if number is None:
+        raise TypeError(f"rng.bit_generator: {name} must be an integer, got {describe(value)}")
     if not 0 <= number < size:
         raise ValueError(f"rng.bit_generator: {name} must be in [0, {size}), got {number}")
     return number

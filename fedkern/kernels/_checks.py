@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,15 +39,83 @@ class Domain:
         """The words, as documents have them."""
         return self.words.removeprefix("must be ").replace("'", '"')
 
+    @property
+    def kind(self) -> str:
+        """The kind of value, for the text of a TypeError."""
+        if re.search(r"\b(index|int)\(", self.passed):
+            return "an integer"
+        return "a number" if "float(" in self.passed else self.may_be
+
     def check(self, kernel: str, name: str, value: object) -> None:
-        """Raises ValueError for a value outside the domain; the text names the argument, the domain and the value."""
-        require(kernel, self.has(value), name, self.words, repr(value) if self.codes else value)
+        """Raises an error for a value that backends may not get; the text names the argument, the domain and the value.
+
+        Raises
+        ------
+        TypeError
+            The value can't be compared with the domain, or can't be passed on: a word or an array in the place of a number, a
+            fraction in that of an integer.
+        ValueError
+            A value outside the domain.
+        """
+        self.check_kind(kernel, name, value)
+        require(kernel, self.has(value), name, self.words, describe(value))
+
+    def check_kind(self, kernel: str, name: str, value: object) -> None:
+        """Raises TypeError, which names the argument, for a value that is of no kind that this domain knows."""
+        try:
+            if not self.has(value):
+                return  # a value outside
+            self._pass(value)
+            return
+        except Exception:  # of any object: what it raises may hold its contents
+            pass
+        raise TypeError(f"{kernel}: {name} must be {self.kind}, got {describe(value)}")
 
     @cached_property
     def has(self) -> Callable[[Any], bool]:
         """A function that tells whether a value is allowed."""
         has: Callable[[Any], bool] = eval(f"lambda x: {self.test or True}", {**NAMES, "codes": self.codes})
         return has
+
+    @cached_property
+    def _pass(self) -> Callable[[Any], object]:
+        passed: Callable[[Any], object] = eval(f"lambda x: {self.passed}", {**NAMES, "codes": self.codes})
+        return passed
+
+
+def describe(value: object) -> str:
+    """Returns a value as an error may show it: numbers and words themselves, but only the shape of an array, which may hold data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import _checks
+    >>> _checks.describe(1.5), _checks.describe("a"), _checks.describe(np.ones((2, 3)))
+    ('1.5', "'a'", 'an array of shape (2, 3)')
+    """
+    if value is None or isinstance(value, (bool, int, float, np.number, np.bool_)):
+        return str(value)
+    if isinstance(value, str):
+        return repr(value)
+    if type(value) is tuple and len(value) < 10:  # sizes
+        return f"({', '.join(map(describe, value))})"
+    shape = getattr(value, "shape", None)
+    return f"an array of shape {shape}" if isinstance(shape, tuple) else type(value).__name__
+
+
+def whole(kernel: str, name: str, numbers: Iterable[Any]) -> tuple[int, ...]:
+    """Returns whole numbers as a tuple; raises TypeError, which names the argument, for anything else."""
+    try:
+        return tuple(map(operator.index, numbers))
+    except TypeError:
+        pass
+    raise TypeError(f"{kernel}: {name} must be integers, got {describe(numbers)}")
+
+
+def check_threads(kernel: str, n_threads: object) -> int:
+    """Returns a number of threads as the bindings take it: their own error for another value would show all arguments."""
+    N_THREADS.check(kernel, "n_threads", n_threads)
+    return operator.index(n_threads)  # type: ignore[arg-type]  # it was asked
 
 
 def choice_of(codes: Mapping[str, int], words: str = "") -> Domain:
@@ -61,12 +130,13 @@ FRACTION = Domain("must be in (0, 1)", "0 < x < 1", "float(x)")
 ABOVE_0 = Domain("must be > 0", "x > 0", "float(x)")  # inf, too
 FINITE = Domain("must be finite", "-inf < x < inf", "float(x)")
 NUMBER = Domain("a number", "", "float(x)")
-SWITCH = Domain("True or False", "", "bool(x)")
+SWITCH = Domain("must be True or False", "x == 0 or x == 1", "bool(x)")
 AT_LEAST_0 = Domain("must be >= 0 and below 2^32", "0 <= x < 2**32", "index(x)")
 AT_LEAST_1 = Domain("must be >= 1 and below 2^32", "1 <= x < 2**32", "index(x)")
 SEED = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "uint64(index(x))")
 KEY = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "index(x)")
 OPTIONAL_KEY = Domain(KEY.words, f"x is None or {KEY.test}", "0 if x is None else index(x)")
+N_THREADS = Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)")
 WORD = Domain("must be in [0, 2^32)", "0 <= x < 2**32", "index(x)")
 MADE = Domain()  # no argument of the public function, but made of others
 
@@ -88,8 +158,10 @@ class Together:
 
 
 def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Together], values: Mapping[str, object]) -> None:
-    """Raises ValueError for the first of the values that is not in its domain."""
+    """Raises an error for the first of the values that is of a wrong type, or else for the first that is not in its domain."""
     sentences = {name: t for t in together for name in t.names}
+    for name, domain in domains.items():
+        domain.check_kind(kernel, name, values[name])
     for name, domain in domains.items():
         if name not in sentences:
             domain.check(kernel, name, values[name])
@@ -101,7 +173,7 @@ def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Togeth
 
 
 def _refuse_together(kernel: str, sentence: Together, values: Mapping[str, object]) -> NoReturn:
-    came = ", ".join(f"{name} = {values[name]}" for name in sentence.names)
+    came = ", ".join(f"{name} = {describe(values[name])}" for name in sentence.names)
     raise ValueError(f"{kernel}: needs {sentence.words}; got {came}")
 
 

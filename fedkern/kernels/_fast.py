@@ -82,6 +82,7 @@ def compute_of(
     returns: bool,
     function: Function,
     refuse: Refuse,
+    threads: Callable[[object], int],
     slowly: Compute,
 ) -> Compute:
     """Returns a function that checks, allocates and calls: (inputs in their order, out, threads, backend, further symbols,
@@ -89,13 +90,13 @@ def compute_of(
     wanted.
 
     Where an output or a backend is given or an array is not plainly right, `slowly` is called instead with (inputs, values of the
-    scalars for backends, out, threads, backend, further symbols).
+    scalars for backends, out, threads, backend, further symbols). `threads` refuses a wrong number of threads.
     """
     # Scalars are refused first: a wrong number is then told before a wrong array, on both ways.
     numbers, keywords, known = _scalar_statements(scalars, together, refuse)
     otherwise = f"slowly(inputs, ({''.join(f'_c{i}, ' for i in range(len(scalars)))}), out, n_threads, backend, symbols)"
     checks, bound, named = _check_statements(inputs, _unpack_in_order, otherwise)
-    known |= named | {"function": function, "slowly": slowly}
+    known |= named | {"function": function, "threads": threads, "slowly": slowly}
     # Backends may take their arguments in another order than inputs, scalars, outputs.
     variables = {a.name: f"a{i}" for i, a in enumerate(inputs)} | {s.name: f"_c{i}" for i, s in enumerate(scalars)}
     variables |= {a.name: f"o{i}" for i, a in enumerate(outputs)} if order else {}
@@ -108,6 +109,7 @@ def compute_of(
     # A given output or backend is rare, and goes the long way.
     lines = [
         *numbers,
+        "if type(n_threads) is not int or not 0 < n_threads < 2147483648: n_threads = threads(n_threads)",
         f"if out is not None or backend is not None: return {otherwise}",
         *checks,
         *_allocation_statements(outputs, bound, known, variables),
@@ -133,13 +135,17 @@ def _scalar_statements(
     known: Named = {**NAMES, "refuse": refuse}
     keywords = list(dict.fromkeys(s.keyword for s in scalars))
     tests, lines = [f"({t.test})" for t in together if t.test], []
+    names = f"{{{', '.join(f'{k!r}: {k}' for k in keywords)}}}"
     for i, s in enumerate(scalars):
         known[f"codes{i}"] = s.domain.codes
         if s.domain.test:
             tests.append(f"({_of_scalar(s.domain.test, s.keyword, i)})")
         lines.append(f"_c{i} = {_of_scalar(s.domain.passed, s.keyword, i)}")
-    if tests:
-        lines.insert(0, f"if not ({' and '.join(tests)}): refuse({{{', '.join(f'{k!r}: {k}' for k in keywords)}}})")
+    # A value of a wrong type may raise anything in a test, or where it is passed on: `refuse` says which it is.
+    if lines:
+        passed = [f"        {line}" for line in lines]
+        lines = ["try:", f"    _fits = {' and '.join(tests) or True}", "    if _fits:", *passed]
+        lines += ["except Exception: _fits = False", f"if not _fits: refuse({names})"]
     return lines, f", *, {', '.join(keywords)}" if keywords else "", known
 
 

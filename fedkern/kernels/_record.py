@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib import import_module
 from types import EllipsisType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -300,7 +300,16 @@ class Kernel:
         """
         function = self.implementation(self.backends[0])
         return compute_of(
-            self.inputs, self.scalars, self.together, self.outputs, self.order, self.returns, function, self._refuse, self._slowly
+            self.inputs,
+            self.scalars,
+            self.together,
+            self.outputs,
+            self.order,
+            self.returns,
+            function,
+            self._refuse,
+            self._threads,
+            self._slowly,
         )
 
     def bind(
@@ -330,6 +339,7 @@ class Kernel:
         be another.
         """
         here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
+        n_threads = self._threads(n_threads)
         numbers = self.numbers(**scalars)
         arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
         # These checks bind the sizes, which each call is compared with.
@@ -346,6 +356,7 @@ class Kernel:
             now = {**dict(zip(here, inputs)), **scalars, **dict(zip(varying, given))}
             for name in varying:
                 if name in of and of[name].domain is not POSITIVE:
+                    of[name].domain.check_kind(self.public, name, now[name])
                     require(self.name, 0 <= now[name] <= last, name, f"must be in [0, {last}]", now[name])
             keywords = {name: now[name] for name in scalars}
             return self.compute([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
@@ -393,6 +404,7 @@ class Kernel:
     def call(self, backend: str | None, arrays: Sequence[object], numbers: Sequence[object], n_threads: int) -> Any:
         """Calls the backend with the arrays of `prepare` and the scalars of `numbers`, and returns its value."""
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
+        n_threads = self._threads(n_threads)
         if not self.order:
             return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
         every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
@@ -430,8 +442,19 @@ class Kernel:
         given = dict(zip(names(*self.scalars), numbers))
         return {o.name for o in self.outputs if given.get(o.second)}
 
-    def _refuse(self, values: Mapping[str, object]) -> None:
+    def _refuse(self, values: Mapping[str, object]) -> NoReturn:
         _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
+        raise TypeError(f"{self.public}: one of {', '.join(values)} is of a wrong type")
+
+    def check_kinds(self, **values: object) -> None:
+        """Raises TypeError for the first scalar, by keyword, that is of a wrong type: for functions that compare scalars before
+        `compute` checks them."""
+        for s in self.scalars:
+            if s.keyword in values:
+                s.domain.check_kind(self.public, s.keyword, values[s.keyword])
+
+    def _threads(self, n_threads: object) -> int:
+        return _checks.check_threads(self.public, n_threads)
 
     def _backend(self, wanted: str | None, arrays: Sequence[object]) -> str | None:
         """Returns the backend that is called: the wanted one, if the arrays live where it runs."""

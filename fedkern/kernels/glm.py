@@ -69,7 +69,7 @@ _ELBO = (*_FAMILY, Scalar("estimator", choice_of(ELBO_ESTIMATORS), "stl"), *_DRA
 # An empty test is made by `_check_clipped`, since it needs other arguments too.
 _CLIPPED = (
     *_FAMILY,
-    Scalar("clip", Domain("must be at least 1e-100 (inf: no clipping)", "x >= 1e-100", "float(x)")),
+    Scalar("clip", Domain("must be at least 1e-50 (inf: no clipping)", "x >= 1e-50", "float(x)")),
     Scalar("estimator", choice_of(CLIPPED_ESTIMATORS), "analytic"),
     *_DRAWS,
     Scalar("noise_multiplier", Domain("must be >= 0, and needs a finite clip and no grid", "", "float(x)"), 0.0),
@@ -114,7 +114,8 @@ _CLIPPED_WORDS = _WORDS | {
     "weights and no grid.",
     "y": "The response.",
     "log_sigma": f"{_WORDS['log_sigma'][:-1]} (analytic only).",
-    "clip": "The bound; inf for none.",
+    "clip": "The bound; inf for none. No w_i v_i is longer, whatever the rows, where no standard deviation of q is above "
+    "1e100. Below 1e-50, which is refused, squares that are lost as 0 would count.",
     "rows": "The batch, by numbers of rows; default all. A row that is named twice counts twice.",
     "estimator": "The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s "
     "of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).",
@@ -329,6 +330,7 @@ PREDICT_FULL = Kernel(
 
 def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
     """Refuses a scale other than 1 for a family that has none."""
+    kernel.check_kinds(family=family, scale=scale)
     if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
         has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None and f.code is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
@@ -414,6 +416,7 @@ def elbo_grad(
     full = _full(log_sigma)
     record, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, {}
     _check_scale(record, family, scale)
+    record.check_kinds(estimator=estimator)
     _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
     shift = _spread_out(prior_shift, mu)
     precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
@@ -516,7 +519,8 @@ def clipped_grad_sum(
     a longer v_i                 v_i, shortened to that length
     ||v_i|| = 0                  0
     clip = inf                   v_i: the likelihood's part of the gradient of the ELBO
-    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
+    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on,
+                                 and where a coefficient of x_i in v_i is beyond 1e100
     a y that the family has not  nothing
     ============================ ===================================================================================
 
@@ -556,6 +560,7 @@ def _check_clipped(
     # One key serves the draws and the noise, which have different counters: see `_CLIPPED_WORDS`.
     name = record.public
     _check_scale(record, family, scale)
+    record.check_kinds(clip=clip, estimator=estimator, noise_multiplier=noise_multiplier, grid=grid)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
     _check_key(record, key, "noise_multiplier" if noisy else f"estimator {estimator!r}" if drawn else "")
     if noise_multiplier and not (noisy and clip * noise_multiplier < np.inf and grid is None):

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import Domain, choice_of
+from ._checks import Domain, choice_of, describe
 from ._docs import documented
 from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
 
@@ -218,7 +218,7 @@ def _call(
         raise ValueError(f"{kernel.name}: points must have {least}{k - m + own} columns ({of}), got {k}")
     starts = on_host(arrays[6])
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
-        raise ValueError(f"{kernel.name}: starts must rise from 0 to the number of rows, {n}, got {starts}")
+        raise ValueError(f"{kernel.name}: starts must rise from 0 to the number of rows, {n}")
     kernel.call(kernel.backend_of(family, backend, arrays), arrays, numbers, n_threads)
     return tuple(arrays[len(inputs) :])
 
@@ -228,12 +228,14 @@ def _cuts(kernel: Kernel, family: str, upper: object, cuts: object) -> Floats:
     if upper is not None and family not in TIMES:
         raise ValueError(f"{kernel.name}: upper is of times ({', '.join(TIMES)}), and {family} rows have none")
     if (cuts is None) != (family != "piecewise"):
-        raise ValueError(f"{kernel.name}: cuts must be given of piecewise rows, and of no others; got {cuts} of {family} rows")
+        raise ValueError(
+            f"{kernel.name}: cuts must be given of piecewise rows, and of no others; got {describe(cuts)} of {family} rows"
+        )
     if cuts is None:
         return np.zeros(0)
     edges: Floats = on_host(cuts)
     if not (np.isfinite(edges).all() and (np.diff(edges, prepend=0.0) > 0).all()):
-        raise ValueError(f"{kernel.name}: cuts must rise from above 0, and be finite; got {edges}")
+        raise ValueError(f"{kernel.name}: cuts must rise from above 0, and be finite")
     return edges
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedkern import _core
 
 from . import homes
-from ._checks import Domain
+from ._checks import Domain, describe
 from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 
@@ -33,9 +33,9 @@ REGISTERED = 2**31  # registered streams have numbers from here on, ours are bel
 _registered: dict[str, tuple[int, str]] = {}  # name -> its number, and the package that registered it
 
 # `_check_counter` says what is wrong.
-_KEY = Scalar("key", Domain("must be in [0, 2^64)"))
+_KEY = Scalar("key", Domain("must be in [0, 2^64)", passed="index(x)"))
 _CLIENT, _STEP, _DRAW, _FIRST_ITEM = (
-    Scalar(name, Domain("must be in [0, 2^32)"), 0) for name in ("client", "step", "draw", "first_item")
+    Scalar(name, Domain("must be in [0, 2^32)", passed="index(x)"), 0) for name in ("client", "step", "draw", "first_item")
 )
 _COUNTER = (_KEY, _CLIENT, _STEP, _DRAW, _FIRST_ITEM)
 _OWN_BLOCKS = (_KEY, _CLIENT, _STEP, _FIRST_ITEM)  # of items that own all draws
@@ -222,6 +222,8 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
 
     Raises
     ------
+    TypeError
+        A seed or chain that is no integer, a stream that is no name.
     ValueError
         An unknown stream, or a seed or chain outside [0, 2^64).
 
@@ -236,6 +238,8 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
     >>> rng.key(np.random.SeedSequence(7))
     6659995153197324686
     """
+    if not isinstance(stream, str):
+        raise TypeError(f"rng.key: stream must be a name, got {describe(stream)}")
     number = STREAMS.get(stream)
     if number is None and stream in _registered:
         number, _ = _registered[stream]
@@ -246,8 +250,8 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
     if type(seed) is not int and isinstance(seed, np.random.SeedSequence):  # an int does not load numpy.random
         seed = int(seed.generate_state(1, np.uint64)[0])
     for name, value in (("seed", seed), ("chain", chain)):
-        if not hasattr(value, "__index__"):
-            raise TypeError(f"rng.key: {name} must be an integer, got {value!r}")
+        if not hasattr(value, "__index__") or np.ndim(value):
+            raise TypeError(f"rng.key: {name} must be an integer, got {describe(value)}")
         if not 0 <= value < 2**64:
             raise ValueError(f"rng.key: {name} must be in [0, 2^64), got {value}")
     return _core.rng.key(seed, number, chain)
@@ -262,7 +266,8 @@ def register(name: str) -> int:
     Parameters
     ----------
     name : str
-        Letters, digits, ".", "_" and "-" of ASCII. Begin it with your package's name, such as "mine.proposals".
+        Letters, digits, ".", "_" and "-" of ASCII, at least one on each side of a ".". Begin it with your package's name, such as
+        "mine.proposals"; names that begin with "fedkern" are fedkern's.
 
     Returns
     -------
@@ -272,7 +277,7 @@ def register(name: str) -> int:
     Raises
     ------
     ValueError
-        The name is not made of these characters, is one of fedkern's streams, was registered by another package, or has the
+        The name is not made so, is one of fedkern's streams or begins as these may, was registered by another package, or has the
         number of another registered name (a chance of 2^-31 for two names).
 
     Examples
@@ -283,8 +288,11 @@ def register(name: str) -> int:
     >>> rng.key(7, "mine.moves") == rng.key(7, "moves")
     False
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
-        raise ValueError(f"rng.register: name must be letters, digits, '.', '_' and '-' of ASCII, got {name!r}")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name):
+        wanted = "letters, digits, '_' and '-' of ASCII, in parts with '.' between them"
+        raise ValueError(f"rng.register: name must be {wanted}, got {describe(name)}")
+    if name.partition(".")[0] == "fedkern":
+        raise ValueError(f"rng.register: names such as {name!r} are fedkern's own; begin the name with that of your package")
     if name in STREAMS:
         raise ValueError(f"rng.register: {name!r} is a stream of fedkern; begin the name with that of your package")
     package = str(sys._getframe(1).f_globals.get("__name__", "")).partition(".")[0]
@@ -534,7 +542,7 @@ def _check_counter(
     except TypeError:
         named = {"n": n, "key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
         wrong = next(name for name, value in named.items() if not hasattr(value, "__index__") or np.ndim(value))
-        raise TypeError(f"{kernel.name}: {wrong} must be an integer, got {named[wrong]!r}") from None
+        raise TypeError(f"{kernel.name}: {wrong} must be an integer, got {describe(named[wrong])}") from None
     if not n >= 0:
         raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
     if not 0 <= key < 2**64:
@@ -549,6 +557,8 @@ def _check_counter(
 
 def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **values: Any) -> list[NDArray[np.float64]]:
     """Returns numbers as arrays of stride 0, where the other arrays live."""
+    if n is not None and (not hasattr(n, "__index__") or np.ndim(n)):
+        raise TypeError(f"{kernel.name}: n must be an integer, got {describe(n)}")
     numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
     if not numbers:
         return [*values.values()]

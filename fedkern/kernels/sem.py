@@ -216,7 +216,8 @@ def sweeps(
     if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
         raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
     if not (0 < on_host(arrays[7]).min(initial=1) and on_host(arrays[7]).max(initial=1) < np.inf):
-        raise ValueError(f"sem.sweeps: temperature must be > 0 and finite, got {arrays[7]}")
+        raise ValueError("sem.sweeps: temperature must be > 0 and finite")
+    SWEEPS.check_kinds(update=update)
     numbers = SWEEPS.numbers(
         seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps,
         update=_chosen(p, n) if update == "auto" else update, swap=swap, stable=stable, adapt=adapt, scales=scales,

@@ -56,9 +56,9 @@ def _unknown(key: str, name: object) -> str:
 def _checked(where: str, name: object, tables: Raw, folder: Path | None) -> str:
     """Returns a method's name; JobError where there is no such method, or a policy here does not allow another package's."""
     if name in METHODS:
-        installed.entry(installed.METHODS_GROUP, str(name), METHODS)
+        installed.entry(installed.METHODS_GROUP, str(name), METHODS, folder)
         return str(name)
-    if not isinstance(name, str) or installed.entry(installed.METHODS_GROUP, name, METHODS) is None:
+    if not isinstance(name, str) or installed.entry(installed.METHODS_GROUP, name, METHODS, folder) is None:
         raise JobError(f"{where}: {_unknown('job.method', name)}")
     installed.permit_method(name, tables, folder or Path.cwd())
     return name

@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from ..data.table import files_of
 from ..errors import JobError, OwnFault
+from ..jobs import loose
 from ..jobs.holding.binding import bind
 from ..jobs.holding.policy import DataSet, PolicyFile
 from ..jobs.keys import Raw
@@ -36,18 +37,25 @@ METHODS_GROUP, PLACES_GROUP = "fedkern.methods", "fedkern.places"
 
 def names(group: str) -> tuple[str, ...]:
     """Returns the names that installed packages bring, in the alphabet's order."""
-    return tuple(sorted({entry.name for entry in entry_points(group=group)}))
+    return tuple(sorted({entry.name for entry in _entries(group, Path.cwd())}))
 
 
-def entry(group: str, name: str, own: Sequence[str]) -> EntryPoint | None:
-    """Returns the entry point of a name; None where no package brings it.
+def _entries(group: str, folder: Path) -> Iterator[EntryPoint]:
+    """Yields the entry points of installed packages, for a job in this folder."""
+    for one in loose.installed(folder):
+        yield from one.entry_points.select(group=group)
+
+
+def entry(group: str, name: str, own: Sequence[str], folder: Path | None = None) -> EntryPoint | None:
+    """Returns the entry point of a name; None where no package brings it. What only lies in the job's folder, or the current
+    one, is no installed package.
 
     Raises
     ------
     JobError
         Several packages bring it, or one brings a name of this package's own.
     """
-    found = {(one.value, _package(one)): one for one in entry_points(group=group, name=name)}
+    found = {(one.value, _package(one)): one for one in _entries(group, folder or Path.cwd()) if one.name == name}
     packages = sorted({_package(one) for one in found.values()})
     if found and name in own:
         raise JobError(f"{group}: {', '.join(packages)} brings {name!r}, which is fedkern's own; uninstall it")
@@ -56,10 +64,11 @@ def entry(group: str, name: str, own: Sequence[str]) -> EntryPoint | None:
     return next(iter(found.values()), None)
 
 
-def loaded(found: EntryPoint) -> Any:
-    """Imports what an entry point names; JobError where that fails, which names the package."""
+def loaded(found: EntryPoint, folder: Path | None = None) -> Any:
+    """Imports what an entry point names, from where packages are installed; JobError, with its name, where that fails."""
     try:
-        return found.load()
+        with loose.without(loose.barred(folder or Path.cwd())):
+            return found.load()
     except Exception as error:  # whatever its code does; others may read this, so the error's own text is left out
         what = f"{found.group}: {found.name!r} of {_package(found)} cannot be loaded ({type(error).__name__})"
         raise JobError(f"{what}; import {found.module} in Python to see why") from error
@@ -78,7 +87,7 @@ def place(name: str, tables: Raw, folder: Path) -> Place:
     JobError
         No package brings it, several do, a policy does not allow the package, or it cannot be loaded.
     """
-    found = entry(PLACES_GROUP, name, ())
+    found = entry(PLACES_GROUP, name, (), folder)
     if found is None:
         known = names(PLACES_GROUP)
         there = f"; there are {', '.join(known)}" if known else ""
@@ -90,7 +99,7 @@ def place(name: str, tables: Raw, folder: Path) -> Place:
         f"place = {name!r} has another package carry the messages of this job; ask the holder to allow its class (places)",
         f"no class of {found.module.partition('.')[0]} is among its places",
     )
-    brought = loaded(found)
+    brought = loaded(found, folder)
     if isinstance(brought, type) or not hasattr(brought, "run_protocol"):
         try:
             brought = brought()

@@ -67,6 +67,7 @@ def _notes(summary: Record, ratio: str) -> list[str]:
     """Returns what stands below the table."""
     clients: Mapping[str, Record] = summary["clients"]
     lost = [name for name, client in clients.items() if client["status"] == "lost"]
+    late = [name for name in lost if clients[name].get("in_result")]
     what = "posterior median" if ratio else "posterior mean and standard deviation (SD)"
     notes = [f"{what[0].upper()}{what[1:]}; intervals are equal-tailed, of the posterior."]
     rows, events = summary.get("predictive", {}).get("rows"), summary.get("events")
@@ -76,11 +77,13 @@ def _notes(summary: Record, ratio: str) -> list[str]:
         notes.append(f"By site: {'; '.join(name + (_counts(of_sites.get(name, {})) or ', not told') for name in clients)}.")
     elif totals:
         notes.append(TOTALS)
-    if lost:
-        notes.append(f"Without {', '.join(lost)}, which was lost.")
+    if without := [name for name in lost if name not in late]:
+        notes.append(f"Without {', '.join(without)}, which was lost.")
+    notes += [f"{name} was lost after {clients[name]['updates']:,} updates, which are in this result." for name in late]
     if summary["privacy"]:
         epsilon, delta = (max(real(one.get(key)) for one in summary["privacy"].values()) for key in ("epsilon", "delta"))
-        notes.append(f"The weakest certificate of a site: ({epsilon:.4g}, {delta:.4g})-differential privacy.")
+        of = f"a site (of {', '.join(lost)} none was told)" if lost else "a site"
+        notes.append(f"The weakest certificate of {of}: ({epsilon:.4g}, {delta:.4g})-differential privacy.")
     verdict = str(summary["verdict"])
     return [*notes, f"{verdict[0].upper()}{verdict[1:]}."]
 

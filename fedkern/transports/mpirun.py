@@ -186,7 +186,7 @@ class Job:
             pass
         code, text = self._verdict()
         if code == LOST and not (text or self.begun or self.screen.heard):  # what a rank says may be lost with mpirun
-            text = f"stopped{f' by {self.asked}' if self.asked else ''}; start it again"
+            text = f"{self._stopped}; start it again"
         _show(self.screen.end(ours=bool(text or self.code is not None or (code == LOST and self.screen.heard))))
         if text:
             _show(f"fedkern: {text}\n".encode())
@@ -202,7 +202,7 @@ class Job:
         if self.why:
             return self.why.code, self.why.text
         if self.asked and not self.begun:
-            return LOST, f"stopped by {self.asked} before the job had begun; start it again"
+            return LOST, f"{self._stopped} before the job had begun; start it again"
         # From here on rank 0 has not said how the job ended: mpirun's code and the roll call have to do.
         code = self.mpirun.returncode
         if not self.begun and code >= 0:
@@ -224,6 +224,12 @@ class Job:
             return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
         return INTERNAL, f"mpirun ended with code {code}"
 
+    @property
+    def _stopped(self) -> str:
+        """Names the signal where it is the one that was sent: the script passes Ctrl-C, USR1 and HUP on as TERM."""
+        is_passed_on = SH in os.environ and self.asked == Signal.SIGTERM.name
+        return f"stopped by {self.asked}" if self.asked and not is_passed_on else "stopped"
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
         """Remembers the request to stop; a second Ctrl-C ends at once."""
         self.hurry = self.hurry or (number == Signal.SIGINT and self.asked is not None)
@@ -243,7 +249,7 @@ class Job:
             if now - self._ended > LEAVING:
                 self._end(now, None)
         elif self.asked and not self.begun:
-            self._end(now, Fault(LOST, f"stopped by {self.asked} before the job had begun; start it again"))
+            self._end(now, Fault(LOST, f"{self._stopped} before the job had begun; start it again"))
         elif self.asked and now - self._told > AGAIN:
             self._told = now
             self.mpirun.send_signal(Signal.SIGUSR1)

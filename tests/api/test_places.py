@@ -368,3 +368,37 @@ def test_a_policy_says_whether_sites_of_a_relay_may_carry_messages(tmp_path):
         codes = threads.over(lambda place: 0 * bool(fedkern.run(job, place=place)), ("ada", "bo"), said)
         assert set(codes) == {want}, said
         assert any("refused by the holder's policy" in line for line in said) == (want == 2)
+
+
+def test_a_package_that_lies_beside_a_job_is_not_installed(outsider, tmp_path):
+    """Python finds it in the current folder: whoever sent the job would choose code that runs here."""
+    site, trace = outsider
+    job = write_job(tmp_path)
+    for path in list(site.iterdir()):
+        path.rename(tmp_path / path.name)
+    env = {**os.environ, "HOME": str(tmp_path)}
+    for words in (["-m", "fedkern", "check", str(job)], ["-c", "import fedkern; fedkern.check('job.toml')"]):
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120)
+        assert done.returncode, done.stdout
+        assert 'job.method = "mine": wanted' in done.stdout + done.stderr
+        assert not trace.exists()
+
+
+def test_a_module_beside_a_job_does_not_stand_for_that_of_an_installed_package(outsider, tmp_path):
+    site, trace = outsider
+    job = write_job(tmp_path)
+    (tmp_path / "outsider.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'wrong')!r}).write_text('')\n")
+    env = {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}{os.pathsep}{site}", "HOME": str(tmp_path)}
+    words = [sys.executable, "-m", "fedkern", "check", str(job)]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120)
+    assert (done.returncode, trace.exists(), (tmp_path / "wrong").exists()) == (0, True, False), done.stderr
+
+
+def test_the_holders_own_check_refuses_what_a_run_refuses(outsider, tmp_path):
+    site, _ = outsider
+    job = write_job(tmp_path)
+    text = f'open = true\nmethods = ["mine"]\n[data.other]\npaths = ["{tmp_path}/other.csv"]\n[data.ada]\nmethods = []\n'
+    (tmp_path / "rows" / "fedkern-policy.toml").write_text(f'{text}paths = ["{tmp_path}/rows/ada.csv"]\n')
+    code, said = command(site, tmp_path, "check", str(job), "--local", str(tmp_path / "rows" / "ada.csv"))
+    assert "is refused: " in said, said
+    assert code == 2

@@ -127,6 +127,15 @@ def test_requests_choose_no_file(ada, tmp_path):
     assert len(reasons(tmp_path)) <= sites.OFTEN  # a flood fills no disk
 
 
+def test_a_flood_of_questions_fills_no_disk(ada, tmp_path):
+    (tmp_path / "ada" / NAME).write_text('open = "ask"\n')
+    for number in range(100):
+        asked = asking(bytes([number]) * 32, job=number.to_bytes(16, "big"))
+        assert Letter.unpack(ada.answer(asked)).state == ASIDE
+        assert Letter.unpack(ada.answer(asking(b"x" * 32, job=number.to_bytes(16, "big")))).state == ASIDE
+    assert len(audit(tmp_path, "ada")) == sites.OFTEN
+
+
 @pytest.mark.parametrize(
     ("request_of", "why"),
     [
@@ -282,6 +291,31 @@ def test_a_stopped_resident_keeps_a_checkpoint_and_the_job_goes_on(tmp_path):
     for name in NAMES:
         assert [path.name for path in (tmp_path / name / "runs").iterdir()] == ["job"]
         assert [line.get("exit") for line in audit(tmp_path, name) if line["event"] == "ended"] == [3, 0]
+
+
+def test_a_resident_that_was_started_anew_has_lost_the_run_and_pays_for_nothing_more(tmp_path):
+    job = {**PRIVATE_JOB, "more": PRIVATE_JOB["more"].replace("local_steps = 3", "local_steps = 3\ncheckpoint_every = 1e-6")}
+    found(tmp_path, PRIVATE_POLICY, **job)
+    sites = residents(tmp_path)
+    old, budget = sites["bo"], tmp_path / "bo" / "budget.jsonl"
+
+    class Restarted:
+        join, new, charged = old.join, None, b""
+
+        def answer(self, request):
+            if self.new is None and budget.exists():
+                old.lost("its process ends")
+                assert old.join(20.0)
+                self.new, self.charged = residents(tmp_path)["bo"], budget.read_bytes()
+            return (self.new or old).answer(request)
+
+    sites["bo"] = restarted = Restarted()
+    code, said, _ = run(tmp_path, sites)
+    assert code == 4, said  # pvi goes on without a lost client
+    assert said == ["site 'bo': it was started anew, and knows nothing of this run"]
+    assert "the run has begun here before" in reasons(tmp_path, "bo")[0]
+    assert [line["event"] for line in audit(tmp_path, "bo")] == ["started", "ended", "refused"]
+    assert restarted.charged == budget.read_bytes() != b""
 
 
 def test_a_server_that_is_lost_ends_the_job_here(ada, tmp_path):

@@ -12,7 +12,7 @@ from fedkern.cli.bridge import to_toml
 from fedkern.errors import JobError
 from fedkern.jobs.load import tables_of
 from fedkern.methods import load
-from support.flare import ENGINE, GOLDEN, digests, simulate, write_parties
+from support.flare import ENGINE, GOLDEN, digests, over_tls, simulate, write_parties
 
 JOB = """
 [job]
@@ -131,3 +131,29 @@ def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_pa
     names, digest = write_parties(job, tmp_path, *TRIED[job], only=only)
     said = simulate(tmp_path, names)
     assert digests(tmp_path) == [digest], said
+
+
+# What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; whether the digest is there at the end
+ENDS = {
+    "none": ("", "has ended with code 0", True),
+    "killed-site": ("--resume goes on from the last checkpoint", "has ended with code 0", True),
+    "other-site-asks": ("", "asked ada: TIMEOUT None", True),
+    "other-job": ("site 'bo' takes no part: this job is not accepted here", "has this digest", False),
+    "other-version": ("another version", "", False),
+    "other-engine": ("", "nvflare 2.10.0 was not tried", False),
+    "expired-certificate": ("", "", False),
+    "stranger": ("", "", False),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not ENGINE, reason="FEDKERN_NVFLARE names no Python that has NVFlare")
+@pytest.mark.parametrize("fault", ENDS)
+def test_over_tls_a_job_has_the_digest_of_one_process_or_the_documented_end(fault, tmp_path):
+    _, digest = write_parties("sparse-sums", tmp_path, "job.rounds=300", "job.deadline=20", "algorithm.checkpoint_every=1")
+    said = over_tls(tmp_path, fault)
+    server, site, ends = ENDS[fault]
+    assert server in " ".join(said["server"])
+    assert site in " ".join(said["bo"])
+    assert said["digests"] == ([digest] if ends else [])

@@ -17,7 +17,7 @@ from fedkern.errors import BudgetSpent, JobError
 from fedkern.jobs.files import Lines
 from fedkern.kernels import list as kernels
 from support import few
-from support.command import OPEN, PRIVATE
+from support.command import OPEN, PRIVATE, python
 
 KEYS = {
     "test",
@@ -261,6 +261,15 @@ def test_info_lists_every_kernel_and_what_is_missing(fedkern: Any) -> None:
         assert line.split()[1:] == list(exists.values())
 
 
+def test_info_says_that_a_level_does_not_exist(fedkern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDKERN_ISA", "foo")
+    run = python("-P", "-m", "fedkern", "info")
+    assert run.code == 0, run.err
+    (line,) = [line for line in run.out.splitlines() if line.startswith("instruction set")]
+    assert "none: FEDKERN_ISA=foo: there is no such instruction-set level" in line
+    assert "glm.clipped_grad_sum" in run.out
+
+
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])
 def test_a_simulated_federation_runs_as_it_is(fedkern: Any, kind: str) -> None:
     assert fedkern("simulate", kind, "--out", "sim", "--clients", "2", "--rows", "150", "--columns", "3").code == 0
@@ -318,6 +327,6 @@ def test_a_report_of_a_run_that_went_on_after_a_torn_line(torn: bytes, fedkern: 
 def test_every_command_has_help() -> None:
     for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
         known = {"run", "check", "launch", "demo", "info", "init", "schema", "simulate", "sigma"}
-        known |= {"report", "predict", "reproduce", "status", "ledger", "audit", "budget", "plan"}
+        known |= {"report", "predict", "reproduce", "status", "ledger", "audit", "budget", "plan", "review"}
         assert {c.dest for c in action._choices_actions} == known  # type: ignore[attr-defined]
         assert all(c.help for c in action._choices_actions)  # type: ignore[attr-defined]

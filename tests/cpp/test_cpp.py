@@ -1,6 +1,7 @@
 """The headers by themselves: without Python, without a library, at every instruction-set level."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -44,6 +45,28 @@ def test_headers_know_no_python_no_mpi_and_no_file():
     for header in HEADERS:
         included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", (INCLUDE / "fedkern" / header).read_text())
         assert not [name for name in included if re.search(forbidden, name)], header
+
+
+def test_sources_use_no_part_of_the_library_that_macos_12_or_xcode_15_lack():
+    """libc++ had no std::jthread and no stop tokens before version 20; texts of floating-point numbers need macOS 13.3."""
+    lacking = re.compile(r"std::(jthread|stop_\w+|format\w*|to_chars|from_chars|print\w*|expected|barrier)\b")
+    found = [(path.name, name) for path in sorted((ROOT / "csrc").rglob("*.?pp")) for name in lacking.findall(path.read_text())]
+    assert found == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("pool", [["-DFEDKERN_POOL"], []], ids=["pool", "without"])
+def test_headers_compile_with_the_library_of_clang(pool):
+    """As on macOS, where some of GCC's pragmas mean nothing."""
+    compiler = shutil.which("clang++") or next((c for v in range(22, 14, -1) if (c := shutil.which(f"clang++-{v}"))), None)
+    if compiler is None:
+        pytest.skip("no clang++ 15 or newer")
+    command = [compiler, *FLAGS, "-Wno-error", "-stdlib=libc++", *pool, "-fsyntax-only", "-x", "c++", "-"]
+    if subprocess.run(command, input="#include <vector>\n", capture_output=True, text=True).returncode:
+        pytest.skip("no libc++")
+    text = "".join(f'#include "fedkern/{header}"\n' for header in HEADERS)
+    run = subprocess.run(command, input=text + "int main() {}\n", capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 def test_no_table_of_the_package_is_among_the_headers():

@@ -317,10 +317,17 @@ def test_defaults_of_an_open_and_of_a_private_job() -> None:
     assert (private.privacy.noise_source, private.privacy.sampling, private.privacy.accountant) == ("secure", "poisson", "pld")
 
 
-def test_damping_of_clients_that_work_at_once_is_one_over_their_number() -> None:
-    assert parse(OPEN).algorithm.damping_of(8) == 1.0
-    assert parse(changed(OPEN, {"algorithm.schedule": "synchronous"})).algorithm.damping_of(8) == 1 / 8
-    assert parse(changed(OPEN, {"algorithm.schedule": "synchronous", "algorithm.damping": 0.5})).algorithm.damping_of(8) == 0.5
+def test_clients_that_work_at_once_share_a_step_unless_their_sites_are_exact() -> None:
+    together = {"algorithm.schedule": "synchronous"}
+    for changes, whole, damping in (
+        ({}, False, 1.0),
+        (together, False, 1 / 8),
+        (together, True, 1.0),
+        (together | {"algorithm.optimiser": "adam"}, True, 1 / 8),
+        ({"algorithm.schedule": "asynchronous"}, True, 1 / 8),
+        (together | {"algorithm.damping": 0.5}, True, 0.5),
+    ):
+        assert parse(changed(OPEN, changes)).algorithm.damping_of(8, whole=whole) == damping
 
 
 def test_the_paper_preset_and_what_overrides_it() -> None:

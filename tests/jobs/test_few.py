@@ -252,7 +252,7 @@ def test_a_job_that_lowers_the_number_says_so(fedkern: Any, tmp_path: Path) -> N
     assert says.split(":")[0] in (Path("out") / "report.html").read_text()
     usual = fedkern("check", Federation(tmp_path).job).out
     assert "LOWERED" not in usual
-    assert f"least    {LEAST_ROWS} rows of each client; one that has fewer ends the job" in usual
+    assert f"least    {LEAST_ROWS} rows of each client, more where a line below says so; one that has fewer ends the job" in usual
 
 
 def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_path: Path) -> None:

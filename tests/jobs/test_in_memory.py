@@ -275,7 +275,9 @@ def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
 def test_a_private_job_tells_nothing_of_a_row_in_memory() -> None:
     terms = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 5.0, "sampling_rate": 0.5}
     private: Any = {**JOB, "privacy": terms, "data": {"response": "y", "columns": {"name": {"levels": ["b", "c"]}}}}
-    with pytest.raises(JobError, match=r"client 'a': the file is not what \[data\] describes") as fault:
+    with pytest.raises(
+        JobError, match=r"client 'a': the file is not what \[data\] describes, a table whose header names 'y', 'name'$"
+    ) as fault:
         fedkern.run(private, data={"a": frame().drop(columns="y"), "b": frame()})
     assert SECRET not in str(fault.value)
 

@@ -13,6 +13,7 @@ from fedkern.jobs import progress
 from fedkern.jobs.run import Output
 from fedkern.jobs.watch import Line, Watch
 from fedkern.methods import load
+from fedkern.results.manuscript import manuscript
 from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
 from support.command import OPEN, PRIVATE
@@ -49,8 +50,8 @@ class Losing(InProcess):
         return self
 
 
-def lose(protocol, path, tmp_path, sections):
-    place = Losing(protocol)
+def lose(protocol, path, tmp_path, sections, after=0):
+    place = Losing(protocol, after)
     config, folder = load(path, sections=sections)
     try:
         return perform(place, config, folder, Output(tmp_path / "out", quiet=True))
@@ -125,6 +126,23 @@ def test_a_job_that_goes_on_names_the_client_and_its_rank_at_the_end(protocol, t
     assert result.summary["clients"]["client-2"]["lost"] == WHY
     assert exit_code(result, 0) == 4
     assert "fedkern: finished without client 'client-2' (rank 2 has died)\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_updates_of_a_client_that_was_lost_later_are_said_to_be_in_the_result(private, tmp_path, capsys):
+    (tmp_path / "job.toml").write_text(PRIVATE if private else OPEN)
+    result = lose("pvi", tmp_path / "job.toml", tmp_path, {}, after=7)
+    client = result.summary["clients"]["client-2"]
+    assert (client["status"], client["in_result"]) == ("lost", True)
+    (said,) = (note for note in result.summary["notes"] if "client-2" in note and "lost" in note)
+    assert f"was lost after {client['updates']} updates: they are in this result" in said
+    assert ("it has told no certificate" in said) == private
+    notes = manuscript(result.rows(), result.summary).notes
+    assert f"client-2 was lost after {client['updates']} updates, which are in this result." in notes
+    assert not [note for note in notes if note.startswith("Without")]
+    assert any("of client-2 none was told" in note for note in notes) == private
+    assert exit_code(result, 0) == 4
+    assert "but its updates are in it" in capsys.readouterr().err
 
 
 def test_rounds_that_begin_anew_are_counted_to_their_own_end(jobs, tmp_path, capsys):

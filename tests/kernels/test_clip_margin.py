@@ -111,3 +111,41 @@ def test_gradients_of_float32_rows_are_the_reference(n, d):
         got, want = (glm.clipped_grad_sum(rows_, y, clip=clip, backend=b, **call)[0] for b in ("cpp", "reference"))
         each = [glm.clipped_grad_sum(rows_, y, clip=clip, rows=np.array([i]), backend="reference", **call)[0] for i in range(n)]
         assert (np.abs(got - want) <= 2e-6 * np.abs(each).sum(axis=0) + 1e-6 * np.abs(each).max()).all()
+
+
+# Rows made of two numbers of which the square of one is 0: (family, size of x, offset).
+TINY_SLOPE, HUGE_SLOPE = "bernoulli", "poisson"
+EXTREME = [
+    *((TINY_SLOPE, x, a) for x, a in ((1e120, -390.0), (1e150, -500.0), (1e152, -700.0), (1e80, -300.0), (1e70, -350.0))),
+    *((HUGE_SLOPE, x, a) for x, a in ((1e-163, 345.0), (3e-162, 354.0), (1e-150, 225.0), (1e-200, 350.0), (1e-163, 230.0))),
+]
+
+
+@pytest.mark.parametrize("backend", ["cpp", "numba", "reference"])
+@pytest.mark.parametrize(("family", "x", "offset"), EXTREME)
+@pytest.mark.parametrize("estimator", ["analytic", "weight-mc", "several", "activation-mc", "full"])
+def test_no_row_of_extreme_numbers_is_longer_than_the_bound(backend, family, x, offset, estimator):
+    d = 9
+    X, y = np.full((1, d), x) * np.linspace(0.5, 1.5, d), np.zeros(1)
+    spread = np.diag(np.full(d, 1e-170)) if estimator == "full" else np.full(d, -400.0)
+    call = {
+        "family": family,
+        "offset": np.full(1, offset),
+        "mu": np.zeros(d),
+        "log_sigma": spread,
+        "key": KEY,
+        "backend": backend,
+    }
+    call["draws"] = 3 if estimator == "several" else 1
+    call["estimator"] = {"several": "weight-mc", "full": "analytic"}.get(estimator, estimator)
+    for clip in (1e-50, 1e-30, 1e-9, 1e-3, 1.0):
+        total, skipped = glm.clipped_grad_sum(X, y, clip=clip, **call)
+        assert np.isfinite(total).all()
+        assert square(total) <= Fraction(clip) ** 2
+        # Where a slope is tiny, its row counts with its full weight, as others do.
+        if family == TINY_SLOPE:
+            assert skipped == 0
+            length = min(square(glm.clipped_grad_sum(X, y, clip=np.inf, **call)[0]), Fraction(clip) ** 2)
+            assert square(total) >= length * (1 - Fraction(1, 10**8))
+        else:
+            assert skipped == (np.exp(offset) > 1e100)

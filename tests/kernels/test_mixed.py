@@ -36,7 +36,8 @@ WHEEZE = Path(os.environ.get("FEDKERN_DATA", "")) / "six-cities-wheeze" / "ohio.
 
 @pytest.mark.parametrize(("family", "backend", "d"), [cell for d in (1, 2, 3) for cell in cells(d)])
 def test_the_value_is_the_integral(family, backend, d):
-    nodes = {1: 40, 2: 30, 3: 14}[d]
+    # Rows that are seen from a time on are divided by what a group survives until then, which polynomials follow more slowly.
+    nodes = {1: 40, 2: 30, 3: 30 if family in mixed.TIMES else 14}[d]
     case = example(family, d, n=12, groups=4, points=2)
     np.testing.assert_allclose(mixed.values(**case, nodes=nodes, backend=backend), by_grid(case), atol=2e-6)
 
@@ -220,7 +221,7 @@ ERRORS = [
         r"points must have 2 columns \(1 coefficients, 1 of T and 0 of the bernoulli rows' own\), got 3",
     ),
     ({"family": "gaussian"}, "points must have 3 columns"),
-    ({"starts": np.array([0, 3])}, "starts must rise from 0 to the number of rows, 4, got"),
+    ({"starts": np.array([0, 3])}, "starts must rise from 0 to the number of rows, 4"),
     ({"starts": np.array([1, 4])}, "starts must rise from 0"),
     ({"starts": np.array([0, 3, 2, 4])}, "starts must rise from 0"),
     ({"starts": np.array([], int)}, "starts must rise from 0"),

@@ -222,7 +222,7 @@ ERRORS = [
     ({"sizes": (3, 0, 2)}, ValueError, r"sizes must be .*, got \(3, 0, 2\)"),
     ({"sizes": (3, -5, 2)}, ValueError, r"sizes must be .*, got \(3, -5, 2\)"),
     ({"sizes": (3, 2**31, 2)}, ValueError, "sizes must be"),
-    ({"sizes": (3, 5.0, 2)}, TypeError, "float"),
+    ({"sizes": (3, 5.0, 2)}, TypeError, r"sizes must be integers, got \("),
     ({"sizes": (4, 5, 2)}, ValueError, r"X must have shape \(n, d\) with n = 23, d = 4, got \(23, 3\)"),
     ({"sizes": (3, 6, 2)}, ValueError, r"parameters must have shape \(k\) with k = 38, got \(32,\)"),
     ({"sizes": (3, 4, 3)}, ValueError, r"parameters must have shape \(k\) with k = 31"),

@@ -61,7 +61,7 @@ def test_two_names_of_one_number_are_refused():
     assert register(first) == number
 
 
-@pytest.mark.parametrize("name", ["", "draws of mine", "größe", "mine\n", 3])
+@pytest.mark.parametrize("name", ["", "draws of mine", "größe", "mine\n", ".x", "mine.", "mine..x", 3])
 def test_a_name_of_other_characters_is_refused(name):
     with pytest.raises(ValueError, match=r"rng.register: name must be letters, digits"):
         register(name)
@@ -70,6 +70,9 @@ def test_a_name_of_other_characters_is_refused(name):
 def test_a_name_of_ours_or_of_another_package_is_refused():
     with pytest.raises(ValueError, match="'noise' is a stream of fedkern"):
         register("noise")
+    for name in ("fedkern", "fedkern.moves"):
+        with pytest.raises(ValueError, match=f"names such as '{name}' are fedkern's own"):
+            register(name)
     register("draws.of", "mine")
     with pytest.raises(ValueError, match=r"'draws\.of' is a stream of 'mine' already; begin the name with 'yours'"):
         register("draws.of", "yours")

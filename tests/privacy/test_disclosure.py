@@ -406,7 +406,7 @@ def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, Any])
 
 
 def test_sites_of_many_synchronous_rounds_are_rows_and_labels() -> None:
-    sections: dict[str, Any] = {"algorithm": {"schedule": "synchronous"}, "model": {"covariance": "full"}}
+    sections: dict[str, Any] = {"algorithm": {"schedule": "synchronous", "damping": 1 / 3}, "model": {"covariance": "full"}}
     tape, rows = curious_jobs.logistic(5, 2, data=curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0, damping=1 / 3, rounds=30)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))

@@ -245,6 +245,8 @@ def test_the_command_line_prints_both_tables(federated: tuple[Result, pd.DataFra
     assert ended.out.splitlines()[0].split() == ["parameter", "site", "odds_ratio", "q025", "q05", "q95", "q975"]
     assert "sex[F vs M]" in ended.out
     assert fedkern("report", folder / "out", "--table", "csv", "--level", "sex").code == 2
+    ended = fedkern("report", folder / "out", "--exp")
+    assert (ended.code, "add --table text" in ended.err) == (2, True)
     ended = fedkern("predict", folder / "out", folder / "test.csv", "--out", "p.csv")
     assert ended.code == 0
     assert f"accuracy {result.metrics['accuracy']:.4f}" in ended.out
@@ -448,3 +450,11 @@ def test_new_rows_are_filled_and_marked_and_need_no_weight(tmp_path: Path) -> No
     marked, filled = test["x"].isna().to_numpy(), test["x"].fillna(0.5).to_numpy()
     linear = p["intercept"] + p["theta[x]"] * filled + p["theta[x[missing]]"] * marked
     assert again["linear_mean"].to_numpy() == pytest.approx(linear, abs=1e-9)
+
+
+def test_a_result_without_ratios_says_where_its_coefficients_are(fedkern: Any) -> None:
+    assert fedkern("simulate", "vertical", "--out", "made").code == 0
+    assert fedkern("run", "made/job.toml", "--set", "job.rounds=30", "--out", "out", "--quiet").code == 0
+    ended = fedkern("report", "out", "--table", "text", "--exp")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no table of ratios; its coefficients are at the clients" in ended.err

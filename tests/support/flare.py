@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from fedkern.api import perform
 from fedkern.bridges.consent import AcceptedSection, Consent
@@ -80,6 +81,18 @@ def simulate(folder: Path, sites: list[str]) -> str:
         timeout=250,
     )
     return said.stdout + said.stderr
+
+
+def over_tls(folder: Path, fault: str) -> dict[str, Any]:
+    """Runs the job over the engine with TLS, with one thing that goes wrong; returns what came of it."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "nvflare_tls.py"), "--engine", ENGINE, "--fault", fault]
+    command += ["--parties", str(folder / "parties"), "--job", str(folder / "flare"), "--out", str(folder / "tls")]
+    said = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=folder, text=True, capture_output=True, check=False, timeout=580
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
+    answer: dict[str, Any] = json.loads(said.stdout)
+    return answer
 
 
 if __name__ == "__main__":  # python -m support.flare JOB DIR: the folders alone

@@ -1,8 +1,9 @@
 """A wire of threads for jobs over a relay: each site has a thread for its job, and one in which its requests are answered."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
-from fedkern.transports.relay import Hub, Lost, Spoke
+from fedkern.transports.relay import Hub, Letter, Lost, Spoke, Wire
 from support.outside import threads
 
 
@@ -29,6 +30,42 @@ class Threads(threads.Threads):
             self.replies.put((site, answer))
         if luck < 0.3:  # an older request comes a second time
             spoke.answer(request)
+
+
+class Clocked(Wire):
+    """A wire with a clock of its own, on which a request and its reply take one unit, and parties compute in no time.
+
+    It brings the reply whose time is up first, and waits for it however long the site computes: `now` is how many round trips
+    of the job wait for one another.
+    """
+
+    def __init__(self, spokes, faults=None):
+        self.spokes, self.now, self.sent, self.due = spokes, 0.0, [], {}
+        self.around = dict.fromkeys(spokes, 0)  # bytes beside messages
+        self.workers = ThreadPoolExecutor(len(spokes))
+
+    def send(self, site, data):
+        self.due[site] = self.now + 1.0, self.workers.submit(self.spokes[site].answer, data)
+        self._count(site, data)
+        self.sent.append((site, len(data)))
+
+    def _count(self, site, data):
+        self.around[site] += len(data) - sum(len(content) for _, content in Letter.unpack(data).items)
+
+    def receive(self, seconds):
+        if not self.due:
+            return None
+        site = min(self.due, key=lambda name: self.due[name][0])
+        at, reply = self.due[site]
+        try:
+            data = reply.result(seconds)
+        except TimeoutError:
+            return None
+        del self.due[site]
+        self.now = max(self.now, at)
+        self._count(site, data)
+        self.sent.append((site, -len(data)))
+        return site, data
 
 
 def over_threads(main, sites, faults=None, timeouts=None, again=30.0, busy=10.0, wire=Threads):

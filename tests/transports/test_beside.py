@@ -129,6 +129,15 @@ def test_a_signal_before_the_job_has_begun_ends_it_at_once(beside, name, whom, t
         assert err == f"fedkern: stopped by {name} before the job had begun; start it again\n"
 
 
+def test_a_signal_that_the_script_has_passed_on_is_not_named(beside, monkeypatch):
+    """It makes TERM of all: whoever pressed Ctrl-C has sent none."""
+    monkeypatch.setenv("FEDKERN_SH", str(os.getpid()))
+    run = beside("print('here', flush=True)\ntime.sleep(30)")
+    assert run.stdout.readline() == "here\n"
+    run.send_signal(signal.SIGTERM)
+    assert ended(run) == (3, "", "fedkern: stopped before the job had begun; start it again\n")
+
+
 BEGINS_LATE = """
 import signal
 def stop(number, frame):

@@ -12,9 +12,13 @@ its unknowns have. Then all learn the length, the same as before or the next one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol as Shape
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .messages import BIT, Message, RemoteFault, Tells
 
@@ -35,6 +39,20 @@ class Moving(Message, kind=163, tells=Tells(BIT)):
 
     round: int
     settled: int
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and that there are no places out of range."""
+        return 1, 0
+
+    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Returns 1 where they have not, else 0."""
+        return np.array([float(self.settled != 1)]), np.empty(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Moving:
+        """Returns the answer of all clients together: 1 where those of all have settled."""
+        return cls(round, int(numbers[0] == 0))
 
 
 @dataclass(frozen=True)

@@ -158,22 +158,26 @@ def _coded_apart(told: Sums) -> Iterator[str]:
 
 
 def _twins(told: Sums) -> list[str]:
-    """Returns doubts about clients with one file: as many rows, and the same sums of every numeric column to the last digit.
+    """Returns doubts about clients with one file: as many rows, and the same sums of every numeric covariate to the last digit.
 
-    A single column of whole numbers may have that by chance.
+    A single column of whole numbers may have that by chance. Responses are not told here. Columns whose center and scale the job
+    file gives are left out: several clients may repeat one design.
     """
     alike: dict[tuple[float, ...], list[str]] = {}
-    for name, *own in zip(told.clients, told.sizes.tolist(), told.sums.tolist(), told.squares.tolist()):
+    open_ones = [at for at, column in enumerate(told.columns) if column.center is None]
+    sums, squares = told.sums[:, open_ones], told.squares[:, open_ones]
+    for name, *own in zip(told.clients, told.sizes.tolist(), sums.tolist(), squares.tolist()):
         alike.setdefault((own[0], *own[1], *own[2]), []).append(name)
     doubts = list[str]()
     for numbers, names in alike.items():
-        squares = numbers[1 + len(numbers) // 2 :]
-        varied = sum(square > 0 for square in squares)
-        if len(names) > 1 and (varied > 1 or (varied and squares[0] % 1)):
+        about = numbers[1 + len(numbers) // 2 :]
+        varied = sum(square > 0 for square in about)
+        if len(names) > 1 and (varied > 1 or (varied and about[0] % 1)):
             who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
             doubts.append(
-                f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is "
-                "one file twice, its rows count twice; leave one out"
+                f"clients {who} have as many rows, and the same sums of every numeric covariate to the last digit: where that is "
+                "one file twice, its rows count twice; leave one out. Where they repeat one design with responses of their own, "
+                "give center and scale of its columns in [data.columns], and nothing more is said"
             )
     return doubts
 

@@ -17,15 +17,27 @@ from __future__ import annotations
 from ..core.kept import load, save
 from ..core.messages import Message, Protocol
 from .client import Client, client, client_receive, global_draws, local_draws
-from .messages import Decided, Launch, LikelihoodChange, LikelihoodSlope, Move, Place, Slope, SlopeChange
+from .messages import (
+    SUMS,
+    Decided,
+    Launch,
+    LikelihoodChange,
+    LikelihoodSlope,
+    MaskedChange,
+    MaskedSlope,
+    Move,
+    Place,
+    Slope,
+    SlopeChange,
+)
 from .metric import Metric
 from .server import Server, draws, finished, server_receive, start
 from .settings import Settings
 
 __all__ = [
-    "Client", "Decided", "Launch", "LikelihoodChange", "LikelihoodSlope", "Metric", "Move", "Place", "Server", "Settings",
-    "Slope", "SlopeChange", "client", "client_receive", "draws", "finished", "global_draws", "load", "local_draws", "protocol",
-    "save", "server_receive", "start",
+    "SUMS", "Client", "Decided", "Launch", "LikelihoodChange", "LikelihoodSlope", "MaskedChange", "MaskedSlope", "Metric",
+    "Move", "Place", "Server", "Settings", "Slope", "SlopeChange", "client", "client_receive", "draws", "finished",
+    "global_draws", "load", "local_draws", "protocol", "save", "server_receive", "start",
 ]  # fmt: skip
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import LEAST_DENSITY
+from ..core.masked import TELLS, Masked, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, FEW, KNOWN, LABELLED, LIKELIHOOD, Message, Tells
+from .moves import LOST
 
 Positions = Annotated[NDArray[np.float64], "s xi"]
 Chains = Annotated[NDArray[np.float64], "s"]
@@ -52,6 +56,20 @@ class Slope(Message, kind=94, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
     gradient: Positions
 
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and that no place can be out of range."""
+        return dims["s"] * dims["xi"], 0
+
+    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Returns the gradient, cut to what has a sum: any force that depends on the place alone leaves a trajectory valid."""
+        return cut(self.gradient, largest).ravel(), np.empty(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Slope:
+        """Returns the answer of all clients together."""
+        return cls(numbers.reshape(dims["s"], dims["xi"]))
+
 
 @dataclass(frozen=True)
 class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
@@ -59,6 +77,23 @@ class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
     gradient: Positions
     change: Chains
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and of how many chains the trajectory may be lost."""
+        return dims["s"] * (dims["xi"] + 1), dims["s"]
+
+    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Returns the gradient, as `Slope` does, and changes; and of which chains the trajectory is lost."""
+        lost = self.change <= LOST
+        change = np.where(lost, 0.0, np.clip(self.change, LEAST_DENSITY, -LEAST_DENSITY))
+        return np.concatenate([cut(self.gradient, largest).ravel(), change]), lost
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> SlopeChange:
+        """Returns the answer of all clients together; a trajectory that one of them has lost is lost."""
+        s = dims["s"]
+        return cls(numbers[:-s].reshape(s, dims["xi"]), np.where(outside, LOST, numbers[-s:]))
 
 
 @dataclass(frozen=True)
@@ -69,3 +104,31 @@ class LikelihoodSlope(Slope, kind=212, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
 @dataclass(frozen=True)
 class LikelihoodChange(SlopeChange, kind=213, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     """Client to server, of a client without local unknowns: the same, of its log-likelihood, which is all that changes."""
+
+
+def cut(gradient: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Returns a gradient whose numbers are smaller in size than `largest`."""
+    limit = np.nextafter(largest, 0.0)
+    return np.clip(gradient, -limit, limit)
+
+
+@dataclass(frozen=True)
+class MaskedSlope(Masked, Message, kind=246, tells=TELLS):
+    """Client to server: a `LikelihoodSlope`, masked."""
+
+    words: Annotated[bytes, "masked_slope"]
+
+
+@dataclass(frozen=True)
+class MaskedChange(Masked, Message, kind=247, tells=TELLS):
+    """Client to server: a `LikelihoodChange`, masked, with a count of each chain whose trajectory it has lost."""
+
+    words: Annotated[bytes, "masked_change"]
+
+
+SUMS = (
+    Sum(LikelihoodSlope, MaskedSlope),
+    Sum(LikelihoodChange, MaskedChange),
+    Sum(Slope, MaskedGradient),
+    Sum(SlopeChange, MaskedGradientMore),
+)

@@ -25,14 +25,15 @@ from ..core.messages import Message, Protocol
 from .client import Client, Model, client, client_receive
 from .coordinates import Coordinates
 from .local import GradientOf, WithoutLocal
-from .messages import WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values
+from .messages import SUMS, WIDTH, AskCurvature, AskValues, Curvature, MaskedCurvature, MaskedValues, Posterior, Values
 from .server import Found, Prior, Server, finished, offset, read_result, server_receive, start, unresolved
 from .settings import Settings
 
 __all__ = [
-    "WIDTH", "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf", "Model", "Posterior",
-    "Prior", "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "load", "offset",
-    "protocol", "read_result", "save", "server_receive", "start", "unresolved",
+    "SUMS", "WIDTH", "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
+    "MaskedCurvature", "MaskedValues", "Model", "Posterior", "Prior", "Server", "Settings", "Values", "WithoutLocal",
+    "client", "client_receive", "finished", "load", "offset", "protocol", "read_result", "save", "server_receive", "start",
+    "unresolved",
 ]  # fmt: skip
 
 

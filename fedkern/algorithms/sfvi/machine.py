@@ -24,14 +24,14 @@ from ..core.kept import load, save
 from ..core.messages import Message, Protocol
 from .client import Client, client, client_receive, local_posterior
 from .families import Family, barycentre
-from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
+from .messages import SUMS, Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
 from .server import Server, finished, posterior_moments, server_receive, start
 from .settings import Settings
 
 __all__ = [
-    "Client", "Family", "Fitted", "Global", "GlobalGradient", "GlobalGradientBound", "Reached", "Server", "Settings", "Start",
-    "barycentre", "client", "client_receive", "finished", "load", "local_posterior", "posterior_moments", "protocol", "save",
-    "server_receive", "start",
+    "SUMS", "Client", "Family", "Fitted", "Global", "GlobalGradient", "GlobalGradientBound", "Reached", "Server", "Settings",
+    "Start", "barycentre", "client", "client_receive", "finished", "load", "local_posterior", "posterior_moments", "protocol",
+    "save", "server_receive", "start",
 ]  # fmt: skip
 
 

@@ -5,12 +5,16 @@ Source: docs/spec/sigma.md, section 6.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import NumericalError
+from ...privacy.masks import LEAST_DENSITY
+from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
 
 Draws = Annotated[NDArray[np.float64], "s xi"]
@@ -31,6 +35,20 @@ class GlobalGradient(Message, kind=71, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
     gradient: Draws
 
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
+        return dims["s"] * dims["xi"], 1
+
+    def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
+        """Returns the gradient, zeros where a number of it has no place in a sum, and whether that is so."""
+        return _bounded(self.gradient, largest)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> GlobalGradient:
+        """Returns the answer of all clients together; NumericalError where one of them has none."""
+        return cls(_whole(numbers, outside, dims))
+
 
 @dataclass(frozen=True)
 class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
@@ -38,6 +56,21 @@ class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN
 
     gradient: Draws
     bound: float
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
+        return dims["s"] * dims["xi"] + 1, 1
+
+    def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
+        """Returns the gradient as `GlobalGradient` does, and the bound, which has a lowest value."""
+        gradient, outside = _bounded(self.gradient, largest)
+        return np.append(gradient, np.clip(self.bound, LEAST_DENSITY, -LEAST_DENSITY)), outside
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> GlobalGradientBound:
+        """Returns the answer of all clients together; NumericalError where one of them has none."""
+        return cls(_whole(numbers[:-1], outside, dims), float(numbers[-1]))
 
 
 @dataclass(frozen=True)
@@ -66,3 +99,19 @@ class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
 
     round: int
     parameters: Parameters
+
+
+def _bounded(gradient: Draws, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
+    """Returns a gradient in a row, zeros if a number of it is `largest` or larger, and whether that is so."""
+    good = bool((np.abs(gradient) < largest).all())
+    return gradient.ravel() if good else np.zeros(gradient.size), np.array([not good])
+
+
+def _whole(numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Draws:
+    """Returns the gradient of all clients together."""
+    if outside.any():
+        raise NumericalError("the gradient of a client left the numbers that can be added: lower learning_rate")
+    return numbers.reshape(dims["s"], dims["xi"])
+
+
+SUMS = (Sum(GlobalGradient, MaskedGradient), Sum(GlobalGradientBound, MaskedGradientMore), MOVING)

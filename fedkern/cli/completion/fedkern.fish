@@ -50,8 +50,8 @@ function _shtab_fedkern_using
   test "$_shtab_fedkern_cmdpath" = "$argv"
 end
 
-set -g _shtab_fedkern_commands run check launch demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --epsilon --family --graph --level --local --log-file --log-level --method --names --noise --out --party --place --print-completion --reference --response --rows --seed --server --set --site --table --test -n
+set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site run' reproduce
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --method --name --names --noise --out --party --peer --place --print-completion --reference --response --rows --seed --server --set --site --socket --table --test --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -79,10 +79,23 @@ complete -c fedkern -n '_shtab_fedkern_using check' -l set -x -d 'override a key
 complete -c fedkern -n '_shtab_fedkern_using check' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using check' -l device -xka "cpu cuda" -d 'where kernels run, instead of job.device'
 complete -c fedkern -n '_shtab_fedkern_using check' -l local -x -d 'for the data holder: the faults in the rows of this file; nothing leaves'
+complete -c fedkern -n '_shtab_fedkern_using check' -l latency -x -d 'how long the job waits for a relay whose round trip takes so long'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a launch -d 'run a job over MPI on this machine: rank 0 is the server, the others hold clients'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s n -x -d RANKS
 complete -c fedkern -n '_shtab_fedkern_using launch' -l print-slurm -d 'print the script for sbatch instead, and run nothing'
+complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a bridge -d 'write a job'"'"'s folder for a federated engine between organisations'
+complete -c fedkern -n '_shtab_fedkern_using bridge' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using bridge; and test $_shtab_fedkern_npos -eq 0' -a nvflare -d 'NVFlare'"'"'s job folder, for `nvflare job submit`'
+complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -l out -x -d 'folder to write; it must not be there'
+complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -l resume -d 'the job goes on from its last checkpoint, at all parties'
+complete -c fedkern -n '_shtab_fedkern_using bridge nvflare' -l untested -d 'though the engine here has a version that was not tried'
+complete -c fedkern -n '_shtab_fedkern_using bridge; and test $_shtab_fedkern_npos -eq 0' -a flower -d 'Flower'"'"'s app, for `flwr run`'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -l out -x -d 'folder to write; it must not be there'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -l resume -d 'the job goes on from its last checkpoint, at all parties'
+complete -c fedkern -n '_shtab_fedkern_using bridge flower' -l untested -d 'though the engine here has a version that was not tried'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a demo -d 'a server and five clients on this machine, with a privacy certificate and a page'
 complete -c fedkern -n '_shtab_fedkern_using demo' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using demo' -l out -x -d 'folder for the results (default: runs/demo)'
@@ -98,6 +111,12 @@ complete -c fedkern -n '_shtab_fedkern_using init' -l response -x -d 'the column
 complete -c fedkern -n '_shtab_fedkern_using init' -l test -x -d 'test rows'
 complete -c fedkern -n '_shtab_fedkern_using init' -l server -x -d 'vertical: its own rows'
 complete -c fedkern -n '_shtab_fedkern_using init' -l out -x -d 'default: job.toml, of a holder policy.toml'
+complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a review -d 'draft a hospital'"'"'s impact assessment, or security review, of a job'
+complete -c fedkern -n '_shtab_fedkern_using review' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using review' -l form -xka "dpia security" -d 'of data protection (default), or security'
+complete -c fedkern -n '_shtab_fedkern_using review' -l site -x -d 'a holder'"'"'s own site.toml'
+complete -c fedkern -n '_shtab_fedkern_using review' -l set -x -d 'override a key of the job file'
+complete -c fedkern -n '_shtab_fedkern_using review' -l out -x -d 'Markdown (default: printed)'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a schema -d 'JSON Schema of job files, for editors'
 complete -c fedkern -n '_shtab_fedkern_using schema' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using schema' -l method -x -d 'pvi (default), likelihood, vertical, sigma or sparse'
@@ -160,6 +179,27 @@ complete -c fedkern -n '_shtab_fedkern_using plan' -l set -x -d 'override a key 
 complete -c fedkern -n '_shtab_fedkern_using plan' -l site -x -d 'a holder'"'"'s own site.toml, or a folder with NAME.toml for each client'
 complete -c fedkern -n '_shtab_fedkern_using plan' -l epsilon -x -d 'caps (default 0.5,1,2,4)'
 complete -c fedkern -n '_shtab_fedkern_using plan' -l noise -x -d 'noise multipliers (default: the job'"'"'s)'
+complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a site -d 'for a data holder: jobs between organisations that it accepts, and who asked for them'
+complete -c fedkern -n '_shtab_fedkern_using site' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a accept -d 'show a job and what it would do with the rows here, and accept it'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l name -x -d 'what people call the job (default: the file'"'"'s name)'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l who -x -d 'who accepts it (default: this user)'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l yes -d 'do not ask'
+complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a list -d 'the accepted jobs'
+complete -c fedkern -n '_shtab_fedkern_using site list' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a revoke -d 'accept a job no longer'
+complete -c fedkern -n '_shtab_fedkern_using site revoke' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a log -d 'the audit log; code 2 where a line was changed or removed'
+complete -c fedkern -n '_shtab_fedkern_using site log' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site log' -l json -d json
+complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a run -d 'the resident process: answers an engine through a Unix socket'
+complete -c fedkern -n '_shtab_fedkern_using site run' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site run' -l socket -x -d 'default: socket/site.sock in FOLDER, of a systemd unit in its own folder'
+complete -c fedkern -n '_shtab_fedkern_using site run' -l engine -x -d 'the engine'"'"'s name, for the audit log'
+complete -c fedkern -n '_shtab_fedkern_using site run' -l identity -x -d 'who asks, for the audit log (default: the user of the socket)'
+complete -c fedkern -n '_shtab_fedkern_using site run' -l peer -x -d 'one other user who may ask, to whom root gives the socket (chown)'
+complete -c fedkern -n '_shtab_fedkern_using site run' -l grace -x -d 'that a job gets, at SIGTERM, to keep its checkpoint (default 30)'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a reproduce -d 'a table or figure of a paper, in a checkout; without NAME: list them'
 complete -c fedkern -n '_shtab_fedkern_using reproduce' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using reproduce' -l fast -d 'fewer seeds and settings'

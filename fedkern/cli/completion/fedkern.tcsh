@@ -10,14 +10,18 @@
 complete fedkern \
         'c/--device=/(cpu cuda)/' \
         'c/--log-level=/(debug info warning)/' \
+        'c/--form=/(dpia security)/' \
         'c/--table=/(csv text latex markdown docx)/' \
         'c/--graph=/(graphml csv)/' \
-        'c/--/(client clients columns device epsilon exp family fast graph help holder json level local log-file log-level method mpi names noise open out party place print-completion print-slurm printed private quiet raw reference response resume rows seed server set site table test tidy version)/' \
+        'c/--/(client clients columns device engine epsilon exp family fast form grace graph help holder identity json latency level local log-file log-level method mpi name names noise open out party peer place print-completion print-slurm printed private quiet raw reference response resume rows seed server set site socket table test tidy untested version who yes)/' \
         'c/-/(- h n)/' \
         'n/--device/(cpu cuda)/' \
         'n/--log-level/(debug info warning)/' \
+        'n/--form/(dpia security)/' \
         'n/--table/(csv text latex markdown docx)/' \
         'n/--graph/(graphml csv)/' \
-        'p/1/(run check launch demo info init schema simulate sigma report predict status ledger audit budget plan reproduce)/' \
+        'p/1/(run check launch bridge demo info init review schema simulate sigma report predict status ledger audit budget plan site reproduce)/' \
+        'n/bridge/(nvflare flower)/' \
         'n/sigma/(build train)/' \
+        'n/site/(accept list revoke log run)/' \
         'p/*/()/'

@@ -11,6 +11,7 @@
 _shtab_fedkern_commands() {
   local _commands=(
     audit:'certificates computed again from ledgers and budgets; code 2 where one differs'
+    bridge:'write a job'"'"'s folder for a federated engine between organisations'
     budget:'for a data holder: what all jobs have spent on its data, and what is left'
     check:'validate a job, and print its privacy plan and what will be sent'
     demo:'a server and five clients on this machine, with a privacy certificate and a page'
@@ -22,13 +23,23 @@ _shtab_fedkern_commands() {
     predict:'what a finished run says of new rows, where its method can'
     report:'one self-contained HTML page from a finished or interrupted run'
     reproduce:'a table or figure of a paper, in a checkout; without NAME: list them'
+    review:'draft a hospital'"'"'s impact assessment, or security review, of a job'
     run:'run a job'
     schema:'JSON Schema of job files, for editors'
     sigma:'priors that do not factorise over clients: build or train one'
     simulate:'write a synthetic federation: client files, truth.json, job.toml'
+    site:'for a data holder: jobs between organisations that it accepts, and who asked for them'
     status:'how far a run is: rounds, checkpoint, who is waited for, what is spent'
   )
   _describe 'fedkern commands' _commands
+}
+
+_shtab_fedkern_bridge_commands() {
+  local _commands=(
+    flower:'Flower'"'"'s app, for `flwr run`'
+    nvflare:'NVFlare'"'"'s job folder, for `nvflare job submit`'
+  )
+  _describe 'fedkern bridge commands' _commands
 }
 
 _shtab_fedkern_sigma_commands() {
@@ -37,6 +48,17 @@ _shtab_fedkern_sigma_commands() {
     train:'train a prior artifact: one file for the server, one for each client'
   )
   _describe 'fedkern sigma commands' _commands
+}
+
+_shtab_fedkern_site_commands() {
+  local _commands=(
+    accept:'show a job and what it would do with the rows here, and accept it'
+    list:'the accepted jobs'
+    log:'the audit log; code 2 where a line was changed or removed'
+    revoke:'accept a job no longer'
+    run:'the resident process: answers an engine through a Unix socket'
+  )
+  _describe 'fedkern site commands' _commands
 }
 
 _shtab_fedkern_options=(
@@ -57,6 +79,35 @@ _shtab_fedkern_audit_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_audit_defaults_added=0
 
+_shtab_fedkern_bridge_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_bridge_defaults_added=0
+
+_shtab_fedkern_bridge_flower_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--out[folder to write\; it must not be there]:DIR:"
+  "--resume[the job goes on from its last checkpoint, at all parties]"
+  "--untested[though the engine here has a version that was not tried]"
+  ":JOB.toml:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_bridge_flower_defaults_added=0
+
+_shtab_fedkern_bridge_nvflare_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--out[folder to write\; it must not be there]:DIR:"
+  "--resume[the job goes on from its last checkpoint, at all parties]"
+  "--untested[though the engine here has a version that was not tried]"
+  ":JOB.toml:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_bridge_nvflare_defaults_added=0
+
 _shtab_fedkern_budget_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[json]"
@@ -74,6 +125,7 @@ _shtab_fedkern_check_options=(
   "--site[a holder\'s own site.toml, or a folder with NAME.toml for each client]:FILE:"
   "--device[where kernels run, instead of job.device]:device:(cpu cuda)"
   "--local[for the data holder\: the faults in the rows of this file\; nothing leaves]:FILE:"
+  "--latency[how long the job waits for a relay whose round trip takes so long]:SECONDS:"
   ":JOB.toml:"
 )
 
@@ -185,6 +237,18 @@ _shtab_fedkern_reproduce_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_reproduce_defaults_added=0
 
+_shtab_fedkern_review_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--form[of data protection (default), or security]:form:(dpia security)"
+  "--site[a holder\'s own site.toml]:FILE:"
+  "*--set[override a key of the job file]:section.key=value:"
+  "--out[Markdown (default\: printed)]:FILE:"
+  ":JOB.toml:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_review_defaults_added=0
+
 _shtab_fedkern_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--mpi[one rank of an mpirun\: rank 0 is the server, the others hold clients]"
@@ -256,6 +320,63 @@ _shtab_fedkern_simulate_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_simulate_defaults_added=0
 
+_shtab_fedkern_site_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_defaults_added=0
+
+_shtab_fedkern_site_accept_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--name[what people call the job (default\: the file\'s name)]:TEXT:"
+  "--who[who accepts it (default\: this user)]:TEXT:"
+  "--yes[do not ask]"
+  ":the site\'s own copy, with site.toml beside it:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_accept_defaults_added=0
+
+_shtab_fedkern_site_list_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  ":of the site (default\: this one):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_list_defaults_added=0
+
+_shtab_fedkern_site_log_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[json]"
+  ":of the site (default\: this one):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_log_defaults_added=0
+
+_shtab_fedkern_site_revoke_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  ":of the job, or the beginning of its digest:"
+  ":of the site (default\: this one):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_revoke_defaults_added=0
+
+_shtab_fedkern_site_run_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--socket[default\: socket\/site.sock in FOLDER, of a systemd unit in its own folder]:PATH:"
+  "--engine[the engine\'s name, for the audit log]:TEXT:"
+  "--identity[who asks, for the audit log (default\: the user of the socket)]:TEXT:"
+  "--peer[one other user who may ask, to whom root gives the socket (chown)]:USER:"
+  "--grace[that a job gets, at SIGTERM, to keep its checkpoint (default 30)]:SECONDS:"
+  ":of the site\: consent.toml, job files, site.toml:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_run_defaults_added=0
+
 _shtab_fedkern_status_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[json]"
@@ -285,6 +406,7 @@ _shtab_fedkern() {
       curcontext="${curcontext%:*:*}:_shtab_fedkern-$line[1]:"
       case $line[1] in
         audit) _arguments -C -s $_shtab_fedkern_audit_options ;;
+        bridge) _shtab_fedkern_bridge ;;
         budget) _arguments -C -s $_shtab_fedkern_budget_options ;;
         check) _arguments -C -s $_shtab_fedkern_check_options ;;
         demo) _arguments -C -s $_shtab_fedkern_demo_options ;;
@@ -296,11 +418,37 @@ _shtab_fedkern() {
         predict) _arguments -C -s $_shtab_fedkern_predict_options ;;
         report) _arguments -C -s $_shtab_fedkern_report_options ;;
         reproduce) _arguments -C -s $_shtab_fedkern_reproduce_options ;;
+        review) _arguments -C -s $_shtab_fedkern_review_options ;;
         run) _arguments -C -s $_shtab_fedkern_run_options ;;
         schema) _arguments -C -s $_shtab_fedkern_schema_options ;;
         sigma) _shtab_fedkern_sigma ;;
         simulate) _arguments -C -s $_shtab_fedkern_simulate_options ;;
+        site) _shtab_fedkern_site ;;
         status) _arguments -C -s $_shtab_fedkern_status_options ;;
+      esac
+  esac
+}
+
+_shtab_fedkern_bridge() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->bridge'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_fedkern_bridge_defaults_added )); then
+    if (( ${_shtab_fedkern_bridge_options[(I)${(q)one_or_more}*]} +          ${_shtab_fedkern_bridge_options[(I)${(q)remainder}*]} +          ${_shtab_fedkern_bridge_options[(I)${(q)default}]} == 0 )); then
+      _shtab_fedkern_bridge_options+=(': :_shtab_fedkern_bridge_commands' '*::: :->bridge')
+    fi
+    _shtab_fedkern_bridge_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_fedkern_bridge_options
+
+  case $state in
+    bridge)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_fedkern_bridge-$line[1]:"
+      case $line[1] in
+        flower) _arguments -C -s $_shtab_fedkern_bridge_flower_options ;;
+        nvflare) _arguments -C -s $_shtab_fedkern_bridge_nvflare_options ;;
       esac
   esac
 }
@@ -325,6 +473,33 @@ _shtab_fedkern_sigma() {
       case $line[1] in
         build) _arguments -C -s $_shtab_fedkern_sigma_build_options ;;
         train) _arguments -C -s $_shtab_fedkern_sigma_train_options ;;
+      esac
+  esac
+}
+
+_shtab_fedkern_site() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->site'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_fedkern_site_defaults_added )); then
+    if (( ${_shtab_fedkern_site_options[(I)${(q)one_or_more}*]} +          ${_shtab_fedkern_site_options[(I)${(q)remainder}*]} +          ${_shtab_fedkern_site_options[(I)${(q)default}]} == 0 )); then
+      _shtab_fedkern_site_options+=(': :_shtab_fedkern_site_commands' '*::: :->site')
+    fi
+    _shtab_fedkern_site_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_fedkern_site_options
+
+  case $state in
+    site)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_fedkern_site-$line[1]:"
+      case $line[1] in
+        accept) _arguments -C -s $_shtab_fedkern_site_accept_options ;;
+        list) _arguments -C -s $_shtab_fedkern_site_list_options ;;
+        log) _arguments -C -s $_shtab_fedkern_site_log_options ;;
+        revoke) _arguments -C -s $_shtab_fedkern_site_revoke_options ;;
+        run) _arguments -C -s $_shtab_fedkern_site_run_options ;;
       esac
   esac
 }

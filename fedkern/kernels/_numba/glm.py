@@ -53,6 +53,7 @@ ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
 PROBIT, QUADRATURE = range(2)
 KEEP_ALL = -1.0  # instead of a clipping bound: no row is clipped or skipped
 NOISE_DRAW = 2**32 - 1  # the draw counter of a step's noise: no sample has it
+LARGEST_COEFFICIENT = 1e100  # of a row of a clipped sum: beyond it squares of small numbers, which are 0, would matter
 
 PAIRS, STEP, WIDEST = 32, 13 / 63, 5.0  # trapezoid rule for N(0, 1): nodes +-(j + 1/2) STEP
 T_WEIGHT = np.exp(-0.5 * ((np.arange(PAIRS) + 0.5) * STEP) ** 2)
@@ -232,7 +233,8 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
 
 @scalar
 def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, scale, estimator, u, v):
-    """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L). Returns weight E log p.
+    """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L). Returns weight E log p and
+    the size of the larger coefficient of x.
 
     e (S, d): sigma e_s, deviations of the weights; or (S, 1): deviations z_s of the activations.
     """
@@ -257,7 +259,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
             r += slope
             for j in range(d):
                 u[j] += slope * e[t, j]
-        value = 0.0 * r
+        value, k = 0.0 * r, 0.0
     # From derivatives in the activation to those in the parameters.
     at = d
     for i in range(d):
@@ -268,7 +270,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
                 at += 1
         else:
             v[d + i] = weight * x[i] * u[i] if estimator == WEIGHT_MC else weight * k * (variance[i] * x[i] * x[i])
-    return weight * value
+    return weight * value, max(abs(weight * r), abs(weight * k))
 
 
 @loop
@@ -287,7 +289,9 @@ def example_rows(
         for j in range(d):
             x[j] = X[i, j]
         yi = clean(y[i], family)
-        value = example_vector(x, yi, offset[i], weights[i], mu, variance, factor, full, e, family, scale, estimator, u, v)
+        value, coefficient = example_vector(
+            x, yi, offset[i], weights[i], mu, variance, factor, full, e, family, scale, estimator, u, v
+        )
         values += value
         w = 1.0
         if clip != KEEP_ALL:
@@ -296,7 +300,7 @@ def example_rows(
                 squared += 0.0 * (x[j] * x[j])
             for j in range(v.size):
                 squared += v[j] * v[j]
-            if not np.isfinite(squared):
+            if not (np.isfinite(squared) and coefficient <= LARGEST_COEFFICIENT):
                 skipped += 1
                 continue
             norm = np.sqrt(squared)

@@ -11,6 +11,7 @@ STL, TOTAL, ANALYTIC_ELBO = range(3)
 ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
 PROBIT, QUADRATURE = range(2)
 NOISE_DRAW = 2**32 - 1  # the draw counter of a step's noise: no sample has it
+LARGEST_COEFFICIENT = 1e100  # of a row of a clipped sum: beyond it squares of small numbers, which are 0, would matter
 
 T = np.linspace(-6.5, 6.5, 64)  # trapezoid rule for N(0, 1)
 T_WEIGHT = np.exp(-(T**2) / 2) / np.exp(-(T**2) / 2).sum()
@@ -188,7 +189,8 @@ predict_full = predict
 
 
 def example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step):
-    """Returns every example's gradient of E log p(y_i | x_i'theta), (b, 2d) full rank (b, d + d(d+1)/2); NaN in a faulty row."""
+    """Returns every example's gradient of E log p(y_i | x_i'theta), (b, 2d) full rank (b, d + d(d+1)/2), and the size of the
+    largest coefficient of its row; NaN in a faulty row."""
     n, d = X.shape
     rows = np.arange(n) if rows is None else rows
     offset, weights = column(offset, n, 0.0)[rows], column(weights, n, 1.0)[rows]
@@ -198,19 +200,22 @@ def example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, e
         u = X @ np.tril(log_sigma)
         _, r, k = expected_log_likelihood(m, s, y, family, scale)
         i, j = np.tril_indices(d)
-        return np.hstack([(weights * r)[:, None] * X, (weights * k)[:, None] * X[:, i] * u[:, j]])
+        r, k = weights * r, weights * k
+        return np.hstack([r[:, None] * X, k[:, None] * X[:, i] * u[:, j]]), np.maximum(abs(r), abs(k))
     sigma = np.exp(log_sigma)
     if estimator == WEIGHT_MC:
         e = np.array([normals(d, key, client, step, draw) for draw in range(draws)])
         R = np.stack([log_likelihood(X @ (mu + sigma * e_s) + offset, y, family, scale)[1] for e_s in e], axis=1)
-        return np.hstack([(weights * R.mean(axis=1))[:, None] * X, weights[:, None] * (R @ e / draws) * sigma * X])
+        r = weights * R.mean(axis=1)
+        return np.hstack([r[:, None] * X, weights[:, None] * (R @ e / draws) * sigma * X]), abs(r)
     if estimator == ANALYTIC:
         _, r, k = expected_log_likelihood(m, s, y, family, scale)
     else:
         z = normals(draws, key, client, step, 0)
         slopes = log_likelihood(m[:, None] + s[:, None] * z, y[:, None], family, scale)[1]
         r, k = slopes.mean(axis=1), np.where(s == 0, 0.0, (slopes @ z / draws) / np.where(s == 0, 1.0, s))
-    return np.hstack([(weights * r)[:, None] * X, (weights * k)[:, None] * sigma**2 * X**2])
+    r, k = weights * r, weights * k
+    return np.hstack([r[:, None] * X, k[:, None] * sigma**2 * X**2]), np.maximum(abs(r), abs(k))
 
 
 def clipped_grad_sum(
@@ -218,10 +223,13 @@ def clipped_grad_sum(
     total, n_threads,
 ):  # fmt: skip
     with np.errstate(over="ignore", invalid="ignore"):
-        v = example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step)
+        v, coefficients = example_vectors(
+            X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step
+        )
         squared = (v * v).sum(axis=1)
         own = X if rows is None else X[rows]
         kept = np.isfinite(squared) & np.isfinite((own.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
+        kept &= coefficients <= LARGEST_COEFFICIENT
     v, norm = v[kept], np.sqrt(squared[kept])
     bound = clip * (1 - (2e-5 if X.dtype == np.float32 and not grid > 0 else 1e-9))  # docs/spec/pvi.md, section 4
     v *= np.divide(bound, norm, out=np.ones_like(norm), where=norm > bound)[:, None]

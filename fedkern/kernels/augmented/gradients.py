@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import mlp
-from .._checks import POSITIVE, SWITCH, Domain
+from .._checks import POSITIVE, SWITCH, Domain, whole
 from .._docs import documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar
 
@@ -198,6 +197,7 @@ def coefficients(
 ) -> Floats:
     """Returns a draw of coefficients theta ~ N(mu, L L')."""
     theta: Floats
+    FULL.domain.check(COEFFICIENTS.name, "full", full)
     symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
     (theta,) = COEFFICIENTS.compute((mu, scale, eps), out, n_threads, backend, symbols, full=full)
     return theta
@@ -256,7 +256,7 @@ def amortised_draw(
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
     """Returns the linear predictor and a draw of the auxiliary variables, amortised."""
-    sizes, symbols = conditional("augmented.amortised_draw", columns(extra), tuple(map(operator.index, hidden)))
+    sizes, symbols = conditional(AMORTISED_DRAW.name, columns(extra), whole(AMORTISED_DRAW.name, "hidden", hidden))
     g, z = AMORTISED_DRAW.compute((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
     return g, z
 
@@ -281,6 +281,6 @@ def amortised_gradient(
 ) -> tuple[Floats, Floats, Floats]:
     """Returns the gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a
     time."""
-    sizes, symbols = conditional("augmented.amortised_gradient", columns(extra), tuple(map(operator.index, hidden)))
+    sizes, symbols = conditional(AMORTISED_GRADIENT.name, columns(extra), whole(AMORTISED_GRADIENT.name, "hidden", hidden))
     inputs = (H, g, z, tau, extra, psi, message, own)
     return AMORTISED_GRADIENT.compute(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)

@@ -3,7 +3,6 @@ family)."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import mlp, optim
-from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of
+from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
 from .._docs import Given, binds, documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar, names
 from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
@@ -264,6 +263,7 @@ def bind_mean_field_iteration(given: Given) -> Iterations:
 
 def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
     """Returns the number of a client's parameters."""
+    FULL.domain.check(MEAN_FIELD_ITERATION.name, "full", full)
     return {"k": of_coefficients(H.shape[1], full=full) + 2 * len(H)} if is_matrix(H) else None
 
 
@@ -333,8 +333,10 @@ def _of_amortised(
     H: Any, extra: Any, hidden: Sequence[int], centre: int | None, *, full: bool
 ) -> tuple[NDArray[np.int64], dict[str, int] | None]:
     """Returns the network's hidden sizes as backends take them, and the number of a client's parameters."""
-    sizes, network = conditional("augmented.amortised_iteration", columns(extra), tuple(map(operator.index, hidden)))
-    _check_centre("augmented.amortised_iteration", extra, centre)
+    kernel = AMORTISED_ITERATION.name
+    FULL.domain.check(kernel, "full", full)
+    sizes, network = conditional(kernel, columns(extra), whole(kernel, "hidden", hidden))
+    _check_centre(kernel, extra, centre)
     symbols = {"k": of_coefficients(H.shape[1], full=full) + network["k"]} if is_matrix(H) and is_matrix(extra) else None
     return sizes, symbols
 
@@ -415,7 +417,8 @@ def _of_network(
     """Returns the hidden sizes of z's network and the sizes of the predictor's, as backends take them, and the symbols that
     follow."""
     kernel = NETWORK_ITERATION.name
-    units, network = conditional(kernel, columns(extra), tuple(map(operator.index, hidden)))
+    FULL.domain.check(kernel, "full", full)
+    units, network = conditional(kernel, columns(extra), whole(kernel, "hidden", hidden))
     layers, of_phi, _ = mlp.network(kernel, sizes, activation)
     _check_centre(kernel, extra, centre)
     p, f = of_phi["q"], of_phi["k"]
@@ -426,5 +429,6 @@ def _of_network(
 
 
 def _check_centre(kernel: str, extra: Any, centre: int | None) -> None:
+    _CENTRE.domain.check_kind(kernel, "centre", centre)
     if centre is not None and is_matrix(extra) and centre >= extra.shape[1]:
         raise ValueError(f"{kernel}: centre must be a column of extra, of {extra.shape[1]}, got {centre}")

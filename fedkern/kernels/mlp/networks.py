@@ -19,7 +19,6 @@ the values again, a block of rows at a time.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
@@ -27,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import Domain, choice_of
+from .._checks import Domain, choice_of, describe, whole
 from .._docs import documented
 from .._record import WITHOUT_NUMBA, Array, Kernel, Scalar
 
@@ -155,7 +154,9 @@ def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tupl
     >>> sizes, symbols
     (array([ 2, 16,  1]), {'d': 2, 'q': 1, 'k': 65})
     """
-    return _network(kernel, tuple(map(operator.index, sizes)), activation)
+    if not isinstance(activation, str):
+        raise TypeError(f"{kernel}: activation must be one of {', '.join(ACTIVATIONS)}, got {describe(activation)}")
+    return _network(kernel, whole(kernel, "sizes", sizes), activation)
 
 
 @lru_cache(maxsize=256)

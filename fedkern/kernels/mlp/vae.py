@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
+from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, describe, require
 from .._docs import documented
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, home
 from ..spatial._checks import INT64, check_normals
@@ -235,7 +235,8 @@ def vae_step(
         if all(home(array) != "cuda" for array in inputs):
             check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
             for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
-                require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
+                require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", describe(array))
+        VAE_STEP.check_kinds(first=first)
         require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
     # A step takes normals for the prior and for the latents; the larger count must fit into the counter.
     latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]

@@ -479,6 +479,7 @@ def gaussian_posterior_draw(
 
 def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
     """Refuses numbers of sweeps that run over."""
+    kernel.check_kinds(step=step, n_sweeps=n_sweeps)
     require(kernel.name, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
 
 

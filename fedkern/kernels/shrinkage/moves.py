@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._checks import ABOVE_0, FRACTION, NOT_NEGATIVE, POSITIVE, Domain
+from .._checks import ABOVE_0, FRACTION, KEY, NOT_NEGATIVE, POSITIVE, WORD
 from .._docs import documented
 from .._record import F64, Array, Kernel, Scalar
 from .server import INTEGER
@@ -66,9 +66,9 @@ MOVE = Kernel(
     inputs=(*TERMS, BLOCK, *(Array(name, CHAINS, F64) for name in ("theta", "tau_sq", "gamma", "eta"))),
     outputs=(Array("new_theta", CHAINS, F64), Array("t", CHAINS, F64)),
     scalars=(
-        Scalar("seed", Domain("must be in [0, 2^64)")),
-        Scalar("chain", Domain("must be in [0, 2^64)"), 0),
-        Scalar("step", Domain("must be in [0, 2^32)"), 0),
+        Scalar("seed", KEY),
+        Scalar("chain", KEY, 0),
+        Scalar("step", WORD, 0),
         Scalar("scale_tau", POSITIVE, 1.0),
         Scalar("c0", FRACTION, 0.01),
         Scalar("spike_variance", NOT_NEGATIVE, 0.0),
@@ -185,4 +185,4 @@ def move(
 
 def _check_block(kernel: Kernel, block: NDArray[np.int64], p: int) -> None:
     if block.size and not (block.min() >= 0 and block.max() < 2 * p and len(np.unique(block)) == len(block)):
-        raise ValueError(f"{kernel.name}: block must hold different numbers in [0, 2p) with p = {p}, got {block.tolist()[:9]}")
+        raise ValueError(f"{kernel.name}: block must hold different numbers in [0, 2p) with p = {p}")

@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
-from .._checks import ABOVE_0, AT_LEAST_1, FRACTION, GAMMA_SHAPE, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
+from .._checks import (
+    ABOVE_0,
+    AT_LEAST_1,
+    FRACTION,
+    GAMMA_SHAPE,
+    KEY,
+    MADE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SWITCH,
+    WORD,
+    choice_of,
+)
 from .._docs import Given, binds, documented
 from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
 from .local import nothing_happened
@@ -30,8 +42,7 @@ EVENTS = Array("events", ("c", "g", "4"), INTEGER)
 STREAMS = ("global_scales", "indicators", "effects", "variances", "rates")
 
 # `_check` says what is wrong with the numbers of clients, passes and random numbers.
-_SEED = Domain("must be in [0, 2^64)")
-_COUNTER = (Scalar("seed", _SEED), Scalar("chain", _SEED, 0), Scalar("step", Domain("must be in [0, 2^32)"), 0))
+_COUNTER = (Scalar("seed", KEY), Scalar("chain", KEY, 0), Scalar("step", WORD, 0))
 _SLAB = Scalar("slab", ABOVE_0, np.inf, binds=("s",))  # three sums over clients, or four with a slab
 
 
@@ -310,6 +321,7 @@ def global_sweep_sums(
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
     """
+    GLOBAL_SWEEP_SUMS.check_kinds(slab=slab)
     if _shaped(sums, 4):
         n_sums, _, g, p = sums.shape
         if n_sums != _n_sums(slab):
@@ -343,6 +355,7 @@ def local_sums(
     TypeError, ValueError
         Wrong types or shapes, a slab that is not positive.
     """
+    LOCAL_SUMS.check_kinds(slab=slab)
     sums: NDArray[np.float64]
     (sums,) = LOCAL_SUMS.compute((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)
     return sums
@@ -353,6 +366,7 @@ def _n_sums(slab: float) -> int:
 
 
 def _check_passes(n_passes: int, scales: str) -> None:
+    GLOBAL_SWEEP.check_kinds(n_passes=n_passes, scales=scales)
     if not 1 <= n_passes < 2**32 or (scales == "expanded" and n_passes > 1):
         wanted = ">= 1 and below 2^32, and 1 with expanded scales"
         raise ValueError(f"shrinkage.global_sweep: n_passes must be {wanted}, got {n_passes}")
@@ -361,6 +375,7 @@ def _check_passes(n_passes: int, scales: str) -> None:
 def _check(
     kernel: Kernel, m: int, g: int, p: int, indicators: NDArray[np.int64], seed: int, chain: int, step: int, n_passes: int
 ) -> None:
+    kernel.check_kinds(seed=seed, chain=chain, step=step)
     if m < 1:
         raise ValueError(f"{kernel.name}: needs at least one client")
     if _shaped(indicators, 2) and indicators.size and not (indicators.min() >= -2 and indicators.max() < p):

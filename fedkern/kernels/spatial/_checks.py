@@ -40,7 +40,7 @@ def check_normals(kernel: str, normals: int) -> None:
 def check_indptr(kernel: str, indptr: Indices, nnz: int) -> None:
     """Refuses boundaries of rows (or columns) unless they begin at 0, never fall and end at nnz."""
     fine = indptr.size >= 1 and indptr[0] == 0 and indptr[-1] == nnz and bool((indptr[1:] >= indptr[:-1]).all())
-    require(kernel, fine, "indptr", f"must rise from 0 to {nnz}", indptr)
+    require(kernel, fine, "indptr", f"must rise from 0 to {nnz}", "others")
 
 
 def check_triangle(kernel: str, indptr: Indices, indices: Indices, order: Indices) -> None:
@@ -57,6 +57,8 @@ def check_triangle(kernel: str, indptr: Indices, indices: Indices, order: Indice
         rising = np.diff(indices) > 0
         rising[first[1:] - 1] = True
         fine = bool(rising.all())
-    require(kernel, fine, "indices", "must be the rows of a lower triangle, by columns: the diagonal first, then rising", indices)
+    require(
+        kernel, fine, "indices", "must be the rows of a lower triangle, by columns: the diagonal first, then rising", "others"
+    )
     fine = bool((np.sort(order) == columns).all())
-    require(kernel, fine, "order", f"must be a permutation of 0 .. {n - 1}", order)
+    require(kernel, fine, "order", f"must be a permutation of 0 .. {n - 1}", "another")

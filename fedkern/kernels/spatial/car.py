@@ -32,7 +32,15 @@ CAR_LOGDENSITY = Kernel(
     source="docs/spec/sigma.md, sections 3 and 9",
     inputs=(Array("theta", ("m", "n"), F64), _PHI, _INDPTR, _INDICES, Array("logdet", ("k",), F64)),
     outputs=(Array("value", ("m",), F64), Array("grad_theta", ("m", "n"), F64), Array("grad_phi", ("m",), F64)),
-    scalars=(_FORM, LOW, HIGH, WIDEST, Scalar("rank", Domain("of Q; None: n", "", "-1 if x is None else int(x)"), None)),
+    scalars=(
+        _FORM,
+        LOW,
+        HIGH,
+        WIDEST,
+        Scalar(
+            "rank", Domain("must be None or in [0, 2^31)", "x is None or 0 <= x < 2**31", "-1 if x is None else index(x)"), None
+        ),
+    ),
     host="20 to 40 us on a CPU: less than its launches would take",
     backends=COMPILED,
     words=_WORDS
@@ -145,6 +153,7 @@ def car_logdensity(
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
     """
+    CAR_LOGDENSITY.check_kinds(lo=lo, hi=hi)
     require(CAR_LOGDENSITY.name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
     inputs = (theta, phi, indptr, indices, logdet)
     return CAR_LOGDENSITY.compute(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)

@@ -108,6 +108,7 @@ def table_sample(
     name = TABLE_SAMPLE.name
     AT_LEAST_0.check(name, "rank", rank)
     AT_LEAST_0.check(name, "batch", batch)
+    TABLE_SAMPLE.check_kinds(kind=kind)
     rank, batch = operator.index(rank), operator.index(batch)
     numbers = TABLE_SAMPLE.numbers(kind=kind, rank=rank if kind == "dense" else 0, group=group, seed=seed, chain=chain, step=step)
     inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}

@@ -52,6 +52,9 @@ class JobSection(keys.JobSection):
     rounds: Rounds = key(
         MOST_ROUNDS, help="after the mode is found: rounds of draws at most; hmc: trajectories of each chain, default 1000"
     )
+    sums: Literal["secure"] | None = key(
+        None, help="secure: the server gets the sum of all clients' log-likelihoods, and no client's own; three clients or more"
+    )
 
 
 class DataSection(keys.DataSection):
@@ -392,6 +395,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
 def conflicts(config: Config) -> Iterator[str]:
     """Yields every fault, each a sentence with its remedy."""
     data, model = config.data, config.model
+    yield from _secure(config)
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
     if config.own:
@@ -423,6 +427,21 @@ def conflicts(config: Config) -> Iterator[str]:
     roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper}
     yield from incomplete.conflicts(config, roles)
     yield from _points(config)
+
+
+def _secure(config: Config) -> Iterator[str]:
+    """Faults of a job whose server gets sums alone."""
+    if config.job.sums is None:
+        return
+    asked, why = 'job.sums = "secure"', "the server has no client's own numbers"
+    if config.own:
+        yield (
+            f"{asked}: answers of the holders' own packages are kept, and sent again after a crash, under masks that nobody "
+            "has by then; remove it"
+        )
+    for name in ("without", "sites"):
+        if getattr(config.output, name):
+            yield f"{asked}: {why}, and output.{name} is made of them; remove one of the two"
 
 
 def _points(config: Config) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core.masked import ALL
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, replicated
 from ...algorithms.hmc import machine as hmc
@@ -307,6 +308,16 @@ class Model(JobModel[OutputSection]):
         return self.config.chains
 
     @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+        return self.config.job.sums is not None
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
+        return (ALL,) if self.secure else self.names
+
+    @property
     def tells_draws(self) -> bool:
         """Whether clients are told draws of the chains, to know their own effects by."""
         return True
@@ -349,7 +360,7 @@ class Model(JobModel[OutputSection]):
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
-        return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
+        return importance.start(self.settings, self.prior, self.telling, self.coordinates, self.start_at[np.newaxis])
 
     def client(self, index: int, likelihood: importance.Model) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""
@@ -361,7 +372,7 @@ class Model(JobModel[OutputSection]):
         found, s = importance.read_result(mode), self.walks
         metric = hmc.Metric.of(found.mode, found.precision)
         starts = metric.sent(s.starts(SERVER, self.layout.size))
-        return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.names, starts, metric)
+        return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.telling, starts, metric)
 
     def walker(self, index: int, likelihood: importance.Model, at_mode: importance.Client | None) -> hmc.Client:
         """Returns a client's machine of the chains, with the quadrature of its last answer."""

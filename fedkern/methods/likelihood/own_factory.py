@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from ...data.cells import Text
 from ...data.faults import HINT
 from ...data.table import Table
 from ...errors import JobError, OwnFault
+from ...jobs import loose
 from ...models.own.supplied import contained, silent
 from . import own_exits
 
@@ -97,7 +97,7 @@ def load_factory(text: str, job: Path) -> Factory:
     """
     module, _, function = text.partition(":")
     who = f'model.factory = "{text}"'
-    barred = _barred(job, [*distributions()])
+    barred = loose.barred(job)
     with _without(barred):
         importlib.invalidate_caches()
         specs = _specs(module)
@@ -127,42 +127,14 @@ def load_factory(text: str, job: Path) -> Factory:
     if not callable(made):
         raise JobError(f"{who}: the module has no function {function!r}; correct model.factory")
     name = str(owner.metadata["Name"])
-    return Factory(text, made, name, owner.version, _project(owner) is not None, barred)
-
-
-def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
-    """Entries of sys.path where no factory is looked for: the current folder and the job's, unless installed from there."""
-    projects = [project for one in known if (project := _project(one)) is not None]
-    barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
-    return tuple(
-        entry
-        for entry in sys.path
-        if (real := os.path.realpath(entry or os.curdir)) in barred and not any(_below(project, real) for project in projects)
-    )
+    return Factory(text, made, name, owner.version, loose.project(owner) is not None, barred)
 
 
 @contextmanager
 def _without(barred: tuple[str, ...]) -> Iterator[None]:
     """Keeps Python from finding modules at these entries of sys.path, and the process and its folder as they are."""
-    before, folder = [*sys.path], _current()
-    if barred:
-        sys.path[:] = [entry for entry in before if entry not in barred]
-    try:
-        with own_exits.refused():
-            yield
-    finally:
-        if barred:
-            sys.path[:] = before
-        if folder is not None and _current() != folder:
-            os.chdir(folder)  # relative paths of the job stay where they were
-
-
-def _current() -> str | None:
-    """The current folder; None where it is gone."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
+    with loose.without(barred), own_exits.refused():
+        yield
 
 
 def _specs(module: str) -> list[ModuleSpec] | None:
@@ -191,12 +163,12 @@ def _owner(specs: list[ModuleSpec], job: Path) -> Distribution | None:
         return None
     barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
     for one in distributions():
-        home, project = os.path.realpath(str(one.locate_file(""))), _project(one)
-        if project is not None and all(_below(project, file) for file in files):
+        home, project = os.path.realpath(str(one.locate_file(""))), loose.project(one)
+        if project is not None and all(loose.below(project, file) for file in files):
             return one
         if (
             home not in barred
-            and all(_below(home, file) for file in files)
+            and all(loose.below(home, file) for file in files)
             and _lists(one, [file[len(home) + 1 :] for file in files])
         ):
             return one
@@ -210,24 +182,6 @@ def _lists(one: Distribution, files: list[str]) -> bool:
     if record is not None and not all(name in record for name in names):  # before thousands of lines are taken apart
         return False
     return set(names) <= {str(file) for file in one.files or ()}
-
-
-def _project(one: Distribution) -> str | None:
-    """The folder from which a distribution is installed as editable; None for all others."""
-    text = one.read_text("direct_url.json")
-    if text is None:
-        return None
-    try:
-        said = json.loads(text)
-        if not said.get("dir_info", {}).get("editable"):
-            return None
-        return os.path.realpath(unquote(urlparse(said["url"]).path))
-    except (ValueError, KeyError, AttributeError):
-        return None
-
-
-def _below(folder: str, path: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _same(one: str, other: str) -> bool:

@@ -117,6 +117,11 @@ class OwnModel(JobModel[OutputSection]):
         return self.config.chains
 
     @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+        return False
+
+    @property
     def tells_draws(self) -> bool:
         """Whether clients are told draws of the chains."""
         return False

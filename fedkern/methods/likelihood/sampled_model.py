@@ -48,6 +48,10 @@ class SampledModel(Protocol):
         """Whether clients are told draws of the chains."""
 
     @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+
+    @property
     def settings(self) -> Settings:
         """The numbers that every machine of the job knows."""
 

@@ -16,6 +16,7 @@ from ...algorithms.exchanges import (
     own_models,
     replicated,
     site_modes,
+    sum_keys,
     survival_sums,
 )
 from ...algorithms.exchanges import columns as agreement
@@ -27,7 +28,7 @@ from ...algorithms.importance import telling
 from ...algorithms.sfvi import machine as sfvi
 from ...data.design import check_header, describe
 from ...errors import owned
-from ...jobs import incomplete
+from ...jobs import incomplete, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
@@ -49,6 +50,11 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     importance.Curvature,
     importance.Values,
+    *sum_keys.PROTOCOL.to_server,
+    importance.MaskedCurvature,
+    importance.MaskedValues,
+    hmc.MaskedSlope,
+    hmc.MaskedChange,
     hmc.LikelihoodSlope,
     hmc.LikelihoodChange,
     sfvi.GlobalGradient,
@@ -81,6 +87,8 @@ def stages(model: SampledModel) -> list[Stage]:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
+    if model.secure:
+        before.append(secure.stage_of_keys(len(model.names)))
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo()] if model.output.loo else []
     after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
@@ -96,7 +104,8 @@ def stage_of_draws(model: SampledModel) -> Stage:
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
     rounds = to_mode + of_draws
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
-    return Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
+    stage = Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
+    return stage.with_sums(importance.SUMS) if model.secure else stage
 
 
 def stage_of_chains(model: SampledModel) -> Stage:
@@ -105,7 +114,8 @@ def stage_of_chains(model: SampledModel) -> Stage:
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
     dims = {**s.sizes(model.size), "d": model.n_coefficients}
-    return Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
+    stage = Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
+    return stage.with_sums(hmc.SUMS) if model.secure else stage
 
 
 def stage_of_telling(model: SampledModel) -> Stage:
@@ -138,7 +148,8 @@ def check_job(at: Check[Config]) -> Said | None:
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
-    lines = [*_lines(model, bool(unknown)), *incomplete.describe_missing(at.config), *notes, "", *_privacy()]
+    sums = [*secure.describe(at.place, at.names)] if model.secure else []
+    lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy()]
     return Said(model, lines, unknown)
 
 

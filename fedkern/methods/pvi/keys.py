@@ -142,7 +142,9 @@ class AlgorithmSection(Section):
     learning_rate: Positive = key(help="of the optimiser")
     estimator: Literal["analytic", "weight-mc", "activation-mc", "stl", "total"] = key(help="of the local gradient")
     draws: Count = key(1, help="per step, of a Monte-Carlo estimator")
-    damping: float | None = key(None, gt=0, le=1, help="of an update; default 1, or 1 / clients if all work at once")
+    damping: float | None = key(
+        None, gt=0, le=1, help="of an update; default 1, or 1 / clients where clients that work at once need it"
+    )
     damping_form: Literal["moment", "natural"] = key(help="what damping interpolates")
     average: Literal["none", "half"] = key(help="release the last posterior, or the mean over the second half of all updates")
     posterior: Literal["noise-aware"] | None = key(None, help="release a posterior that contains the privacy noise, not q")
@@ -160,11 +162,15 @@ class AlgorithmSection(Section):
     )
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
-    def damping_of(self, n_clients: int) -> float:
-        """Returns the damping of a job with this number of clients: those that work at once share one step (docs/spec/pvi.md,
-        section 8)."""
-        at_once = self.schedule in ("synchronous", "asynchronous")
-        return self.damping or (1.0 / n_clients if at_once else 1.0)
+    def damping_of(self, n_clients: int, *, whole: bool) -> float:
+        """Returns the damping of a job with this number of clients (docs/spec/pvi.md, section 8).
+
+        Clients that work at once share one step; in synchronous rounds whose sites are exact and `whole` (q has all
+        covariances) each takes its own.
+        """
+        exact = whole and self.optimiser == "exact" and self.variant == "pvi"
+        own = self.schedule in ("sequential", "random") or (self.schedule == "synchronous" and exact)
+        return self.damping or (1.0 if own else 1.0 / n_clients)
 
 
 class Terms(Section):

@@ -144,7 +144,7 @@ class Model(JobModel[OutputSection]):
             rounds=self.rounds if isinstance(self.rounds, int) else None,
             client_weights=weights,
             batch_rate=a.batch,
-            damping=a.damping_of(n),
+            damping=a.damping_of(n, whole=self.covariance == "full" or self.encoding.size == 1),
             shards=a.shards or 1,
             by_client=config.unit == "client",
             until=a.until is not None and self.encoding.size <= MOST_FULL,

@@ -117,7 +117,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         verdict=_judged(model, own, varied, errors, differences.first(differ)),
-        clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
+        clients={name: _client(server, k, int(updates[k])) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,
         encoding=encoding.to_dict(),
@@ -214,13 +214,17 @@ def _of_course(model: Model, server: Server) -> Verdict:
         return not_judged("a single round")
     worst = int(np.argmax(np.maximum(moved.mean / MEAN, moved.sd / SD)))
     name = model.encoding.names[worst]
-    why = f"{name} moved by {moved.mean[worst]:.2g} sd (wanted {MEAN:g}), its sd by {moved.sd[worst]:.1%} (wanted {SD:.0%})"
-    settled = bool(moved.mean[worst] <= MEAN and moved.sd[worst] <= SD)
     private, least = model.privacy is not None, int(min(server.updates))
     gone = model.progress(least) if private else None
+    asked = [
+        (moved.mean[worst] <= MEAN, f"{name} moved by {moved.mean[worst]:.2g} sd (wanted at most {MEAN:g})"),
+        (moved.sd[worst] <= SD, f"the sd of {name} moved by {moved.sd[worst]:.1%} (wanted at most {SD:.0%})"),
+    ]
     if gone is not None:
-        why += f"; updates have gone {gone:.0%} of the way from the prior (wanted {FAR_ENOUGH:.0%})"
-        settled = settled and gone >= FAR_ENOUGH
+        text = f"updates have gone {gone:.0%} of the way from the prior (wanted at least {FAR_ENOUGH:.0%})"
+        asked.append((gone >= FAR_ENOUGH, text))
+    settled = all(fulfilled for fulfilled, _ in asked)
+    why = "; ".join(text for fulfilled, text in asked if settled or not fulfilled)  # of a failure its reasons alone
     return Verdict("settled" if settled else False, why, name)
 
 
@@ -352,6 +356,10 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     updates = server.updates
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
+    for k, name in enumerate(model.names):
+        if k in server.lost and updates[k]:
+            certificate = "" if model.privacy is None else ", and it has told no certificate"
+            notes.append(f"client {name!r} was lost after {updates[k]} updates: they are in this result{certificate}")
     if model.privacy is not None:  # there noise alone can carry them away
         return notes + linear.notes(model)
     if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
@@ -368,6 +376,8 @@ def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
     return {"h": q.h, "P": q.P, **sites}
 
 
-def _status(server: Server, client: int) -> str:
-    """Returns how a client ended: "lost", "budget spent" or "finished"."""
-    return "lost" if client in server.lost else "budget spent" if client in server.refused else "finished"
+def _client(server: Server, client: int, updates: int) -> dict[str, Any]:
+    """Returns how a client ended ("lost", "budget spent" or "finished"), and of a lost one whether its updates are in q."""
+    if client in server.lost:
+        return {"updates": updates, "status": "lost", "in_result": updates > 0}
+    return {"updates": updates, "status": "budget spent" if client in server.refused else "finished"}

@@ -65,13 +65,14 @@ def trained(model: Model) -> Stage:
     """Returns the stage of the rounds."""
     settings = model.settings
     by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
+    in_turn = settings.schedule in ("random", "sequential") and not (model.by_client or model.one_posterior)
     d = model.encoding.size
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
     asked = (arrivals.AskSlope, AskSlopeAt, arrivals.Slope)
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
-    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
+    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn)
 
 
 def weighed(model: Model) -> Stage:

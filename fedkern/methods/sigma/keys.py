@@ -88,6 +88,14 @@ Known = Annotated[float | str, BeforeValidator(_known)]
 Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
 
+class JobSection(CountedJobSection):
+    sums: Literal["secure"] | None = key(
+        None,
+        help="secure: the server gets the sum of all clients' gradients, and no client's own; three clients or more, and "
+        'algorithm.inference = "sfvi", "hmc" or "mala"',
+    )
+
+
 class DataSection(Section):
     """Describes the data: every row belongs to an area, or to a grid point, of the client's part of a prior."""
 
@@ -256,7 +264,7 @@ class OutputSection(CommonOutputSection):
 class Config(JobConfig):
     """Holds a job of method "sigma"."""
 
-    job: CountedJobSection
+    job: JobSection
     data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
@@ -343,10 +351,26 @@ def conflicts(config: Config) -> Iterator[str]:
             'job.device = "cuda": none of the kernels of a sigma job runs on a device (the densities of maps are the host\'s, '
             'and its networks are small); use "cpu". The training of its prior does: fedkern sigma train --device cuda'
         )
+    yield from _secure(config)
     yield from _data(config)
     yield from _algorithm(config)
     if config.privacy is not None:
         yield from _private(config, config.privacy)
+
+
+def _secure(config: Config) -> Iterator[str]:
+    """Yields faults of a job whose server gets sums alone."""
+    if config.job.sums is None:
+        return
+    asked, inference = 'job.sums = "secure"', config.algorithm.inference
+    if inference not in ("sfvi", "hmc", "mala"):
+        given = f'algorithm.inference = "{inference}"' if inference else "algorithm.inference"
+        yield f'{asked} wants the name of an inference whose server only adds: {given} must be "sfvi", "hmc" or "mala"'
+    if config.privacy is not None:
+        yield (
+            f"{asked}: answers of a private job are stored, and sent again after a crash, under masks that nobody has by then; "
+            "remove it, or [privacy]"
+        )
 
 
 def _data(config: Config) -> Iterator[str]:

@@ -197,7 +197,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
         stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
         verdict=_verdict(model, ended, released),
-        clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
+        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),

@@ -17,7 +17,7 @@ from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence
+from ...jobs import column_notes, convergence, secure
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
@@ -80,6 +80,8 @@ def fit(run: Run[Config]) -> Fit | None:
     clients: Mapping[int, hmc.Client | sfvi.Client | nested.Client]
     settled: dict[str, bool | None] = {}  # name -> whether the client's unknowns have settled; None: the client is gone
     reweighed = None
+    if model.secure:
+        run = secure.exchange_keys(run)
     if model.chains:
         server, clients = _sampled(run, model, sites)
     elif model.is_nested:
@@ -146,7 +148,7 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
     clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
 
     def start() -> tuple[hmc.Server, ServerEffects]:
-        return hmc.start(s, model.prior, names, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
+        return hmc.start(s, model.prior, model.telling, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
 
     return run.with_lines(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
 
@@ -187,7 +189,9 @@ def _fitted(
     prior = model.prior if v.local_steps else None  # local steps need the gradient of the prior, which else is the server's
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
     shown = run.with_lines(measuring(publish.measured(model)))
-    server, clients = shown.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names, ridge=ridge), clients)
+    server, clients = shown.exchange(
+        stages.fitted(model), lambda: sfvi.start(v, model.prior, model.telling, ridge=ridge), clients
+    )
     q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
     publish.refuse_nonsense(model, q)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from ...algorithms.core import until
+from ...algorithms.core import masked, until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import certificates, column_notes, figures, fit_sums, level, settled, terms
+from ...algorithms.exchanges import certificates, column_notes, figures, fit_sums, level, settled, sum_keys, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -19,7 +19,7 @@ from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Rea
 from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
-from ...jobs import holders, memory, tables
+from ...jobs import holders, memory, secure, tables
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.holding.binding import bind
 from ...jobs.parties import data_set
@@ -45,6 +45,10 @@ MAY_SEND = (
     Reached,
     Slope,
     SlopeChange,
+    *sum_keys.PROTOCOL.to_server,
+    masked.MaskedGradient,
+    masked.MaskedGradientMore,
+    masked.MaskedMoving,
     *nested.PROTOCOL.to_server,
     *until.UP,
     *settled.PROTOCOL.to_server,
@@ -67,7 +71,8 @@ def stages(model: SigmaModel) -> list[Stage]:
     bits = [Stage.of(settled)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     spent = [Stage.of(certificates)] if model.config.private else []
-    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]
+    keys = [secure.stage_of_keys(len(model.names))] if model.secure else []
+    return [Stage.of(column_notes), levelled(model), *keys, fitted(model), *bits, *weights, judged(model), *asked, *spent]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -77,7 +82,8 @@ def fitted(model: SigmaModel) -> Stage:
         steps = model.hmc.rounds * (model.hmc.leapfrog - 1)
         times = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
-        return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
+        stage = Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
+        return stage.with_sums(hmc.SUMS) if model.secure else stage
     if model.is_nested:
         s, at = model.nested, model.standard
         times = {nested.AskMarginals: s.most, nested.Marginals: s.most, nested.Mixture: 1}
@@ -86,7 +92,8 @@ def fitted(model: SigmaModel) -> Stage:
         return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=times)
     sizes, rounds = model.sfvi.sizes(model.layout.size, model.n_told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
-    return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
+    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
+    return stage.with_sums(sfvi.SUMS) if model.secure else stage
 
 
 def weighed(model: SigmaModel) -> Stage:
@@ -116,7 +123,8 @@ def check_job(at: Check[Config]) -> Said | None:
     model = SigmaModel(at.config, at.names, encoding, prior.common)
     used = memory.describe_memory(*_memory(model))
     plans = {name: budget.plan(at.config.privacy) for name in at.names} if at.config.privacy is not None else {}
-    return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding), plans)
+    sums = [*secure.describe(at.place, at.names)] if model.secure else []
+    return Said(model, [*_lines(model), *sums, *used, *notes], at.unknown(encoding), plans)
 
 
 def look_through(file: OwnFile[Config]) -> None:

@@ -245,7 +245,8 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     a longer v_i                 v_i, shortened to that length
     ||v_i|| = 0                  0
     clip = inf                   v_i: the likelihood's part of the gradient of the ELBO
-    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
+    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on,
+                                 and where a coefficient of x_i in v_i is beyond 1e100
     a y that the family has not  nothing
     ============================ ===================================================================================
 
@@ -261,8 +262,9 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     log_sigma : (d,) or (d, d) float64 array
         Logarithms of the posterior's standard deviations; or its (d, d) lower Cholesky factor L of the covariance, with a
         positive diagonal (analytic only).
-    clip : float, at least 1e-100 (inf: no clipping)
-        The bound; inf for none.
+    clip : float, at least 1e-50 (inf: no clipping)
+        The bound; inf for none. No w_i v_i is longer, whatever the rows, where no standard deviation of q is above 1e100.
+        Below 1e-50, which is refused, squares that are lost as 0 would count.
     family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
         The likelihood.
     offset : (n,) array, float32 or float64, optional
@@ -349,8 +351,9 @@ def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *
         Of any call: all have its sizes.
     log_sigma : (d,) or (d, d) float64 array
         Of any call: all have its sizes.
-    clip : float, at least 1e-100 (inf: no clipping)
-        The bound; inf for none.
+    clip : float, at least 1e-50 (inf: no clipping)
+        The bound; inf for none. No w_i v_i is longer, whatever the rows, where no standard deviation of q is above 1e100.
+        Below 1e-50, which is refused, squares that are lost as 0 would count.
     family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
         The likelihood.
     offset : (n,) array, float32 or float64, optional

@@ -36,7 +36,7 @@ from typing import Any
 from typing import Any
 import numpy as np
 from numpy.typing import NDArray
-from ._checks import Domain, choice_of
+from ._checks import Domain, choice_of, describe
 from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

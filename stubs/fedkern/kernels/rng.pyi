@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from fedkern import _core
 from . import homes
-from ._checks import Domain
+from ._checks import Domain, describe
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 from ._bit_generator import Philox4x32
 WORDS_TYPE: tuple[Any, ...]
@@ -49,6 +49,8 @@ def key(seed: int | np.random.SeedSequence, stream: str='user', chain: int=0) ->
 
     Raises
     ------
+    TypeError
+        A seed or chain that is no integer, a stream that is no name.
     ValueError
         An unknown stream, or a seed or chain outside [0, 2^64).
 
@@ -72,7 +74,8 @@ def register(name: str) -> int:
     Parameters
     ----------
     name : str
-        Letters, digits, ".", "_" and "-" of ASCII. Begin it with your package's name, such as "mine.proposals".
+        Letters, digits, ".", "_" and "-" of ASCII, at least one on each side of a ".". Begin it with your package's name, such as
+        "mine.proposals"; names that begin with "fedkern" are fedkern's.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def register(name: str) -> int:
     Raises
     ------
     ValueError
-        The name is not made of these characters, is one of fedkern's streams, was registered by another package, or has the
+        The name is not made so, is one of fedkern's streams or begins as these may, was registered by another package, or has the
         number of another registered name (a chance of 2^-31 for two names).
 
     Examples

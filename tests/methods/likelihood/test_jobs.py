@@ -456,3 +456,15 @@ def test_a_start_removes_the_fault_of_the_one_before(tmp_path):
     assert (tmp_path / "run" / "client-a" / "fault.txt").exists()
     fedkern.run(job, data={"a": rows(60), "b": rows(60)}, out=tmp_path / "run")
     assert not (tmp_path / "run" / "client-a" / "fault.txt").exists()
+
+
+def test_sites_that_repeat_one_design_are_no_file_twice_where_the_job_says_so() -> None:
+    x = np.linspace(0.0, 4.0, 60)
+    design = np.column_stack([x, np.sin(3 * x)])
+    data = {name: (design, 1 + design @ [2.0, -1.0] + wave(31 * x)) for name, wave in (("lab1", np.sin), ("lab2", np.cos))}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    doubted = fedkern.run(job, data=data)
+    assert doubted.converged is False
+    assert "every numeric covariate" in doubted.summary["verdict"]
+    given = {"columns": {"x1": {"center": 2, "scale": 1}, "x2": {"center": 0, "scale": 1}}}
+    assert fedkern.run({**job, "data": given}, data=data).converged is True

@@ -257,18 +257,25 @@ UNTIL = {"rounds": "until"}
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rounds"), [("sequential", 3), ("synchronous", 24), ("random", 3)], ids=["sequential", "synchronous", "random"]
+    ("algorithm", "rounds"),
+    [
+        ({"schedule": "sequential"}, 3),
+        ({"schedule": "synchronous"}, 3),
+        ({"schedule": "synchronous", "damping": 0.125}, 24),
+        ({"schedule": "random"}, 3),
+    ],
+    ids=["sequential", "synchronous", "damped", "random"],
 )
-def test_rounds_end_when_q_has_arrived(schedule: str, rounds: int, tmp_path: Path) -> None:
+def test_rounds_end_when_q_has_arrived(algorithm: dict[str, Any], rounds: int, tmp_path: Path) -> None:
     """And not before: q is then where a job of that many rounds leaves it, which says "settled" too."""
-    tables = job(tmp_path, sites(), job=UNTIL, algorithm={"schedule": schedule})
+    tables = job(tmp_path, sites(), job=UNTIL, algorithm=algorithm)
     found = checked_and_run(tables, tmp_path / "out")
     assert (found.stop, found.summary["converged"]) == ("settled", "settled")
     assert found.summary["rounds"] == rounds
-    given = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds}, algorithm={"schedule": schedule}))
+    given = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds}, algorithm=algorithm))
     assert given.summary["parameters"] == found.summary["parameters"]
     if rounds > 3:
-        before = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds // 2}, algorithm={"schedule": schedule}))
+        before = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds // 2}, algorithm=algorithm))
         assert before.summary["converged"] is False
 
 
@@ -292,6 +299,7 @@ intercept_sd = 1.0
 intercept_centre = 0.0
 [algorithm]
 schedule = "synchronous"
+damping = 0.125
 """
 
 

@@ -63,9 +63,12 @@ def run_all(hub, spokes):
     return codes
 
 
-def over(main, names):
-    """Runs main(place) at a hub and at a spoke for each name; returns the exit codes, the server's first."""
-    said, patient = [], Timeouts(lost=30.0, grace=3.0)
+def over(main, names, said=None):
+    """Runs main(place) at a hub and at a spoke for each name; returns the exit codes, the server's first.
+
+    What the places say is added to `said`.
+    """
+    said, patient = [] if said is None else said, Timeouts(lost=30.0, grace=3.0)
     spokes = {name: Spoke(k, len(names), patient) for k, name in enumerate(names)}
     hub = Hub(Threads(spokes), names, patient)
     sites = {name: lambda spoke=spoke: spoke.run(main, said.append) for name, spoke in spokes.items()}

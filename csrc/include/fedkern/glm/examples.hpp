@@ -109,6 +109,15 @@ struct Coefficients {
     bool narrow = false; // the rows may be summed in float32
 };
 
+/// Finds alpha^2 n2 + beta^2 n4 anew for the rows whose coefficients have squares that can't be formed.
+inline void mend_squares(Index n, const double* m, const double* n2, const double* n4, Coefficients& c) {
+    Index extreme = 0;
+    for (Index i = 0; i < n; ++i) extreme += is_extreme(c.alpha[i]) | is_extreme(c.beta[i]);
+    for (Index i = 0; extreme && i < n; ++i)
+        if (is_extreme(c.alpha[i]) | is_extreme(c.beta[i]))
+            c.squared[i] = row_square(c.alpha[i], n2[i]) + row_square(c.beta[i], n4[i]) + 0 * m[i];
+}
+
 /// An estimator's room for one thread's work; stored(i) is z of row i, where that is written down.
 struct NoScratch {
     template <class Estimator> explicit NoScratch(const Estimator&) {}
@@ -134,6 +143,7 @@ struct Analytic {
             c.alpha[i] *= w, c.beta[i] *= w;
             c.squared[i] = c.alpha[i] * c.alpha[i] * n2[i] + c.beta[i] * c.beta[i] * n4[i] + 0 * m[i];
         }
+        mend_squares(block.size, m, n2, n4, c);
         if (!value) return;
         alignas(64) double base[block_rows];
         family.base(block.size, block.y, base);
@@ -172,6 +182,7 @@ struct Activated {
             c.beta[i] = s[i] == 0 ? 0 : c.beta[i] * w / s[i];
             c.squared[i] = c.alpha[i] * c.alpha[i] * n2[i] + c.beta[i] * c.beta[i] * n4[i] + 0 * m[i];
         }
+        mend_squares(block.size, m, n2, n4, c);
     }
 };
 
@@ -278,7 +289,7 @@ template <class T> struct OneWeight {
         family.slopes(block.padded, a, block.y, c.alpha);
         for (i = 0; i < block.padded; ++i) {
             c.beta[i] = c.alpha[i] *= block.weight[i];
-            c.squared[i] = c.alpha[i] * c.alpha[i] * c.squared[i] + 0 * a[i];
+            c.squared[i] = row_square(c.alpha[i], c.squared[i]) + 0 * a[i];
         }
     }
 };
@@ -340,7 +351,8 @@ struct SeveralWeights {
                 sum_z = sum_z + zj * zj;
             });
             c.beta[i] = 1;
-            c.squared[i] = c.alpha[i] * c.alpha[i] * sum_x.sum() + sum_z.sum();
+            const double x2 = sum_x.sum(), z2 = sum_z.sum();
+            c.squared[i] = is_extreme(c.alpha[i]) ? row_square(c.alpha[i], x2) + z2 : c.alpha[i] * c.alpha[i] * x2 + z2;
         }
     }
 };

@@ -1,14 +1,13 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Draws a client's coefficients and auxiliary variables, and computes gradients at the draws (see the family)."""
 from typing import Any
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from .. import mlp
-from .._checks import POSITIVE, SWITCH, Domain
+from .._checks import POSITIVE, SWITCH, Domain, whole
 from .._record import COMPILED, F64, Array, Kernel, Scalar
 __all__ = ['amortised_draw', 'amortised_gradient', 'coefficients', 'mean_field_draw', 'mean_field_gradient']
 Floats = NDArray[np.float64]

@@ -18,13 +18,12 @@ the values again, a block of rows at a time.
 """
 from typing import Any
 import itertools
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
-from .._checks import Domain, choice_of
+from .._checks import Domain, choice_of, describe, whole
 from .._record import WITHOUT_NUMBA, Array, Kernel, Scalar
 __all__ = ['ACTIVATIONS', 'backward', 'forward', 'n_parameters', 'network']
 Float = TypeVar('Float', np.float64, np.float32)

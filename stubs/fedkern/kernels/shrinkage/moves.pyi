@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from fedkern.errors import NumericalError
-from .._checks import ABOVE_0, FRACTION, NOT_NEGATIVE, POSITIVE, Domain
+from .._checks import ABOVE_0, FRACTION, KEY, NOT_NEGATIVE, POSITIVE, WORD
 from .._record import F64, Array, Kernel, Scalar
 from .server import INTEGER
 __all__ = ['move', 'move_terms']

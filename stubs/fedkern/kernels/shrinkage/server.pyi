@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from fedkern.errors import NumericalError
-from .._checks import ABOVE_0, AT_LEAST_1, FRACTION, GAMMA_SHAPE, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
+from .._checks import ABOVE_0, AT_LEAST_1, FRACTION, GAMMA_SHAPE, KEY, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, WORD, choice_of
 from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
 from .local import nothing_happened
 __all__ = ['ServerSweeps', 'bind_global_sweep', 'global_sweep', 'global_sweep_sums', 'local_sums']

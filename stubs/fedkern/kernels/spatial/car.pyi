@@ -35,7 +35,7 @@ def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices
         `hi` of the same table.
     widest : float, >= 1
         `widest` of the same table.
-    rank : int, of Q; None: n, optional
+    rank : int, None or in [0, 2^31), optional
         With lo, hi and widest it is in `LogDet.options`.
     out : tuple of 3 arrays
         Filled and returned; never converted.

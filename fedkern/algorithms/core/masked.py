@@ -1,0 +1,335 @@
+"""Runs a protocol whose server only adds: clients mask their answers, and the server's machine gets the sum of all.
+
+It wraps a protocol and its states. A client's answer is masked right after its machine has made it (`privacy.masks`). The server
+holds masked answers back until all clients have given theirs, adds them, and gives its machine one answer: the sum, in the place
+of a client's. So the machine is one of a single client, "all clients together", and whatever it asks that client is asked of
+all. Nothing that is kept holds a mask: a question that was open at a crash is asked of all again, by then under new keys.
+
+It hides whose number it was, not what the sum says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import Protocol as Shape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...privacy.masks import ROUND, Form, Pairs, add, from_words, to_words
+from . import until
+from .kept import GIVEN
+from .messages import (
+    AREAS,
+    BIT,
+    FEW,
+    KNOWN,
+    LIKELIHOOD,
+    SERVER,
+    ClientEffects,
+    ClientLost,
+    Event,
+    Message,
+    Protocol,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+    Start,
+    Tells,
+    evolve,
+    lost,
+    schema,
+)
+from .persistent import PersistentMap
+
+S = TypeVar("S")
+C = TypeVar("C")
+Array = NDArray[np.float64]
+
+ALL = "all clients together"  # the name of the one client that the server's machine has
+HIDES = "it hides whose number it was, not what the sum says"
+NEEDED = "the sum of all less that of the others would be its number"
+TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Holds the fields of masked messages: words, the lowest limbs of all first, uniformly distributed for who lacks the masks.
+
+    Each kind that is masked has a message of its own of these, which says how long it is, and has `TELLS`.
+    """
+
+    round: int
+    words: bytes
+
+
+@dataclass(frozen=True)
+class MaskedGradient(Masked, Message, kind=243, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, KNOWN)):
+    """Client to server: a gradient in what all share, of a client with unknowns of its own, masked."""
+
+    words: Annotated[bytes, "masked_gradient"]
+
+
+@dataclass(frozen=True)
+class MaskedGradientMore(Masked, Message, kind=248, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, KNOWN)):
+    """Client to server: the same, with its term of the bound, or the change of its log-density."""
+
+    words: Annotated[bytes, "masked_more"]
+
+
+@dataclass(frozen=True)
+class MaskedMoving(Masked, Message, kind=249, tells=Tells(f"{BIT}, masked: {HIDES}")):
+    """Client to server: masked, 1 where its own unknowns have not settled, else 0."""
+
+    words: Annotated[bytes, "masked_moving"]
+
+
+class Summed(Shape):
+    """Is a message whose numbers the server adds. It may have a `round`, which is not masked."""
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers the message has, and how many places that may be out of range."""
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns its numbers (n,), each smaller in size than `largest`, and which places (m,) are out of range."""
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
+        """Returns the message of all clients together; `outside` (m,): the places that are out of range at any client."""
+
+
+class Sum(NamedTuple):
+    """Says how one kind of message is masked.
+
+    Attributes
+    ----------
+    kind : of the messages that are added
+    masked : of the messages that travel in their place
+    form : of its words
+    """
+
+    kind: type[Any]  # a Message that is Summed: no type is both a class of the one and a shape of the other
+    masked: type[Any]  # a Message that is Masked
+    form: Form = ROUND
+
+    @property
+    def symbol(self) -> str:
+        """The symbol that stands for the bytes of the masked words."""
+        return schema(self.masked)["words"].shape[0]
+
+    def n_bytes(self, dims: Mapping[str, int]) -> int:
+        """Returns the bytes of the masked words."""
+        numbers, places = self.kind.count(dims)
+        return int(8 * self.form.limbs * (numbers + places))
+
+
+MOVING = Sum(until.Moving, MaskedMoving)
+
+
+class Hider:
+    """Masks what one client says, for one start of a run. It counts its messages, so that no mask is used twice.
+
+    The count is kept here, and not in a machine's state, since a state may be put back, and a count must not.
+    """
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs, self.used = pairs, 0
+
+    def hide(self, numbers: Array, outside: NDArray[np.bool_], one: Sum, question: bytes) -> bytes:
+        """Returns masked words of numbers, and of a count of the places that are out of range."""
+        counter, self.used = self.used, self.used + 1
+        values = np.concatenate([numbers, outside.astype(np.float64)])
+        words, beyond = to_words(values, one.form, len(self.pairs.shared) + 1)
+        if beyond.any():
+            raise ValueError(f"{one.kind.__name__} has numbers out of range that it does not say to be")
+        self.pairs.hide(words, counter, one.masked.kind, question)
+        return words.astype("<u8").tobytes()
+
+
+@dataclass(frozen=True)
+class Server(Generic[S]):
+    """Is the server's state.
+
+    Attributes
+    ----------
+    inner : of its machine, whose only client is all of them
+    names : of the clients
+    answers : client -> its masked answer to the open question
+    """
+
+    inner: S
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    answers: PersistentMap[int, Masked] = field(default_factory=PersistentMap, metadata=GIVEN)
+
+    @property
+    def round(self) -> int:
+        """The rounds that the machine has finished."""
+        return int(getattr(self.inner, "round", 0))
+
+    @property
+    def stop(self) -> str | None:
+        """The reason why no more is asked; None while the job runs."""
+        reason: str | None = getattr(self.inner, "stop", None)
+        return reason
+
+
+@dataclass(frozen=True)
+class Client(Generic[C]):
+    """Is a client's state: that of its machine, and what masks its answers."""
+
+    inner: C
+    hider: Hider = field(metadata=GIVEN)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Masks the answers of a protocol, whose server only adds them.
+
+    Attributes
+    ----------
+    protocol : of the machines, the server's with one client
+    sums : how the kinds of its answers are masked; all other answers of clients are refused
+    dims : sizes of its messages
+    """
+
+    protocol: Protocol[Any, Any]
+    sums: tuple[Sum, ...]
+    dims: Mapping[str, int]
+
+    @property
+    def masked_dims(self) -> dict[str, int]:
+        """The sizes of the messages that travel."""
+        return {**self.dims, **{one.symbol: one.n_bytes(self.dims) for one in self.used}}
+
+    @property
+    def used(self) -> tuple[Sum, ...]:
+        """The kinds that this protocol can send."""
+        return tuple(one for one in self.sums if one.kind in self.protocol.to_server)
+
+    @property
+    def masked(self) -> Protocol[Any, Any]:
+        """The protocol as it travels."""
+        bare = [kind.__name__ for kind in self.protocol.to_server if all(kind is not one.kind for one in self.used)]
+        if bare:
+            raise ValueError(f"{self.protocol.name}: {', '.join(bare)} cannot be masked")
+        inner = self.protocol
+
+        def save(state: Any) -> Saved:
+            return inner.save(state.inner)
+
+        def load(fresh: Any, saved: Saved) -> Any:
+            return evolve(fresh, inner=inner.load(fresh.inner, saved))
+
+        def finished(state: Server[Any]) -> bool:
+            return inner.finished(state.inner)
+
+        up = tuple(one.masked for one in self.used)
+        return Protocol(inner.name, inner.to_client, up, self._server_receive, self._client_receive, finished, save, load)
+
+    def start(self, start: Start[S], names: tuple[str, ...]) -> Start[Server[S]]:
+        """Returns the server's first state and questions, from those of its machine."""
+        state, effects = start
+        return Server(state, names), _to_all(effects, len(names))
+
+    def _client_receive(self, state: Client[C], event: Event) -> tuple[Client[C], ClientEffects]:
+        """Answers a question, and masks the answer."""
+        inner, effects = self.protocol.client_receive(state.inner, event)
+        question = digest(event) if isinstance(event, Message) else b""
+        out: ClientEffects = []
+        for effect in effects:
+            one = next((one for one in self.used if type(effect) is one.kind), None)
+            if one is None:
+                raise ValueError(f"{self.protocol.name}: {type(effect).__name__} cannot be masked")
+            hidden = state.hider.hide(*self._numbers(effect, one, state), one, question)
+            out.append(one.masked(getattr(effect, "round", 0), hidden))
+        return evolve(state, inner=inner), out
+
+    def _numbers(self, message: Any, one: Sum, state: Client[Any]) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns a message's numbers and places out of range, after a look at their count."""
+        n_clients = len(state.hider.pairs.shared) + 1
+        numbers, outside = message.numbers(one.form.each(n_clients))
+        if (len(numbers), len(outside)) != one.kind.count(self.dims):
+            wanted, got = one.kind.count(self.dims), (len(numbers), len(outside))
+            raise ValueError(f"{one.kind.__name__} has {got} numbers and places out of range, and {wanted} were agreed")
+        return numbers, outside
+
+    def _server_receive(self, state: Server[S], sender: int, event: Event) -> tuple[Server[S], ServerEffects]:
+        """Takes one masked answer; the last one makes the sum, which the machine gets.
+
+        Raises
+        ------
+        LostPeer
+            A client is gone: of all others no sum can be made.
+        RemoteFault
+            An answer is of another length, kind or round than the others, or came twice.
+        """
+        if isinstance(event, ClientLost):
+            raise lost(state.names[event.client], state.round, NEEDED)
+        if not isinstance(event, Masked):
+            inner, effects = self.protocol.server_receive(state.inner, sender, event)
+            return evolve(state, inner=inner), _to_all(effects, len(state.names))
+        one = next(one for one in self.used if one.masked is type(event))
+        name = type(event).__name__
+        if sender in state.answers:
+            raise RemoteFault(f"client {sender}: {name} came twice")
+        if len(event.words) != one.n_bytes(self.dims):
+            raise RemoteFault(f"client {sender}: {name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}")
+        for other in state.answers.values():
+            if type(other) is not type(event) or other.round != event.round:
+                raise RemoteFault(
+                    f"client {sender}: {name} of round {event.round}, others sent {type(other).__name__} of round {other.round}"
+                )
+        answers = state.answers.plus(sender, event)
+        if len(answers) < len(state.names):
+            return evolve(state, answers=answers), []
+        inner, effects = self.protocol.server_receive(state.inner, 0, self._total(answers, one, event.round))
+        return evolve(state, inner=inner, answers=PersistentMap()), _to_all(effects, len(state.names))
+
+    def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:
+        """Returns the message of all clients together."""
+        total = None
+        for k in sorted(answers):
+            words = np.frombuffer(answers[k].words, "<u8").reshape(one.form.limbs, -1)
+            if total is None:
+                total = words.astype(np.uint64)
+            else:
+                add(total, words)
+        assert total is not None
+        n, _ = one.kind.count(self.dims)
+        values = from_words(total, one.form)
+        numbers, counts = values[:n], values[n:]
+        if not np.isin(counts, np.arange(len(answers) + 1)).all() or not (np.abs(numbers) <= one.form.bound).all():
+            raise RemoteFault(
+                f"client {ALL!r}: the masks of {one.masked.__name__} do not cancel: clients were asked different things, or have "
+                "other keys; start the job again"
+            )
+        message: Message = one.kind.of_sum(round, numbers, counts > 0, self.dims)
+        return message
+
+
+def digest(message: Message) -> bytes:
+    """Returns the digest of a message: of its kind, and of the types, shapes and bits of its fields."""
+    state = hashlib.blake2b(digest_size=32, person=b"fedkern question")
+    state.update(struct.pack("<I", message.kind))
+    for one in fields(message):
+        value = getattr(message, one.name)
+        if isinstance(value, np.ndarray):
+            array = np.ascontiguousarray(value, "<f8")
+            body = struct.pack(f"<{array.ndim}Q", *array.shape) + array.tobytes()
+        else:
+            body = value if isinstance(value, bytes) else struct.pack("<d" if isinstance(value, float) else "<q", value)
+        state.update(struct.pack("<Q", len(body)) + body)
+    return state.digest()
+
+
+def _to_all(effects: ServerEffects, n_clients: int) -> ServerEffects:
+    """Returns effects in which all clients are asked what the machine asks of its one."""
+    out: ServerEffects = []
+    for target, effect in effects:
+        out += [(SERVER, effect)] if target == SERVER else [(k, effect) for k in range(n_clients)]
+    return out

@@ -1,0 +1,71 @@
+"""Brings the keys of secure sums to a run, and says of them what `fedkern check` prints."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from ..algorithms.core.masked import HIDES
+from ..algorithms.exchanges import sum_keys
+from ..algorithms.exchanges.sum_keys import Signer
+from ..errors import JobError
+from ..privacy.masks import FEWEST, KEY
+from ..transports.place import Place
+from .keys import C, JobConfig
+from .run import Run
+from .stage import Stage
+
+UNSIGNED = "keys come through the server, and nobody signs them here"
+SIGNED = "keys come through the server, and each site signs its own"
+LIMIT = "protects against the server only if it is not the authority"
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """Is a place whose clients have identities by which others know their keys."""
+
+    def signer(self, client: int) -> Signer:
+        """Returns the identity of a client that lives here."""
+
+
+def check_number(names: Sequence[str]) -> None:
+    """Raises JobError where there are too few clients for a sum that hides anything."""
+    if len(names) < FEWEST:
+        raise JobError(
+            f'job.sums = "secure" needs {FEWEST} clients, and there are {len(names)} ({", ".join(names)}): whoever knows one of '
+            "two numbers reads the other from their sum; leave it out, or wait for more clients"
+        )
+
+
+def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
+    """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
+    check_number(names)
+    yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
+    yield f"         {SIGNED if isinstance(place, Identified) else UNSIGNED}: {LIMIT}"
+    yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
+
+
+def stage_of_keys(n_clients: int) -> Stage:
+    """Returns the stage in which clients get each other's keys."""
+    return Stage(sum_keys.PROTOCOL, sum_keys.dims(n_clients))
+
+
+def exchange_keys(run: Run[C]) -> Run[C]:
+    """Returns the run with secrets that its clients share pair by pair: new ones at every start, kept nowhere."""
+    check_number(run.names)
+    place, job = run.place, job_digest(run.config, run.names)
+    clients = {}
+    for k in run.mine:
+        signer = place.signer(k) if isinstance(place, Identified) else None
+        clients[k] = sum_keys.Client(k, run.names, job, os.urandom(KEY), signer)
+    _, ended = run.exchange(stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
+    return replace(run, pairs=sum_keys.pairs_of(ended))
+
+
+def job_digest(config: JobConfig, names: Sequence[str]) -> bytes:
+    """Returns the digest of what all places have compared: the job without the keys that each may have its own, and names."""
+    agreed = f"{config.keys_alone} {' '.join(names)}"
+    return hashlib.blake2b(agreed.encode(), digest_size=32, person=b"fedkern job").digest()

@@ -1,0 +1,238 @@
+"""A server that only adds gets the sum of all clients' answers, and nothing of one client's."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import random
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkern.algorithms.core import masked, once
+from fedkern.algorithms.core.masked import Hider, Sums
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import sum_keys
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.importance import machine as importance
+from fedkern.algorithms.importance.messages import LOST, AskCurvature, Curvature, MaskedValues, Values
+from fedkern.errors import JobError, LostPeer
+from fedkern.privacy.masks import LEAST_DENSITY, Pairs, public_key
+from fedkern.transports.codec import Codec
+from fedkern.transports.inprocess import run_protocol
+
+NAMES = ("ada", "bo", "cy")
+C, P = 2, 3
+DIMS = {"c": C, "xi": P, "tri": 6, "drops": 4 * 8, "steps": 4 * 8 * P}
+SECRETS = [hashlib.sha256(bytes([k])).digest() for k in range(3)]
+
+
+def pairs() -> list[Pairs]:
+    keys = [public_key(secret) for secret in SECRETS]
+    return [Pairs.agree(k, secret, NAMES, keys, b"job") for k, secret in enumerate(SECRETS)]
+
+
+def curvature(rng: np.random.Generator) -> Curvature:
+    return Curvature(0, -1e3 * rng.random(C), rng.normal(size=(C, P)), 1e4 * rng.normal(size=(C, 6)), 1e-5 * rng.random(C))
+
+
+ASKED = once.Question("curvatures", AskCurvature, Curvature)
+ONCE = Sums(ASKED.protocol, importance.SUMS, DIMS)
+QUESTION = AskCurvature(0, 3, np.ones((C, P)))
+
+
+def parties(answers: list[Curvature]) -> tuple[Any, dict[int, Any]]:
+    """The server's start and the clients, of one question."""
+    start = ONCE.start(ASKED.start(1, QUESTION), NAMES)
+    return start, {k: masked.Client(once.ready_client(a), Hider(p)) for k, (a, p) in enumerate(zip(answers, pairs()))}
+
+
+def ended(answers: list[Curvature], order: int = 0) -> Curvature:
+    """What the server's machine got."""
+    start, clients = parties(answers)
+    server, _ = run_protocol(ONCE.masked, start, clients, Codec(ONCE.masked_dims, 3), order=random.Random(order))
+    reply: Curvature = server.inner.replies[0]
+    return reply
+
+
+@pytest.mark.parametrize("order", range(4))
+def test_the_machine_gets_the_sum_once_all_have_answered(order: int) -> None:
+    rng = np.random.default_rng(4)
+    answers = [curvature(rng) for _ in NAMES]
+    got = ended(answers, order)
+    for name in ("value", "gradient", "hessian", "rule"):
+        np.testing.assert_allclose(getattr(got, name), sum(getattr(one, name) for one in answers), rtol=1e-14, atol=1e-14)
+    assert got.round == 0
+
+
+def test_what_is_none_for_one_client_is_none_for_all_and_nothing_says_for_whom() -> None:
+    rng = np.random.default_rng(5)
+    answers = [curvature(rng) for _ in NAMES]
+    answers[1] = replace(answers[1], value=np.array([LOST, -2.0]), rule=np.array([1e300, 0.0]))
+    answers[2] = replace(answers[2], value=np.array([-1.0, -1e200]), hessian=np.array([[1e19] * 6, [1.0] * 6]))
+    got = ended(answers)
+    assert got.value[0] == LOST
+    assert not got.gradient[0].any()
+    assert not got.hessian[0].any()
+    assert got.value[1] == pytest.approx(LEAST_DENSITY, rel=1e-9)  # a log density has a lowest value
+    np.testing.assert_allclose(got.gradient[1], sum(one.gradient[1] for one in answers), rtol=1e-13)
+    assert got.rule[0] >= 2.0**40  # as good as infinite
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.lists(st.one_of(st.floats(-1e6, 1e3), st.just(LOST)), min_size=8, max_size=8), min_size=3, max_size=3))
+def test_sums_of_values_have_no_rounding(told: list[list[float]]) -> None:
+    answers = [Values.of(3, np.array(one), 0.25) for one in told]
+    parts = [one.numbers(2.0**60) for one in answers]
+    got = Values.of_sum(3, sum(part[0] for part in parts), np.any([part[1] for part in parts], axis=0), DIMS)
+    each = np.array([one.values for one in answers])
+    lost = (each <= LOST).any(axis=0)
+    np.testing.assert_array_equal(got.values <= LOST, lost)
+    thousandths = np.rint(1e3 * each).sum(axis=0)
+    np.testing.assert_array_equal(np.rint(1e3 * got.values)[~lost], thousandths[~lost])
+    assert got.rule == 0.75
+
+
+def test_forces_are_cut_and_lost_trajectories_are_lost_for_all() -> None:
+    s, dims = 2, {"s": 2, "xi": 3}
+    slopes = [np.array([[1.0, -2.0, 1e30], [0.5, 0.25, 0.0]]), np.full((s, 3), 0.1), np.zeros((s, 3))]
+    changes = [np.array([1.5, -0.5]), np.array([-1.0, -1e300]), np.array([0.25, 3.0])]
+    told = [hmc.LikelihoodChange(slope, change) for slope, change in zip(slopes, changes)]
+    parts = [one.numbers(2.0**60) for one in told]
+    numbers, lost = sum(part[0] for part in parts), np.any([part[1] for part in parts], axis=0)
+    assert all((len(one), len(out)) == hmc.LikelihoodChange.count(dims) for one, out in parts)
+    got = hmc.LikelihoodChange.of_sum(0, numbers, lost, dims)
+    assert isinstance(got, hmc.LikelihoodChange)
+    np.testing.assert_array_equal(got.change, [0.75, -1e300])
+    np.testing.assert_allclose(got.gradient[1], 0.1 + slopes[0][1])
+    assert 2.0**59 < got.gradient[0, 2] < 2.0**60 + 1
+    slope = hmc.LikelihoodSlope(slopes[1])
+    np.testing.assert_array_equal(hmc.LikelihoodSlope.of_sum(0, *slope.numbers(2.0**60), dims).gradient, slopes[1])
+
+
+def test_nothing_that_travels_is_a_clients_number() -> None:
+    """The words of the same answer are others for every message, and those of zeros are no zeros."""
+    zero = Curvature(0, np.zeros(C), np.zeros((C, P)), np.zeros((C, 6)), np.zeros(C))
+    _, clients = parties([zero] * 3)
+    state, (first,) = ONCE.masked.client_receive(clients[0], QUESTION)
+    _, (second,) = ONCE.masked.client_receive(state, QUESTION)
+    assert isinstance(first, importance.MaskedCurvature)
+    assert isinstance(second, importance.MaskedCurvature)
+    a, b = (np.frombuffer(one.words, "<u8") for one in (first, second))
+    assert (a != b).all()
+    assert (a != 0).all()
+
+
+def test_clients_that_were_asked_different_things_give_no_sum() -> None:
+    rng = np.random.default_rng(6)
+    start, clients = parties([curvature(rng) for _ in NAMES])
+    state, last = start[0], None
+    for k, client in clients.items():
+        asked = replace(QUESTION, points=np.full((C, P), 1.0 + 1e-15 * (k == 1)))
+        _, (last,) = ONCE.masked.client_receive(client, asked)
+        if k < 2:
+            state, _ = ONCE.masked.server_receive(state, k, last)
+    with pytest.raises(RemoteFault, match="masks of MaskedCurvature do not cancel: clients were asked different things"):
+        ONCE.masked.server_receive(state, 2, last)
+
+
+def test_wrong_answers_are_refused_by_name() -> None:
+    rng = np.random.default_rng(7)
+    start, clients = parties([curvature(rng) for _ in NAMES])
+    _, (answer,) = ONCE.masked.client_receive(clients[0], QUESTION)
+    assert isinstance(answer, importance.MaskedCurvature)
+    state, _ = ONCE.masked.server_receive(start[0], 0, answer)
+    receive = ONCE.masked.server_receive
+    with pytest.raises(RemoteFault, match="client 0: MaskedCurvature came twice"):
+        receive(state, 0, answer)
+    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 384"):
+        receive(state, 1, replace(answer, words=bytes(8)))
+    with pytest.raises(RemoteFault, match="client 1: MaskedCurvature of round 5, others sent MaskedCurvature of round 0"):
+        receive(state, 1, replace(answer, round=5))
+    with pytest.raises(LostPeer, match="client 'bo' is gone in round 0, and the sum of all less that of the others"):
+        receive(state, 1, ClientLost(1))
+
+
+def test_only_protocols_whose_answers_can_all_be_masked_are() -> None:
+    with pytest.raises(ValueError, match="sum-keys: SumKey cannot be masked"):
+        _ = Sums(sum_keys.PROTOCOL, importance.SUMS, DIMS).masked
+    assert MaskedValues not in ONCE.masked.to_server
+
+
+# Keys --------------------
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Identities of a test: who knows a name's secret can sign for it."""
+
+    name: str
+    of: dict[str, bytes]
+
+    def sign(self, content: bytes) -> bytes:
+        return hmac.digest(self.of[self.name], content, "sha256")
+
+    def verify(self, name: str, content: bytes, signature: bytes) -> bool:
+        return hmac.compare_digest(hmac.digest(self.of[name], content, "sha256"), signature)
+
+
+IDENTITIES = {name: name.encode() for name in NAMES}
+
+
+def agreed(signers: bool, replaced: dict[int, dict[int, bytes]] | None = None, identities: Any = None) -> list[Pairs]:
+    """The pairs of three clients; `replaced`: the keys that a server puts in the place of others', client -> other -> key."""
+    of = identities or dict.fromkeys(NAMES, IDENTITIES)
+    clients = {
+        k: sum_keys.Client(k, NAMES, b"job", SECRETS[k], Signed(name, of[name]) if signers else None)
+        for k, name in enumerate(NAMES)
+    }
+    state, _ = sum_keys.start(NAMES)
+    told: Any = []
+    for k, client in clients.items():
+        clients[k], (answer,) = sum_keys.client_receive(client, sum_keys.AskSumKey(0))
+        state, told = sum_keys.server_receive(state, k, answer)  # type: ignore[arg-type]  # no charge is among them
+    for k, message in told:
+        keys = [message.keys[32 * i : 32 * i + 32] for i in range(3)]
+        for other, key in (replaced or {}).get(k, {}).items():
+            keys[other] = key
+        clients[k], _ = sum_keys.client_receive(clients[k], replace(message, keys=b"".join(keys)))
+    return list(sum_keys.pairs_of(clients).values())
+
+
+@pytest.mark.parametrize("signers", [False, True])
+def test_both_ends_of_a_pair_have_the_same_secret(signers: bool) -> None:
+    own = agreed(signers)
+    for a in range(3):
+        assert a not in own[a].shared
+        assert all(own[a].shared[b] == own[b].shared[a] for b in range(3) if b != a)
+    assert len({key for one in own for key in one.shared.values()}) == 3
+
+
+def test_a_key_in_anothers_place_is_refused_where_keys_are_signed() -> None:
+    stranger = public_key(bytes([9]) * 32)
+    with pytest.raises(JobError, match="client 'ada': the key of client 'cy' is not signed by it"):
+        agreed(True, {0: {2: stranger}})
+    with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
+        agreed(True, identities={name: IDENTITIES | ({"bo": b"another"} if name == "bo" else {}) for name in NAMES})
+    # Without signatures clients do not see it: what one has with a stranger, no other has.
+    own = agreed(False, {0: {2: stranger}})
+    assert own[0].shared[2] != own[2].shared[0]
+    assert own[0].shared[1] != own[1].shared[0]  # nor with anybody else, since all keys are part of all secrets
+
+
+def test_no_secret_is_shown() -> None:
+    client = sum_keys.Client(0, NAMES, b"job", SECRETS[0])
+    assert not re.search(re.escape(repr(SECRETS[0])[2:-1]), repr(client))
+
+
+@pytest.mark.parametrize("keys", [b"", bytes(96), bytes(64)])
+def test_keys_that_are_none_are_refused(keys: bytes) -> None:
+    client = sum_keys.Client(0, NAMES, b"job", SECRETS[0])
+    client, _ = sum_keys.client_receive(client, sum_keys.AskSumKey(0))
+    with pytest.raises((RemoteFault, JobError)):
+        sum_keys.client_receive(client, sum_keys.SumKeys(keys, bytes(6), bytes(3072)))

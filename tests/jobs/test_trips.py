@@ -1,0 +1,84 @@
+"""What `fedkern check --latency` says of a job beside what its run over a relay needs, on a wire with a clock of its own."""
+
+import re
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from fedkern.api import check_job, perform
+from fedkern.cli.__main__ import main as command
+from fedkern.errors import JobError
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.transports.driver import Timeouts
+from fedkern.transports.inprocess import InProcess
+from support.golden_jobs import golden_jobs
+from support.relayed import Clocked, over_threads
+
+GOLDEN = golden_jobs()
+# job -> requests that wait for one another, in the run and as `check` bounds them
+JOBS = {
+    "pvi-sequential": (20, 24),
+    "pvi-synchronous-weighted": (17, 23),
+    "pvi-global-vi": (23, 24),
+    "pvi-private-budget": (None, None),
+    "sparse-sums": (53, 57),
+    "likelihood-formula": (26, 67),
+    "vertical-mean-field": (None, None),
+}
+
+
+def said(job, folder, latency):
+    """What `check` says: requests to each site, those one after another, seconds, bytes around them."""
+    base, *sets = GOLDEN.JOBS[job]
+    config, where = load(str(folder / f"{base}.toml"), sets)
+    lines = check_job(InProcess(), config, where, latency=latency)
+    start = next(i for i, line in enumerate(lines) if line.startswith("over a relay, at"))
+    numbers = [re.search(r"at most ([\d,.]+)", line)[1].replace(",", "") for line in lines[start + 1 : start + 5]]
+    return config, where, [float(number) for number in numbers]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("golden")
+    GOLDEN.write(path)
+    return path
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_no_job_needs_more_than_was_said(job, folder, tmp_path):
+    config, where, (site, path, seconds, around) = said(job, folder, 0.02)
+    names = ("ada", "bo", "cy")[: 2 if job.startswith("vertical") else 3]
+
+    def main(place, name):
+        perform(place, config, where, Output(tmp_path / (name or "server"), quiet=True))
+        return 0
+
+    with threadpool_limits(1, user_api="blas"):
+        codes, words, wire = over_threads(main, names, None, Timeouts(lost=60.0, grace=5.0), busy=60.0, wire=Clocked)
+    assert (set(codes.values()), words) == ({0}, [])
+    asked = [sum(name == one and n > 0 for one, n in wire.sent) for name in names]
+    by_chance = job == "pvi-private-budget"
+    assert (sum(asked) / len(asked) if by_chance else max(asked)) <= site
+    assert max(asked) <= wire.now <= path
+    assert max(wire.around.values()) <= around
+    assert seconds == pytest.approx(0.02 * path, rel=0.01)
+    if JOBS[job][0]:
+        assert (wire.now, path) == JOBS[job]
+
+
+def test_a_job_without_a_server_has_no_relay(folder):
+    with pytest.raises(JobError, match="none between its clients"):
+        said("sparse-allgather", folder, 0.02)
+
+
+@pytest.mark.parametrize("latency", ["-1", "soon", "nan", "inf"])
+def test_a_latency_that_is_none_is_refused(latency, folder, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command(["check", str(folder / "pvi/gaussian.toml"), f"--latency={latency}"])
+    assert f"wanted seconds, 0 or more, not '{latency}'" in capsys.readouterr().err
+
+
+def test_a_check_without_latency_says_nothing_of_a_relay(folder):
+    config, where = load(str(folder / "pvi/gaussian.toml"))
+    assert not any("relay" in line for line in check_job(InProcess(), config, where))

@@ -1,0 +1,253 @@
+"""Jobs whose server gets sums of all clients' log-likelihoods: the same posterior, nothing of one client, no mask used twice."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import fedkern
+from fedkern.api import perform
+from fedkern.errors import FedkernError, JobError
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.privacy import masks
+from fedkern.privacy.masks import Pairs, Stream
+from fedkern.transports.driver import Timeouts
+from support import wires
+from support.interrupted import Crash, run
+from support.relayed import careless, over_threads
+
+CLIENTS = ("ada", "bo", "cy")
+JOB = """
+[job]
+method = "likelihood"
+seed = 2
+sums = "secure"
+[data]
+clients = ["rows/*.csv"]
+response = "y"
+[model]
+family = "poisson"
+[model.random]
+group = "ward"
+[algorithm]
+points = 256
+effective = 100
+checkpoint_every = 1e-6
+[output]
+draws = 50
+chains = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of three clients with eight wards each."""
+    folder, rng = tmp_path_factory.mktemp("secure"), np.random.default_rng(3)
+    (folder / "rows").mkdir()
+    for name in CLIENTS:
+        lines = ["time,ward,y"]
+        for g in range(8):
+            effect = 0.5 * rng.normal()
+            for time in rng.normal(4, 2, 5):
+                lines.append(f"{time:.4f},w{g},{rng.poisson(np.exp(0.5 + 0.1 * time + effect))}")
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (folder / "job.toml").write_text(JOB)
+    (folder / "plain.toml").write_text(JOB.replace('sums = "secure"\n', ""))
+    return folder / "job.toml"
+
+
+@pytest.fixture(scope="module")
+def whole(job: Path) -> fedkern.Result:
+    return fedkern.run(job)
+
+
+def test_the_posterior_is_that_of_a_job_without_masks(job: Path, whole: fedkern.Result) -> None:
+    plain = fedkern.run(job.with_name("plain.toml"))
+    assert plain.summary["converged"] is whole.summary["converged"] is True
+    for name, numbers in plain.parameters.items():
+        for figure, value in numbers.items():
+            assert whole.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-9), (name, figure)
+
+
+def chains(folder: Path, *, secure: bool) -> Path:
+    """A job of sixty trajectories of two chains."""
+    text = JOB.replace("points = 256\neffective = 100", 'sampler = "hmc"').replace("draws = 50\n", "")
+    text = text.replace('sums = "secure"', 'rounds = 60\nsums = "secure"')
+    path = folder / f"chains-{secure}.toml"
+    path.write_text(text if secure else text.replace('sums = "secure"\n', ""))
+    return path
+
+
+def test_chains_are_those_of_a_job_without_masks(job: Path, tmp_path: Path) -> None:
+    secure, plain = (fedkern.run(chains(job.parent, secure=one), out=tmp_path / str(one)) for one in (True, False))
+    for name, numbers in plain.parameters.items():
+        for figure in ("mean", "sd", "q50"):
+            assert secure.parameters[name][figure] == pytest.approx(numbers[figure], rel=1e-6, abs=1e-6), (name, figure)
+    assert {"MaskedSlope", "MaskedChange"} <= {kind for _, kind in wires.ledgers(tmp_path / "True")}
+    assert not {"LikelihoodSlope", "LikelihoodChange"} & {kind for _, kind in wires.ledgers(tmp_path / "True")}
+
+
+def test_chains_go_on_with_new_keys(job: Path, tmp_path: Path, streams: Streams) -> None:
+    path = chains(job.parent, secure=True)
+    with pytest.raises(FedkernError):
+        run(path, tmp_path / "out", stop=150)
+    resumed, whole = run(path, tmp_path / "out", resume=True), run(path, None)
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.digest == whole.digest
+    streams.check(starts=3)
+
+
+def test_masks_change_no_bit_of_the_result(job: Path, whole: fedkern.Result) -> None:
+    assert fedkern.run(job).digest == whole.digest
+
+
+def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Path) -> None:
+    wires.checked_and_run(job, tmp_path / "out", wanted=("SumKey", "MaskedCurvature", "MaskedValues"))
+    kinds = {kind for _, kind in wires.ledgers(tmp_path / "out")}
+    assert not kinds & {"Curvature", "Values"}
+    said = "\n".join(fedkern.api.check_job(fedkern.places.InProcess(), *load(job)) or [])
+    assert said.count("it hides whose number it was, not what the sum says") == 3  # of the job, and of both messages
+    assert "protects against the server only if it is not the authority" in said
+
+
+@pytest.mark.parametrize("after", [10, 14, 21, 26])
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_job_that_goes_on_has_new_keys_and_the_same_bits(
+    how: str, after: int, job: Path, whole: fedkern.Result, tmp_path: Path, streams: Streams
+) -> None:
+    with pytest.raises((FedkernError, Crash)):
+        run(job, tmp_path / "out", **{how: after})
+    resumed = run(job, tmp_path / "out", resume=True)
+    assert resumed is not None
+    assert resumed.digest == whole.digest
+    streams.check(starts=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (('clients = ["rows/*.csv"]', 'clients = ["rows/ada.csv", "rows/bo.csv"]'), "needs 3 clients, and there are 2 (ada, bo)"),
+        (("[output]", "[output]\nwithout = true"), "output.without is made of them"),
+        (("[output]", "[output]\nsites = true"), "output.sites is made of them"),
+        (('"secure"', '"plain"'), "job.sums"),
+    ],
+)
+def test_jobs_that_cannot_have_it_are_refused(change: tuple[str, str], told: str, job: Path, tmp_path: Path) -> None:
+    text = JOB.replace(*change)
+    path = job.with_name(f"{tmp_path.name}.toml")
+    path.write_text(text)
+    with pytest.raises(JobError) as fault:
+        fedkern.run(path)
+    assert told in str(fault.value)
+
+
+# Streams --------------------
+
+
+class Streams:
+    """Holds every stream that hid anything, over as many starts as there are."""
+
+    def __init__(self) -> None:
+        self.hid: dict[Stream, list[int]] = defaultdict(list)  # the clients that it hid something of
+        self.secrets: set[bytes] = set()
+
+    def check(self, *, starts: int = 0) -> None:
+        """No stream has hidden two things of one client: it is of two clients, and each hides one thing under it."""
+        assert self.hid
+        assert all(len(clients) == len(set(clients)) <= 2 for clients in self.hid.values())
+        assert len({(stream.key, stream.nonce) for stream in self.hid}) == len({stream.key for stream in self.hid})
+        if starts:
+            assert len(self.secrets) == 3 * starts  # of three pairs
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
+    seen, agree = Streams(), Pairs.agree
+
+    def watched(*given: Any) -> Pairs:
+        made = agree(*given)
+        seen.secrets.update(made.shared.values())
+        return replace(made, watch=lambda stream, plain: seen.hid[stream].append(made.client))
+
+    monkeypatch.setattr(Pairs, "agree", watched)
+    return seen  # type: ignore[return-value]  # a fixture that ends with the test
+
+
+def many_starts(job: Path, out: Path, seed: int) -> fedkern.Result:
+    """A job that is stopped or crashes at random, as often as luck has it, and is gone on with until it ends."""
+    luck, resume = random.Random(seed), False
+    while True:
+        how = {luck.choice(["stop", "crash"]): luck.randint(1, 24)} if luck.random() < 0.7 else {}
+        with suppress(FedkernError, Crash):
+            if (ended := run(job, out, resume=resume, **how)) is not None:
+                return ended
+        resume = (out / "job.json").exists()
+
+
+@pytest.mark.parametrize("runs", [4, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+def test_no_stream_meets_two_plaintexts(runs: int, job: Path, whole: fedkern.Result, tmp_path: Path, streams: Streams) -> None:
+    for seed in range(runs):
+        assert many_starts(job, tmp_path / str(seed), seed).digest == whole.digest
+    streams.check()
+
+
+def test_a_derivation_that_forgets_the_count_and_the_question_is_found(
+    job: Path, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Pairs.stream
+    monkeypatch.setattr(Pairs, "stream", lambda own, other, counter, kind, question: stream(own, other, 0, kind, b""))
+    fedkern.run(job)
+    with pytest.raises(AssertionError):
+        streams.check()
+
+
+def test_replies_that_are_lost_or_doubled_are_sent_again_as_they_were(
+    job: Path, whole: fedkern.Result, tmp_path: Path, streams: Streams
+) -> None:
+    """Over a relay: a site that is asked again by the same request gives the same bytes, and masks nothing anew."""
+    results = []
+
+    def main(place: Any, site: str | None) -> int:
+        config, folder = load(job)
+        done = perform(place, config, folder, Output(tmp_path / (site or "server"), quiet=True))
+        results.extend([done] if place.is_server else [])
+        return 0
+
+    with threadpool_limits(1, user_api="blas"):
+        codes, said, _ = over_threads(main, CLIENTS, careless(3), Timeouts(lost=20.0, grace=3.0), again=0.05, busy=0.5)
+    assert (set(codes.values()), said) == ({0}, [])
+    assert results[0].digest == whole.digest
+    streams.check(starts=1)
+
+
+def test_what_is_masked_looks_like_nothing_and_no_secret_is_kept(
+    job: Path, tmp_path: Path, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All bytes of all masked words of a run are as likely; those of the words beneath them are not."""
+    plain, hidden, hide = [], [], Pairs.hide
+
+    def watched(own: Pairs, words: masks.Words, *about: Any) -> None:
+        plain.append(words.tobytes())
+        hide(own, words, *about)
+        hidden.append(words.tobytes())
+
+    monkeypatch.setattr(Pairs, "hide", watched)
+    fedkern.run(job, out=tmp_path / "out")
+    counts = [np.bincount(np.frombuffer(b"".join(parts), np.uint8), minlength=256) for parts in (hidden, plain)]
+    far = [float(((one - one.mean()) ** 2 / one.mean()).sum()) for one in counts]  # chi-square of 255 degrees of freedom
+    assert far[0] < 255 + 6 * np.sqrt(2 * 255)
+    assert far[1] > 1e4
+    kept = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert len(kept) > 5
+    assert not any(secret in one or secret.hex().encode() in one for secret in streams.secrets for one in kept)

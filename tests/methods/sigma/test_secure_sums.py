@@ -1,0 +1,114 @@
+"""Maps whose server gets sums of all clients' gradients: the same fit, and no client's own gradient on the wire."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedkern
+from fedkern.algorithms.core import masked
+from fedkern.algorithms.core.messages import Tells
+from fedkern.algorithms.core.until import Moving
+from fedkern.errors import JobError, LostPeer
+from support import sigma_artifacts as artifacts
+from support.interrupted import run
+from support.wires import checked_and_run, ledgers
+
+OWN = {"GlobalGradient", "GlobalGradientBound", "Moving", "Slope", "SlopeChange"}
+SFVI = {"inference": "sfvi"}
+HMC = {"inference": "hmc", "leapfrog_steps": 2, "burn_in": 20}
+
+
+def job(folder: Path, algorithm: dict[str, Any], *, secure: bool = True, **more: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    artifacts.written(folder / "prior")
+    artifacts.counts(folder / "rows")
+    tables: dict[str, dict[str, Any]] = {
+        "job": {"method": "sigma", "rounds": 60, "seed": 3} | ({"sums": "secure"} if secure else {}),
+        "data": {"clients": "rows/*.csv", "area": "district", "response": "cases", "exposure": "expected"},
+        "model": {"prior": "prior"},
+        "algorithm": algorithm,
+    }
+    tables = {name: {**tables.get(name, {}), **more.get(name, {})} for name in {**tables, **more}}
+    lines = []
+    for name, table in tables.items():
+        plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in plain.items())]
+        for below in table.keys() - plain.keys():
+            lines += [f"[{name}.{below}]", *(f"{key} = {json.dumps(value)}" for key, value in table[below].items())]
+    (folder / "job.toml").write_text("\n".join(lines))
+    return folder / "job.toml"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "wanted"),
+    [
+        (SFVI, {}, {"MaskedGradientMore"}),
+        (SFVI, {"output": {"bound": False, "reweigh": False}}, {"MaskedGradient"}),
+        (HMC, {}, {"MaskedGradient", "MaskedGradientMore"}),
+    ],
+    ids=["bound", "without", "chains"],
+)
+def test_the_fit_is_that_of_a_job_without_masks(
+    algorithm: dict[str, Any], more: dict[str, Any], wanted: set[str], tmp_path: Path
+) -> None:
+    plain = fedkern.run(job(tmp_path / "plain", algorithm, secure=False, **more))
+    hidden = checked_and_run(job(tmp_path / "masked", algorithm, **more), tmp_path / "out", wanted=tuple(wanted))
+    assert plain.parameters.keys() == hidden.parameters.keys()
+    for name, numbers in plain.parameters.items():
+        for figure in ("mean", "sd"):
+            assert hidden.parameters[name][figure] == pytest.approx(numbers[figure], rel=1e-6, abs=1e-7), (name, figure)
+    assert hidden.summary["clients"] == plain.summary["clients"]
+    kinds = {kind for _, kind in ledgers(tmp_path / "out")}
+    assert wanted <= kinds
+    assert not kinds & OWN
+
+
+def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    path = job(tmp_path / "job", SFVI)
+    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
+        run(path, tmp_path / "out", stop=80)
+    resumed, whole = run(path, tmp_path / "out", resume=True), run(path, None)
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.digest == whole.digest
+
+
+@pytest.mark.nightly
+def test_a_fit_that_asks_whether_all_has_settled_asks_for_a_sum(tmp_path: Path) -> None:
+    algorithm, more = SFVI | {"until": {"max_rounds": 1700}}, {"job": {"rounds": "until"}}
+    plain = fedkern.run(job(tmp_path / "plain", algorithm, secure=False, **more))
+    hidden = fedkern.run(job(tmp_path / "masked", algorithm, **more), out=tmp_path / "out")
+    assert hidden.summary["rounds"] == plain.summary["rounds"]
+    assert not {kind for _, kind in ledgers(tmp_path / "out")} & OWN
+
+
+@pytest.mark.parametrize("bits", [(1, 1, 1), (1, 0, 1), (0, 0, 0)])
+def test_all_have_settled_where_each_has(bits: tuple[int, ...]) -> None:
+    numbers = sum(Moving(7, bit).numbers(2.0**60)[0] for bit in bits)
+    assert Moving.of_sum(7, numbers, Moving(7, 1).numbers(1.0)[1], {}) == Moving(7, int(all(bits)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "told"),
+    [
+        ({}, {}, 'algorithm.inference must be "sfvi", "hmc" or "mala"'),
+        ({"inference": "nested"}, {}, 'algorithm.inference = "nested" must be'),
+        ({"inference": "sfvi-avg"}, {}, 'algorithm.inference = "sfvi-avg" must be'),
+        (SFVI, {"privacy": {"epsilon": 1.0, "delta": 0.0, "table": "t"}}, "under masks that nobody has by then"),
+    ],
+)
+def test_jobs_that_cannot_have_it_are_refused(algorithm: dict[str, Any], more: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError) as fault:
+        fedkern.run(job(tmp_path, algorithm, **more))
+    assert told in str(fault.value)
+
+
+def test_the_sum_of_a_map_is_said_to_tell_its_counts() -> None:
+    tells = masked.MaskedGradient.tells
+    assert isinstance(tells, Tells)
+    assert "it hides whose number it was, not what the sum says" in tells.what
+    assert "the response of every area" in tells.computed

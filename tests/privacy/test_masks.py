@@ -1,0 +1,185 @@
+"""Masked sums: exact, without a mask left, of words that are uniformly distributed, and no stream hides two things."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from fedkern.errors import JobError
+from fedkern.privacy.masks import ONCE, ROUND, Form, Pairs, Stream, Words, add, from_words, public_key, subtract, to_words
+
+FORMS = pytest.mark.parametrize("form", [ROUND, ONCE], ids=["round", "once"])
+NAMES = ("ada", "bo", "cy", "di")
+QUESTION = bytes(32)
+
+
+def group(n: int = 4, start: int = 0, job: bytes = b"job") -> list[Pairs]:
+    """The clients of one start of a run, whose secrets are digests, so that a test repeats."""
+    secrets = [hashlib.sha256(b"%d %d" % (start, k)).digest() for k in range(n)]
+    keys = [public_key(secret) for secret in secrets]
+    return [Pairs.agree(k, secret, NAMES[:n], keys, job) for k, secret in enumerate(secrets)]
+
+
+def number_of(words: Words, form: Form, i: int) -> Fraction:
+    """The number that a word is, by whole numbers of any length."""
+    units = sum(int(limb) << (64 * k) for k, limb in enumerate(words[:, i]))
+    return Fraction(units - (1 << (64 * form.limbs)) * (units >> (64 * form.limbs - 1)), 1 << form.fraction)
+
+
+def nearest(value: float, form: Form) -> Fraction:
+    """A value in whole units, ties to even, as Python rounds fractions."""
+    return Fraction(round(Fraction(value) * (1 << form.fraction)), 1 << form.fraction)
+
+
+def total(parts: list[Words]) -> Words:
+    sum_ = parts[0].copy()
+    for words in parts[1:]:
+        add(sum_, words)
+    return sum_
+
+
+floats = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@FORMS
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(floats, floats, floats, floats), min_size=1, max_size=5))
+def test_a_sum_of_masked_words_is_the_sum_of_the_numbers(form: Form, columns: list[tuple[float, ...]]) -> None:
+    values, clients = np.array(columns).T, group()
+    parts, inside = [], []
+    for own, client in zip(values, clients):
+        words, outside = to_words(own, form, len(clients))
+        np.testing.assert_array_equal(outside, np.abs(own) >= form.bound / 4)
+        for i, value in enumerate(own):
+            assert number_of(words, form, i) == (0 if outside[i] else nearest(value, form))
+        client.hide(words, 3, 201, QUESTION)
+        parts.append(words)
+        inside.append(np.where(outside, 0.0, own))
+    sums = total(parts)
+    for i, told in enumerate(from_words(sums, form)):
+        exact = sum((nearest(own[i], form) for own in inside), Fraction(0))
+        assert number_of(sums, form, i) == exact
+        assert told == exact.numerator / exact.denominator  # Python rounds a quotient of whole numbers once
+
+
+@FORMS
+def test_numbers_at_the_edges_are_what_they_were(form: Form) -> None:
+    largest = math.nextafter(form.each(3), 0)
+    unit = 2.0**-form.fraction
+    numbers = np.array([0.0, -0.0, unit, -unit, unit / 2, 1.5 * unit, -1.5 * unit, 0.1, -1e9, largest, -largest, 5e-324])
+    words, outside = to_words(numbers, form, 3)
+    assert not outside.any()
+    near = [0.0, 0.0, unit, -unit, 0.0, 2 * unit, -2 * unit]
+    told = from_words(words, form)
+    np.testing.assert_array_equal(told[:7], near)
+    np.testing.assert_allclose(told[7:], numbers[7:], rtol=0, atol=unit / 2)
+    np.testing.assert_array_equal(told[8:11], numbers[8:11])
+    beyond, outside = to_words(np.array([form.each(3), -form.each(3), np.inf, -np.inf, np.nan]), form, 3)
+    assert outside.all()
+    assert not beyond.any()
+
+
+@FORMS
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_limbs_are_added_with_their_carries(form: Form, data: st.DataObject) -> None:
+    edge = st.sampled_from([0, 1, 2**63, 2**64 - 2, 2**64 - 1])
+    limbs = st.lists(st.one_of(edge, st.integers(0, 2**64 - 1)), min_size=form.limbs, max_size=form.limbs)
+    a, b = (np.array(data.draw(limbs), np.uint64)[:, np.newaxis] for _ in range(2))
+
+    def whole(words: Words) -> int:
+        return sum(int(limb) << (64 * k) for k, limb in enumerate(words[:, 0]))
+
+    both = a.copy()
+    add(both, b)
+    assert whole(both) == (whole(a) + whole(b)) % 2 ** (64 * form.limbs)
+    subtract(both, b)
+    np.testing.assert_array_equal(both, a)
+    subtract(both, b)
+    assert whole(both) == (whole(a) - whole(b)) % 2 ** (64 * form.limbs)
+
+
+def chance(counts: np.ndarray) -> float:
+    """The probability of counts that lie as far from equal ones, where all are as likely."""
+    even = counts.sum() / len(counts)
+    return float(chi2.sf(((counts - even) ** 2).sum() / even, len(counts) - 1))
+
+
+@FORMS
+def test_each_masked_word_is_uniform_and_says_nothing_of_its_number(form: Form) -> None:
+    n = 4000
+    for value in (0.0, 1.0, -1e15):
+        plain, _ = to_words(np.full(n, value), form, 4)
+        masked = plain.copy()
+        group(start=7)[1].hide(masked, 0, 201, QUESTION)
+        for limb in masked:
+            of_bytes = limb.view(np.uint8).reshape(-1, 8)
+            assert all(chance(np.bincount(of_bytes[:, i], minlength=256)) > 1e-5 for i in range(8))
+        # The same over the keys of many starts, at one place.
+    words = []
+    for start in range(300):
+        one, _ = to_words(np.array([1.0]), form, 4)
+        group(start=start)[2].hide(one, 0, 201, QUESTION)
+        words.append(one[:, 0])
+    top = np.array(words)[:, -1] >> np.uint64(60)
+    assert chance(np.bincount(top.astype(int), minlength=16)) > 1e-5
+    # What is not masked fails the same test.
+    plain, _ = to_words(np.full(n, 1.0), form, 4)
+    assert chance(np.bincount(plain[-1].view(np.uint8), minlength=256)) < 1e-100
+
+
+@pytest.mark.parametrize("fault", ["absent", "counter", "kind", "question", "job", "start"])
+def test_masks_of_clients_that_differ_do_not_cancel(fault: str) -> None:
+    clients = group()
+    if fault in ("job", "start"):
+        clients[2] = group(job=b"another")[2] if fault == "job" else group(start=1)[2]
+    parts = []
+    for k, client in enumerate(clients):
+        words, _ = to_words(np.ones(500), ROUND, 4)
+        other = k == 2
+        client.hide(
+            words,
+            1 if fault == "counter" and other else 0,
+            202 if fault == "kind" and other else 201,
+            b"\1" * 32 if fault == "question" and other else QUESTION,
+        )
+        if not (fault == "absent" and other):
+            parts.append(words)
+    left = total(parts)
+    assert chance(np.bincount(left[-1] >> np.uint64(60), minlength=16)) > 1e-5
+    assert np.median(np.abs(from_words(left, ROUND))) > 2.0**60
+
+
+def test_no_stream_hides_two_things() -> None:
+    seen: Counter[Stream] = Counter()
+    for start in range(3):
+        for client in group(start=start):
+            watched = Pairs(client.client, client.shared, lambda stream, plain: seen.update([stream]))
+            for counter in range(3):
+                for kind in (201, 215):
+                    for question in (QUESTION, b"\1" * 32):
+                        watched.hide(np.zeros((2, 4), np.uint64), counter, kind, question)
+    assert len(seen) == 3 * 6 * 12  # of 6 pairs, each with streams of its own
+    assert set(seen.values()) == {2}  # of both ends, which is what makes them cancel
+
+
+def test_keys_that_cannot_be_are_refused() -> None:
+    secrets = [bytes([k]) * 32 for k in (1, 2, 3)]
+    keys = [public_key(secret) for secret in secrets]
+    with pytest.raises(JobError, match="need 3 clients, and there are 2"):
+        Pairs.agree(0, secrets[0], NAMES[:2], keys[:2], b"")
+    with pytest.raises(JobError, match="'bo', 'cy' have the same key"):
+        Pairs.agree(0, secrets[0], NAMES[:3], [keys[0], keys[1], keys[1]], b"")
+    with pytest.raises(JobError, match="another key of client 'bo' than it has sent"):
+        Pairs.agree(1, secrets[1], NAMES[:3], [keys[0], keys[2], keys[1]], b"")
+    with pytest.raises(JobError, match="key of client 'cy' is none"):
+        Pairs.agree(0, secrets[0], NAMES[:3], [keys[0], keys[1], bytes(32)], b"")
+    assert repr(Pairs.agree(0, secrets[0], NAMES[:3], keys, b"")) == "Pairs(client=0, 2 others)"
