@@ -44,6 +44,12 @@ class Form(NamedTuple):
     limbs : 64-bit limbs of a word
     fraction : bits after the point
     bound : the sum of all clients is below it in size
+
+    Examples
+    --------
+    >>> from fedkern.privacy.masks import Form
+    >>> Form(limbs=2, fraction=64, bound=2.0**62).each(4)
+    1.152921504606847e+18
     """
 
     limbs: int
@@ -198,7 +204,14 @@ def subtract(total: Words, words: Words) -> None:
 
 @dataclass(frozen=True)
 class Stream:
-    """Names one stream of masks: the key of ChaCha20 and its nonce. No two messages have the same."""
+    """Names one stream of masks: the key of ChaCha20 and its nonce. No two messages have the same.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.masks import Stream
+    >>> Stream(key=bytes(32), nonce=bytes(16)) == Stream(key=bytes(32), nonce=bytes(15) + b"1")
+    False
+    """
 
     key: bytes
     nonce: bytes
@@ -231,6 +244,15 @@ class Pairs:
     client : its number
     shared : number of another client -> what both derive streams from
     watch : called with each stream and the digest of the words that it hides, before they are hidden; for tests
+
+    Examples
+    --------
+    >>> import os
+    >>> from fedkern.privacy.masks import Pairs, public_key
+    >>> secrets = [os.urandom(32) for _ in range(3)]
+    >>> keys = [public_key(secret) for secret in secrets]
+    >>> Pairs.agree(0, secrets[0], ["ada", "bo", "cy"], keys, job=bytes(32))
+    Pairs(client=0, 2 others)
     """
 
     client: int

@@ -27,7 +27,8 @@ numpy.typing.NDArray = Alias()
 IMPORTED = """
 import fedkern
 for module in pkgutil.walk_packages(fedkern.__path__, "fedkern."):
-    if "numba" not in module.name and not module.name.endswith("__main__"):
+    of_others = ("numba", "bridges.flower_", "bridges.nvflare")  # packages that need not be installed
+    if not any(part in module.name for part in of_others) and not module.name.endswith("__main__"):
         import_module(module.name)
 print("all")
 """

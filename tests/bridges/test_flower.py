@@ -7,15 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedkern.api import load as load_result
 from fedkern.bridges import flower
 from fedkern.bridges.digest import digest_of
+from fedkern.bridges.server import run_hub
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.keeping import Keeper
 from fedkern.methods import load
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.relay import Hub, Lost, Spoke
-from support.organisations import write_job
+from support.organisations import digest_of_run, found, residents, write_job
+from support.organisations import in_one_process as pooled
 from support.outside import threads
 from support.relayed import careless
 from support.toy_job import DEFAULTS, NAMES, in_one_process, protocols, result
@@ -122,6 +125,53 @@ def test_messages_that_are_lost_or_come_twice_change_nothing(seed):
     codes, digests, _ = over_grid(faults=careless(seed), again=0.2)
     assert set(codes.values()) == {0}
     assert digests == [in_one_process()]
+
+
+class Replaying(Grid):
+    """A grid that brings every third message to its SuperNode a second time, and one that is much older."""
+
+    def push_messages(self, messages):
+        numbers = super().push_messages(messages)
+        self.old = [*getattr(self, "old", []), *messages]
+        if len(self.old) % 3 == 0:
+            for node, kind, record in (self.old[-1], self.old[len(self.old) // 2]):
+                self.inboxes[node].put(("old", kind, record))
+        return numbers
+
+
+def test_residents_answer_over_a_grid_that_replays_messages(tmp_path):
+    server = found(tmp_path, method="pvi", rounds="rounds = 2\n", more='[algorithm]\nschedule = "synchronous"\n')
+    said, sites = [], residents(tmp_path)
+    nodes = {
+        number: (site, lambda record, end=end: end.answer(record["letter"])) for number, (site, end) in enumerate(sites.items())
+    }
+    wire = wire_over(Replaying(nodes), said)
+    assert run_hub(server / "job.toml", wire, server / "out", quiet=True, timeouts=BRIEF, say=said.append) == 0
+    assert all(site.join(30.0) for site in sites.values())
+    assert said == []
+    want = pooled(tmp_path, method="pvi", rounds="rounds = 2\n", more='[algorithm]\nschedule = "synchronous"\n')
+    assert digest_of_run(tmp_path) == want
+
+
+def test_a_site_whose_resident_was_started_anew_is_lost(tmp_path):
+    server = found(tmp_path, method="pvi", rounds="rounds = 10\n", more='[algorithm]\nschedule = "synchronous"\n')
+    brief = Timeouts(lost=4.0, grace=1.0)
+    sites = residents(tmp_path, timeouts=brief)
+    said, asked, before = [], [], dict(sites)
+
+    def answer(site, record):
+        asked.append(site)
+        if site == "bo" and asked.count("bo") == 13:  # in a round; nothing of its process is left
+            sites[site] = residents(tmp_path)[site]
+        return sites[site].answer(record["letter"])
+
+    nodes = {number: (site, lambda record, site=site: answer(site, record)) for number, site in enumerate(sites)}
+    wire = wire_over(Grid(nodes), said)
+    code = run_hub(server / "job.toml", wire, server / "out", quiet=True, timeouts=brief, say=said.append)
+    assert code == 4  # as over MPI: this method goes on without it
+    summary = load_result(server / "out").summary
+    assert sorted(client["status"] for client in summary["clients"].values()) == ["finished", "finished", "lost"]
+    assert all(site.join(30.0) for site in before.values())
 
 
 def test_a_site_that_waits_is_not_asked_for_signs_of_life_where_a_request_is_dear():

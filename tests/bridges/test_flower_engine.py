@@ -1,8 +1,15 @@
 """Jobs over Flower itself: its simulation, and a SuperLink with TLS and registered keys, with the digests of one process."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
+import fedkern
+from fedkern.cli.__main__ import main
 from support import flower
+from support.organisations import accept
 
 pytestmark = [
     pytest.mark.nightly,
@@ -16,18 +23,14 @@ JOBS = {
     "likelihood": '[job]\nmethod = "likelihood"\n' + HEAD,
     "pvi": ROUNDS + '[model]\ncovariance = "full"\n' + HEAD,
     "private": (
-        ROUNDS
-        + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\n"
-        "clip = 2.5\n"
-        'sampling_rate = 0.1\nnoise_multiplier = 2.0\nnoise_source = "keyed"\n' + HEAD
+        ROUNDS + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\n"
+        'clip = 2.5\nsampling_rate = 0.1\nnoise_multiplier = 2.0\nnoise_source = "keyed"\n' + HEAD
     ),
 }
 
 
 def write_rows(path, seed):
     """Writes a client's rows: age and death."""
-    import numpy as np
-
     generator = np.random.default_rng(seed)
     age = generator.normal(60, 12, 400)
     died = generator.random(400) < 1 / (1 + np.exp(-0.05 * (age - 60)))
@@ -38,12 +41,73 @@ def write_rows(path, seed):
 def parties(tmp_path_factory):
     """Folders of the server and of each site, with their copies of all jobs, and one of a process that has all rows."""
     root = tmp_path_factory.mktemp("parties")
+    for folder in ("server", "one", "sockets", *NAMES):
+        (root / folder).mkdir(mode=0o700)
     for folder in ("server", "one", *NAMES):
-        (root / folder).mkdir()
         for job, text in JOBS.items():
             (root / folder / f"{job}.toml").write_text(text)
     for seed, name in enumerate(NAMES):
         write_rows(root / name / "export.csv", seed)
         write_rows(root / "one" / f"{name}.csv", seed)
         (root / name / "site.toml").write_text(f'client = "{name}"\npath = "export.csv"\n')
+        for job in JOBS:
+            accept(root / name / f"{job}.toml")
+    for job in JOBS:
+        assert main(["bridge", "flower", str(root / "server" / f"{job}.toml"), "--out", str(root / f"app-{job}")]) == 0
     return root
+
+
+def start_residents(federation, parties):
+    """Starts the resident of each site, and waits until all listen."""
+    sockets = {name: parties / "sockets" / f"{name}.sock" for name in NAMES}
+    processes = {}
+    for name, path in sockets.items():
+        command = [sys.executable, "-P", "-m", "fedkern.cli", "site", "run", parties / name, "--socket", path]
+        processes[name] = federation.start(f"site-{name}", command, federation.server)
+    flower.wait(lambda: all(path.exists() for path in sockets.values()), "a resident does not listen")
+    return sockets, processes
+
+
+def expect_digest(parties, job, said):
+    """Compares a result with that of one process."""
+    assert (parties / "server" / "runs" / job / "summary.json").exists(), said
+    want = fedkern.run(parties / "one" / f"{job}.toml", progress=False).digest
+    assert fedkern.load(parties / "server" / "runs" / job).digest == want
+
+
+@pytest.fixture
+def federation(parties, tmp_path):
+    places = {"FEDKERN_FOLDER": str(parties / "server"), "FEDKERN_SOCKETS": str(parties / "sockets")}
+    with flower.Federation(tmp_path / "flower", places) as processes:
+        yield processes
+    subprocess.run(["rm", "-rf", *map(str, (parties / "server").glob("runs")), *map(str, parties.glob("*/runs"))], check=True)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_flowers_simulation_has_the_digest_of_one_process(job, parties, federation):
+    start_residents(federation, parties)
+    federation.start_link(simulated=True)
+    said = federation.flwr("run", parties / f"app-{job}", "--stream", "--federation-config", f"num-supernodes={len(NAMES)}")
+    expect_digest(parties, job, said)
+
+
+def start_nodes(federation, sockets, keys):
+    """Registers keys and starts SuperNodes."""
+    for name, path in sockets.items():
+        flower.write_key(keys / name)
+        assert "registered" in federation.register(name, keys / name)
+        federation.start_node(name, keys / name, f'socket="{path}"')
+
+
+def test_a_superlink_with_tls_and_registered_keys_has_the_digest_of_one_process(parties, federation, tmp_path):
+    sockets, _ = start_residents(federation, parties)
+    federation.start_link()
+    start_nodes(federation, sockets, tmp_path)
+    expect_digest(parties, "likelihood", federation.flwr("run", parties / "app-likelihood", "--stream", timeout=1500))
+
+
+def test_a_key_that_nobody_has_registered_is_not_let_in(federation, tmp_path):
+    federation.start_link()
+    flower.write_key(tmp_path / "mallory")
+    assert federation.start_node("mallory", tmp_path / "mallory", 'site="berlin"').wait(300) == 1
+    assert "Failed to activate SuperNode" in (tmp_path / "flower" / "node-mallory.log").read_text()
