@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider, Sums
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.until import AskMoving, Moving
 from fedkern.algorithms.exchanges import sum_keys
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
@@ -141,6 +142,25 @@ def test_clients_that_were_asked_different_things_give_no_sum() -> None:
         ONCE.masked.server_receive(state, 2, last)
 
 
+@pytest.mark.parametrize("rounds", [(4, 4, 4), (4, 4, 5)])
+def test_a_message_of_one_number_tells_too_whether_masks_cancel(rounds: tuple[int, ...]) -> None:
+    moving = once.Question("moving", AskMoving, Moving)
+    one = Sums(moving.protocol, (masked.MOVING,), {})
+    state, _ = one.start(moving.start(1, AskMoving(4)), NAMES)
+    answers = []
+    for asked, own in zip(rounds, pairs()):
+        _, (answer,) = one.masked.client_receive(masked.Client(once.ready_client(Moving(4, 1)), Hider(own)), AskMoving(asked))
+        answers.append(answer)
+    for k in range(2):
+        state, _ = one.masked.server_receive(state, k, answers[k])
+    if len(set(rounds)) == 1:
+        state, _ = one.masked.server_receive(state, 2, answers[2])
+        assert state.inner.replies[0] == Moving(4, 1)
+    else:
+        with pytest.raises(RemoteFault, match="masks of MaskedMoving do not cancel"):
+            one.masked.server_receive(state, 2, answers[2])
+
+
 def test_wrong_answers_are_refused_by_name() -> None:
     rng = np.random.default_rng(7)
     start, clients = parties([curvature(rng) for _ in NAMES])
@@ -150,7 +170,7 @@ def test_wrong_answers_are_refused_by_name() -> None:
     receive = ONCE.masked.server_receive
     with pytest.raises(RemoteFault, match="client 0: MaskedCurvature came twice"):
         receive(state, 0, answer)
-    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 384"):
+    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 400"):
         receive(state, 1, replace(answer, words=bytes(8)))
     with pytest.raises(RemoteFault, match="client 1: MaskedCurvature of round 5, others sent MaskedCurvature of round 0"):
         receive(state, 1, replace(answer, round=5))
