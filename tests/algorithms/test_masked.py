@@ -75,7 +75,7 @@ def test_what_is_none_for_one_client_is_none_for_all_and_nothing_says_for_whom()
     rng = np.random.default_rng(5)
     answers = [curvature(rng) for _ in NAMES]
     answers[1] = replace(answers[1], value=np.array([LOST, -2.0]), rule=np.array([1e300, 0.0]))
-    answers[2] = replace(answers[2], value=np.array([-1.0, -1e200]), hessian=np.array([[1e19] * 6, [1.0] * 6]))
+    answers[2] = replace(answers[2], value=np.array([-1.0, -1e200]))
     got = ended(answers)
     assert got.value[0] == LOST
     assert not got.gradient[0].any()
@@ -83,6 +83,8 @@ def test_what_is_none_for_one_client_is_none_for_all_and_nothing_says_for_whom()
     assert got.value[1] == pytest.approx(LEAST_DENSITY, rel=1e-9)  # a log density has a lowest value
     np.testing.assert_allclose(got.gradient[1], sum(one.gradient[1] for one in answers), rtol=1e-13)
     assert got.rule[0] >= 2.0**40  # as good as infinite
+    beyond = [curvature(rng), replace(curvature(rng), hessian=np.array([[1.0] * 6, [1e19] * 6])), curvature(rng)]
+    np.testing.assert_array_equal(ended(beyond).value <= LOST, [False, True])  # a number too large to be added
 
 
 @settings(deadline=None, max_examples=50)
