@@ -291,6 +291,11 @@ class JobConfig(Section):
         return None
 
     @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+        return False
+
+    @property
     def answers_once(self) -> bool:
         """Whether a client's answers are kept before they leave, and sent again in a resumed run.
 

@@ -40,6 +40,12 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
+def check_start(run: Run[C]) -> None:
+    """Raises JobError, before anything leaves, where too few clients take part in a job with secure sums."""
+    if run.config.secure:
+        check_number(run.names)
+
+
 def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
     check_number(names)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..algorithms.core.masked import HIDES
 from ..errors import JobError
 from ..printing import Lines, align_columns
 from .opened import Kind, Opened, kinds, ledgers
 
+MASKED = "Masked"  # begins the names of messages of which the server gets only the sum
 HEAD = ("who", "to", "message", "of it", "bytes", "rounds", "steps paid", "what it holds")
 
 
@@ -49,7 +51,8 @@ class SentByKind:
         for k in self.kinds:
             paid = f"{k.charge:,}" if k.charge else ""
             body.append((k.who, k.to, k.what, f"{k.messages:,}", f"{k.bytes:,}", _between(k.rounds), paid, k.fields))
-        return Lines(align_columns([HEAD, *body]))
+        masked = [f"Masked ..: {HIDES}"] if any(k.what.startswith(MASKED) for k in self.kinds) else []
+        return Lines([*align_columns([HEAD, *body]), *masked])
 
     def __repr__(self) -> str:
         return str(self.lines())

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider, Sums
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.until import AskMoving, Moving
 from fedkern.algorithms.exchanges import sum_keys
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
@@ -74,7 +75,7 @@ def test_what_is_none_for_one_client_is_none_for_all_and_nothing_says_for_whom()
     rng = np.random.default_rng(5)
     answers = [curvature(rng) for _ in NAMES]
     answers[1] = replace(answers[1], value=np.array([LOST, -2.0]), rule=np.array([1e300, 0.0]))
-    answers[2] = replace(answers[2], value=np.array([-1.0, -1e200]), hessian=np.array([[1e19] * 6, [1.0] * 6]))
+    answers[2] = replace(answers[2], value=np.array([-1.0, -1e200]))
     got = ended(answers)
     assert got.value[0] == LOST
     assert not got.gradient[0].any()
@@ -82,6 +83,8 @@ def test_what_is_none_for_one_client_is_none_for_all_and_nothing_says_for_whom()
     assert got.value[1] == pytest.approx(LEAST_DENSITY, rel=1e-9)  # a log density has a lowest value
     np.testing.assert_allclose(got.gradient[1], sum(one.gradient[1] for one in answers), rtol=1e-13)
     assert got.rule[0] >= 2.0**40  # as good as infinite
+    beyond = [curvature(rng), replace(curvature(rng), hessian=np.array([[1.0] * 6, [1e19] * 6])), curvature(rng)]
+    np.testing.assert_array_equal(ended(beyond).value <= LOST, [False, True])  # a number too large to be added
 
 
 @settings(deadline=None, max_examples=50)
@@ -141,6 +144,25 @@ def test_clients_that_were_asked_different_things_give_no_sum() -> None:
         ONCE.masked.server_receive(state, 2, last)
 
 
+@pytest.mark.parametrize("rounds", [(4, 4, 4), (4, 4, 5)])
+def test_a_message_of_one_number_tells_too_whether_masks_cancel(rounds: tuple[int, ...]) -> None:
+    moving = once.Question("moving", AskMoving, Moving)
+    one = Sums(moving.protocol, (masked.MOVING,), {})
+    state, _ = one.start(moving.start(1, AskMoving(4)), NAMES)
+    answers = []
+    for asked, own in zip(rounds, pairs()):
+        _, (answer,) = one.masked.client_receive(masked.Client(once.ready_client(Moving(4, 1)), Hider(own)), AskMoving(asked))
+        answers.append(answer)
+    for k in range(2):
+        state, _ = one.masked.server_receive(state, k, answers[k])
+    if len(set(rounds)) == 1:
+        state, _ = one.masked.server_receive(state, 2, answers[2])
+        assert state.inner.replies[0] == Moving(4, 1)
+    else:
+        with pytest.raises(RemoteFault, match="masks of MaskedMoving do not cancel"):
+            one.masked.server_receive(state, 2, answers[2])
+
+
 def test_wrong_answers_are_refused_by_name() -> None:
     rng = np.random.default_rng(7)
     start, clients = parties([curvature(rng) for _ in NAMES])
@@ -150,7 +172,7 @@ def test_wrong_answers_are_refused_by_name() -> None:
     receive = ONCE.masked.server_receive
     with pytest.raises(RemoteFault, match="client 0: MaskedCurvature came twice"):
         receive(state, 0, answer)
-    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 384"):
+    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 400"):
         receive(state, 1, replace(answer, words=bytes(8)))
     with pytest.raises(RemoteFault, match="client 1: MaskedCurvature of round 5, others sent MaskedCurvature of round 0"):
         receive(state, 1, replace(answer, round=5))

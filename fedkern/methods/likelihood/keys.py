@@ -248,6 +248,10 @@ class Config(JobConfig):
         return coefficients * others if self.nominal else coefficients + others if self.leveled else coefficients
 
     @property
+    def secure(self) -> bool:
+        return self.job.sums is not None
+
+    @property
     def chains(self) -> bool:
         """Whether Markov chains are run."""
         return self.algorithm.sampler == "hmc"
@@ -431,7 +435,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 def _secure(config: Config) -> Iterator[str]:
     """Faults of a job whose server gets sums alone."""
-    if config.job.sums is None:
+    if not config.secure:
         return
     asked, why = 'job.sums = "secure"', "the server has no client's own numbers"
     if config.own:

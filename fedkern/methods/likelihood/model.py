@@ -310,7 +310,7 @@ class Model(JobModel[OutputSection]):
     @property
     def secure(self) -> bool:
         """Whether the server gets sums over clients alone of what the rounds ask."""
-        return self.config.job.sums is not None
+        return self.config.secure
 
     @property
     def telling(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from .steps import Machine, Read
 
 def fit(run: Run[Config]) -> Fit | None:
     """Runs the part of one place in a job; returns the result at the server's place, None elsewhere."""
+    secure.check_start(run)
     steps = steps_of(run.config)
     tables = run.tables()
     opening = steps.agree(run, tables)

@@ -272,6 +272,10 @@ class Config(JobConfig):
     output: OutputSection
 
     @property
+    def secure(self) -> bool:
+        return self.job.sums is not None
+
+    @property
     def unit(self) -> Unit:
         return super().unit if self.privacy is None else self.privacy.unit
 
@@ -360,7 +364,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 def _secure(config: Config) -> Iterator[str]:
     """Yields faults of a job whose server gets sums alone."""
-    if config.job.sums is None:
+    if not config.secure:
         return
     asked, inference = 'job.sums = "secure"', config.algorithm.inference
     if inference not in ("sfvi", "hmc", "mala"):

@@ -44,6 +44,7 @@ def fit(run: Run[Config]) -> Fit | None:
     the result at the server's place, None elsewhere
     """
     config, names = run.config, run.names
+    secure.check_start(run)
     tables = run.tables()
     _check_headers(run, tables)  # `run.agreed` below compares covariates alone, so a missing response would be found too late
     files = prior.read(run)

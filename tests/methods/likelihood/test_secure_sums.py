@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from fedkern.methods import load
 from fedkern.privacy import masks
 from fedkern.privacy.masks import Pairs, Stream
 from fedkern.transports.driver import Timeouts
+from fedkern.transports.inprocess import InProcess
 from support import wires
+from support.command import mpirun
 from support.interrupted import Crash, run
 from support.relayed import careless, over_threads
 
@@ -117,11 +121,13 @@ def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Pa
     kinds = {kind for _, kind in wires.ledgers(tmp_path / "out")}
     assert not kinds & {"Curvature", "Values"}
     said = "\n".join(fedkern.api.check_job(fedkern.places.InProcess(), *load(job)) or [])
+    told = str(fedkern.api.ledger(tmp_path / "out"))
+    assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
     assert said.count("it hides whose number it was, not what the sum says") == 3  # of the job, and of both messages
     assert "protects against the server only if it is not the authority" in said
 
 
-@pytest.mark.parametrize("after", [10, 14, 21, 26])
+@pytest.mark.parametrize("after", [14, 26, *(pytest.param(n, marks=pytest.mark.nightly) for n in (10, 21))])
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_job_that_goes_on_has_new_keys_and_the_same_bits(
     how: str, after: int, job: Path, whole: fedkern.Result, tmp_path: Path, streams: Streams
@@ -150,6 +156,48 @@ def test_jobs_that_cannot_have_it_are_refused(change: tuple[str, str], told: str
     with pytest.raises(JobError) as fault:
         fedkern.run(path)
     assert told in str(fault.value)
+
+
+def test_too_few_clients_are_refused_before_anything_leaves(job: Path, tmp_path: Path) -> None:
+    path = job.with_name("two.toml")
+    path.write_text(JOB.replace('clients = ["rows/*.csv"]', 'clients = ["rows/ada.csv", "rows/bo.csv"]'))
+    for ask in (lambda: fedkern.run(path, out=tmp_path / "out"), lambda: fedkern.api.check_job(InProcess(), *load(path))):
+        with pytest.raises(JobError, match="needs 3 clients, and there are 2"):
+            ask()
+    assert not wires.ledgers(tmp_path / "out")
+
+
+@dataclass
+class Known(InProcess):
+    """A place whose clients have identities: who knows the secret of a name can sign for it."""
+
+    stranger: str = ""
+
+    def signer(self, client: int) -> Identity:
+        return Identity(self.names[client], self.stranger)
+
+
+@dataclass(frozen=True)
+class Identity:
+    name: str
+    stranger: str  # whose signature is another's
+
+    def sign(self, content: bytes) -> bytes:
+        return hmac.digest(self.name.encode() * (1 + (self.name == self.stranger)), content, "sha256")
+
+    def verify(self, name: str, content: bytes, signature: bytes) -> bool:
+        return hmac.compare_digest(hmac.digest(name.encode(), content, "sha256"), signature)
+
+
+def test_keys_are_signed_where_the_place_knows_its_clients(job: Path, whole: fedkern.Result) -> None:
+    config, folder = load(job)
+    done = perform(Known(), config, folder, Output(quiet=True))
+    assert done is not None
+    assert done.digest == whole.digest
+    said = "\n".join(fedkern.api.check_job(Known(), config, folder) or [])
+    assert "each site signs its own: protects against the server only if it is not the authority" in said
+    with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
+        perform(Known(stranger="bo"), config, folder, Output(quiet=True))
 
 
 # Streams --------------------
@@ -195,7 +243,14 @@ def many_starts(job: Path, out: Path, seed: int) -> fedkern.Result:
         resume = (out / "job.json").exists()
 
 
-@pytest.mark.parametrize("runs", [4, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+@pytest.mark.nightly
+def test_ranks_have_the_bits_of_one_process(job: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    ended = mpirun(4, "run", job, "--out", tmp_path / "out", "--quiet")
+    assert ended.code == 0, ended.err
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
+
+
+@pytest.mark.parametrize("runs", [3, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
 def test_no_stream_meets_two_plaintexts(runs: int, job: Path, whole: fedkern.Result, tmp_path: Path, streams: Streams) -> None:
     for seed in range(runs):
         assert many_starts(job, tmp_path / str(seed), seed).digest == whole.digest

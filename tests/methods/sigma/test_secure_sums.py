@@ -78,6 +78,7 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_a_fit_that_asks_whether_all_has_settled_asks_for_a_sum(tmp_path: Path) -> None:
     algorithm, more = SFVI | {"until": {"max_rounds": 1700}}, {"job": {"rounds": "until"}}
     plain = fedkern.run(job(tmp_path / "plain", algorithm, secure=False, **more))
