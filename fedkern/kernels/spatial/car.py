@@ -48,7 +48,7 @@ CAR_LOGDENSITY = Kernel(
         "theta": "Values of the areas, one set a row.",
         "phi": 'In [lo, hi]; beyond it all results of the row are NaN. Not used by "icar".',
         "indices": "The graph: see the module `spatial`. That it is symmetric is not checked here, but by `check_graph`.",
-        "rank": "With lo, hi and widest it is in `LogDet.options`.",
+        "rank": "Of Q; None: n. With lo, hi and widest it is in `LogDet.options`.",
         "value": "Log densities.",
         "grad_theta": "Gradients in theta.",
         "grad_phi": 'Derivatives in phi; zero for "icar".',

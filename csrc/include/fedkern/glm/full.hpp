@@ -50,10 +50,13 @@ template <class Out> Index sum_full_examples(const Regression& data, const Activ
                         sum_2 += xj * xj;
                         sum_4 += xj * xj * below;
                     }
-                    double squared = a * a * sum_2 + b * b * sum_4 + 0 * m[i];
-                    if (is_extreme(a) | is_extreme(b)) squared = row_square(a, sum_2) + row_square(b, sum_4) + 0 * m[i];
+                    const double squared = a * a * sum_2 + b * b * sum_4 + 0 * m[i];
                     double w;
                     clip_weights(1, &squared, *clip, data.single, &w);
+                    if (is_extreme(a) | is_extreme(b)) {
+                        const double careful = row_square(a, sum_2) + row_square(b, sum_4) + 0 * m[i];
+                        clip_weights(1, &careful, *clip, data.single, &w);
+                    }
                     if (!(w == w)) {
                         ++skipped[chunk];
                         continue;
