@@ -51,7 +51,7 @@ function _shtab_fedkern_using
 end
 
 set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site run' reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --method --name --names --noise --out --party --peer --place --print-completion --reference --response --rows --seed --server --set --site --socket --table --test --who -n
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --place --print-completion --reference --response --rows --seed --server --set --site --socket --table --test --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -193,6 +193,7 @@ complete -c fedkern -n '_shtab_fedkern_using site revoke' -s h -l help -d 'show 
 complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a log -d 'the audit log; code 2 where a line was changed or removed'
 complete -c fedkern -n '_shtab_fedkern_using site log' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site log' -l json -d json
+complete -c fedkern -n '_shtab_fedkern_using site log' -l mark -x -d 'the last hash of an earlier time: code 2 where no line ends with it'
 complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a run -d 'the resident process: answers an engine through a Unix socket'
 complete -c fedkern -n '_shtab_fedkern_using site run' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site run' -l socket -x -d 'default: socket/site.sock in FOLDER, of a systemd unit in its own folder'

@@ -349,6 +349,7 @@ _shtab_fedkern_site_list_defaults_added=0
 _shtab_fedkern_site_log_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[json]"
+  "--mark[the last hash of an earlier time\: code 2 where no line ends with it]:HASH:"
   ":of the site (default\: this one):"
 )
 
