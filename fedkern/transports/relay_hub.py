@@ -38,8 +38,11 @@ class Lost(NamedTuple):
 class Wire(Protocol):
     """Carries requests from the hub to sites, and replies back.
 
-    It may lose, delay, double or reorder replies. What comes as a site's must be that site's: the wire knows who is who. One on
-    which a request is dear says by an attribute `every` after how many seconds a site that waits is asked for a sign of life.
+    It may lose, delay, double or reorder replies. What comes as a site's must be that site's: the wire knows who is who. At most
+    one request to a site is under way, but for the last of a job that fails. What the wire raises ends the job with code 3; if
+    it has lost one site, it brings `Lost` instead.
+    A wire on which a request is dear says by an attribute `every` after how many seconds a site that waits is asked for a sign
+    of life.
     """
 
     def send(self, site: str, data: bytes) -> None:
@@ -93,15 +96,12 @@ class HubLink(End):
     def send(self, rank: int, tag: int, data: Frame = b"") -> None:
         """Puts a message into the next request to a site."""
         line = self._lines[rank]
-        # A request that is under way is a sign of life, and the site says as much by its reply.
-        if rank in self.gone or line.state == ENDED or (tag == tags.PING and (line.asked or line.todo)):
-            return
-        if tag == tags.PING and time.monotonic() - line.since < self.every:
+        # Every request is a sign of life, and a site that waits is asked now and then.
+        if rank in self.gone or line.state == ENDED or tag == tags.PING:
             return
         line.todo.append((tags.numbered(tag, self.run), bytes(data)))
         self._is_ending = self._is_ending or tag == tags.EXIT
-        if tag != tags.PING:
-            self.clock[rank] = self.patience.reset()
+        self.clock[rank] = self.patience.reset()
 
     def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
         """Returns the next message (rank, tag, content), or None if none has come."""
