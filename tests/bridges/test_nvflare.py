@@ -139,7 +139,7 @@ ENDS = {
     "killed-site": ("--resume goes on from the last checkpoint", "has ended with code 0", True),
     "other-site-asks": ("", "asked ada: TIMEOUT None", True),
     "other-job": ("site 'bo' takes no part: this job is not accepted here", "has this digest", False),
-    "other-version": ("another version", "", False),
+    "other-version": ("site 'bo' has fedkern 0.0.9, and the server has", "has ended with code 2", False),
     "other-engine": ("", "nvflare 2.10.0 was not tried", False),
     "expired-certificate": ("", "", False),
     "stranger": ("", "", False),
