@@ -323,13 +323,13 @@ def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
         time.sleep(1)
         federation.start("localhost")
         federation.ready()
-    said["ended"] = federation.finished(1, 20 if absent else 150)
+    said["ended"] = fault != "server-restart" and federation.finished(1, 20 if absent else 150)
     said["seconds"] = round(time.monotonic() - since, 1)
     if fault == "silent-site":
         federation.signal(SITE, signal.SIGCONT)
     if fault == "killed-site":
         federation.start(SITE)
-    said["status"] = federation.wait(job, 5 if absent else 60)
+    said["status"] = federation.wait(job, 5 if absent or fault == "server-restart" else 60)
     if fault in ("killed-site", "silent-site", "server-restart", "aborted"):
         time.sleep(5)
         federation.ready()
