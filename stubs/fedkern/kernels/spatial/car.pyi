@@ -36,7 +36,7 @@ def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices
     widest : float, >= 1
         `widest` of the same table.
     rank : int, None or in [0, 2^31), optional
-        With lo, hi and widest it is in `LogDet.options`.
+        Of Q; None: n. With lo, hi and widest it is in `LogDet.options`.
     out : tuple of 3 arrays
         Filled and returned; never converted.
     n_threads : int
