@@ -113,19 +113,37 @@ class Spoke:
     client : the number of the job's client that lives here, from 0
     n_clients : of the job
     timeouts : how long silence may last
-    busy : seconds after which a reply leaves although the site still computes
+    busy : seconds after which a reply leaves although the site still computes; at most a quarter of `timeouts.lost`
+
+    Raises
+    ------
+    JobError
+        The job has no client of this number.
     """
 
     def __init__(self, client: int, n_clients: int, timeouts: Timeouts | None = None, busy: float = 10.0) -> None:
-        self.link = SpokeLink(1 + client, 1 + n_clients, busy)
+        if not 0 <= client < n_clients:
+            raise JobError(f"client = {client}: wanted a number from 0 to {n_clients - 1}, for the job has {n_clients} clients")
+        timeouts = timeouts or Timeouts()
+        self.link = SpokeLink(1 + client, 1 + n_clients, min(busy, timeouts.lost / 4))
         self.ranks = _Relayed(self.link, timeouts)
+        self._has_run = False
 
     def answer(self, request: bytes) -> bytes:
         """Returns the reply to a request of the hub."""
         return self.link.answer(request)
 
     def run(self, main: Callable[[Place], int], say: Say) -> int:
-        """Runs `main` at the site's place until the hub ends the job; returns the job's exit code."""
+        """Runs `main` at the site's place until the hub ends the job; returns the job's exit code.
+
+        Raises
+        ------
+        JobError
+            It has run a job before: each job needs a spoke of its own.
+        """
+        if self._has_run:
+            raise JobError("this Spoke has run a job; make one for each job")
+        self._has_run = True
         self.link.begin()
         try:
             return end(self.ranks, *outcome(main, self.ranks, say), say)

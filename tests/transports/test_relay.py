@@ -406,3 +406,21 @@ def test_a_job_without_a_server_between_its_clients_is_refused_with_the_reason(f
     )
     assert set(codes.values()) == {2}
     assert "speak to the server alone" in said[0][1]
+
+
+def test_a_spoke_is_of_one_client_of_the_job_and_of_one_job():
+    with pytest.raises(JobError, match="client = 3: wanted a number from 0 to 1"):
+        Spoke(3, 2)
+    spokes = [Spoke(k, len(NAMES), BRIEF) for k in range(len(NAMES))]
+    main, _ = toy_job()
+    wire = Threads(dict(zip(NAMES, spokes)))
+    sites = {
+        name: lambda spoke=spoke, name=name: spoke.run(lambda place: main(place, name), print)
+        for name, spoke in zip(NAMES, spokes)
+    }
+    assert set(threads.run_all(lambda: Hub(wire, NAMES, BRIEF).run(lambda place: main(place, None), print), sites).values()) == {
+        0
+    }
+    with pytest.raises(JobError, match="make one for each job"):
+        spokes[0].run(lambda place: 0, print)
+    assert Spoke(0, 1, Timeouts(lost=4.0), busy=10.0).link.busy == 1.0
