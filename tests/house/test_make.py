@@ -183,20 +183,27 @@ def test_a_signal_reaches_the_commands(tmp_path: Path) -> None:
     assert process.returncode == 5
 
 
+# A job in the background has SIGINT ignored, and its children inherit that.
+HEARS_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 @pytest.mark.parametrize("show", [(), ("--show",)])
 def test_an_interrupt_is_one_line(tmp_path: Path, show: tuple[str, ...]) -> None:
     """What pip and the compiler have said is left out, and what they say of the interrupt; a job that is shown says it itself."""
     script = "trap 'echo ended; echo why >&2; exit 5' INT; echo before; echo warned >&2; echo $$ > here; sleep 9 > rest & wait"
     words = [*show, "times", "pip", "sh", "-c", script]
     process = subprocess.Popen(
-        [sys.executable, str(PROGRESS), *words],
+        [sys.executable, "-c", HEARS_INTERRUPTS, str(PROGRESS), *words],
         cwd=tmp_path,
         env=os.environ | {"FEDKERN_PROGRESS_SECONDS": "9"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stderr is not None
     err = process.stderr.readline()

@@ -31,7 +31,6 @@ from .messages import (
     LIKELIHOOD,
     SERVER,
     ClientEffects,
-    ClientLost,
     Event,
     Message,
     Protocol,
@@ -41,10 +40,10 @@ from .messages import (
     Start,
     Tells,
     evolve,
-    lost,
     schema,
 )
 from .persistent import PersistentMap
+from .rounds import needed
 
 S = TypeVar("S")
 C = TypeVar("C")
@@ -53,7 +52,7 @@ Array = NDArray[np.float64]
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel
-NEEDED = "the sum of all less that of the others would be its number"
+NEEDED = "the sum of all less that of the others would be its number; --resume goes on from the last checkpoint when it is back"
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
 
 
@@ -269,8 +268,7 @@ class Sums:
         RemoteFault
             An answer is of another length, kind or round than the others, or came twice.
         """
-        if isinstance(event, ClientLost):
-            raise lost(state.names[event.client], state.round, NEEDED)
+        needed(event, f"client {{client}} is gone in round {state.round}, and {NEEDED}", state.names)
         if not isinstance(event, Masked):
             inner, effects = self.protocol.server_receive(state.inner, sender, event)
             return evolve(state, inner=inner), _to_all(effects, len(state.names))
