@@ -24,6 +24,7 @@ from fedkern.methods import load
 from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.interrupted import Crash, run
+from support.wards import write_wards
 
 JOB = """
 [job]
@@ -49,15 +50,8 @@ CLIENTS = ("ada", "bo", "cy")
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job of three clients with eight wards each."""
-    folder, rng = tmp_path_factory.mktemp("job"), np.random.default_rng(3)
-    (folder / "rows").mkdir()
-    for name in CLIENTS:
-        lines = ["time,ward,y"]
-        for g in range(8):
-            effect = 0.5 * rng.normal()
-            for time in rng.normal(4, 2, 5):
-                lines.append(f"{time:.4f},w{g},{rng.poisson(np.exp(0.5 + 0.1 * time + effect))}")
-        (folder / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    folder = tmp_path_factory.mktemp("job")
+    write_wards(folder, CLIENTS)
     (folder / "job.toml").write_text(JOB)
     return folder
 

@@ -29,6 +29,7 @@ from support import wires
 from support.command import mpirun
 from support.interrupted import Crash, run
 from support.relayed import careless, over_threads
+from support.wards import write_wards
 
 CLIENTS = ("ada", "bo", "cy")
 JOB = """
@@ -56,15 +57,8 @@ chains = 2
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job of three clients with eight wards each."""
-    folder, rng = tmp_path_factory.mktemp("secure"), np.random.default_rng(3)
-    (folder / "rows").mkdir()
-    for name in CLIENTS:
-        lines = ["time,ward,y"]
-        for g in range(8):
-            effect = 0.5 * rng.normal()
-            for time in rng.normal(4, 2, 5):
-                lines.append(f"{time:.4f},w{g},{rng.poisson(np.exp(0.5 + 0.1 * time + effect))}")
-        (folder / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    folder = tmp_path_factory.mktemp("secure")
+    write_wards(folder, CLIENTS)
     (folder / "job.toml").write_text(JOB)
     (folder / "plain.toml").write_text(JOB.replace('sums = "secure"\n', ""))
     return folder / "job.toml"
