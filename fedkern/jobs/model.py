@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from ..algorithms.core.masked import ALL
 from .keys import ColumnSection, JobSection
 
 O_co = TypeVar("O_co", covariant=True)
@@ -34,6 +35,8 @@ class Sections(Protocol[O_co]):
     def model(self) -> _Model: ...
     @property
     def output(self) -> O_co: ...
+    @property
+    def secure(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,16 @@ class JobModel(Generic[O_co]):
     def seed(self) -> int:
         """The seed of all keyed streams."""
         return self.config.job.seed
+
+    @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+        return self.config.secure
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
+        return (ALL,) if self.secure else self.names
 
     @property
     def ignored(self) -> Sequence[str]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.masked import ALL
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, replicated
 from ...algorithms.hmc import machine as hmc
@@ -306,16 +305,6 @@ class Model(JobModel[OutputSection]):
     def chains(self) -> bool:
         """Whether Markov chains are run from the mode."""
         return self.config.chains
-
-    @property
-    def secure(self) -> bool:
-        """Whether the server gets sums over clients alone of what the rounds ask."""
-        return self.config.secure
-
-    @property
-    def telling(self) -> tuple[str, ...]:
-        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
-        return (ALL,) if self.secure else self.names
 
     @property
     def tells_draws(self) -> bool:

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from ...algorithms.core import until
-from ...algorithms.core.masked import ALL
 from ...algorithms.exchanges import level, terms
 from ...algorithms.hmc.settings import Settings as HmcSettings
 from ...algorithms.nested.settings import PLACES
@@ -127,16 +126,6 @@ class SigmaModel(JobModel[OutputSection]):
     def is_nested(self) -> bool:
         """Whether it is a nested Laplace approximation."""
         return self.inference == "nested"
-
-    @property
-    def secure(self) -> bool:
-        """Whether the server gets sums over clients alone of what the rounds ask."""
-        return self.config.secure
-
-    @property
-    def telling(self) -> tuple[str, ...]:
-        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
-        return (ALL,) if self.secure else self.names
 
     @property
     def chains(self) -> bool:
