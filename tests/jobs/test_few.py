@@ -293,9 +293,9 @@ def test_sparse_models_that_draw_for_rows_have_random_numbers_of_their_own(model
         parse({"job": {"method": "sparse"}, "data": data, "model": model, "algorithm": algorithm})
         for algorithm in ({}, {"random_source": "keyed"}, {"moves": [] if unmoved else ["translate"]})
     )
-    assert usual.secure is (by is not None)
+    assert usual.secret is (by is not None)
     assert usual.tells_rows is None
-    assert not keyed.secure
+    assert not keyed.secret
     if by is None:
         assert keyed.tells_rows is None
         return

@@ -141,7 +141,7 @@ class Config(JobConfig):
         return [*said, 'model.errors = "student"'] if model.errors == "student" else said
 
     @property
-    def secure(self) -> bool:
+    def secret(self) -> bool:
         """Whether only the client has its random numbers, so that the server cannot make them."""
         source = self.algorithm.random_source
         return bool(self.draws_rows) if source is None else source == "secure"
@@ -159,7 +159,7 @@ class Config(JobConfig):
                 'draws\' random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of '
                 "secure ones no attack was tried for long; leave it out where that must not be"
             )
-        if by and not self.secure:
+        if by and not self.secret:
             said.append(
                 f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the '
                 "draws of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; "

@@ -131,9 +131,9 @@ class SparseModel(JobModel[OutputSection]):
         return f"column {name!r}"
 
     @property
-    def secure(self) -> bool:
+    def secret(self) -> bool:
         """Whether only the client has its random numbers."""
-        return self.config.secure
+        return self.config.secret
 
     @property
     def kind(self) -> Literal["regression", "mrf", "sem"]:

@@ -340,7 +340,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
 def _seed(model: SparseModel) -> int | None:
     """Returns a new secret seed of a client's random numbers for each run of the sampler: two runs with one would tell more."""
-    return secrets.randbits(64) if model.secure else None
+    return secrets.randbits(64) if model.secret else None
 
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:

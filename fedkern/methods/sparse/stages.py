@@ -200,7 +200,7 @@ def disclosure(model: SparseModel) -> str:
         text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:
         text = f"draws of every client's coefficients in every round go to {seen}"
-        if model.secure:
+        if model.secret:
             text += ", made with random numbers that no other party has"
         else:
             text += ", which can make the same random numbers (job.seed): "
