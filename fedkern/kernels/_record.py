@@ -43,6 +43,19 @@ def masked(value: object) -> bool:
     return isinstance(value, np.ma.MaskedArray)
 
 
+def here(array: Any) -> Any:
+    """Returns an array of another library as a NumPy array in the same memory; any other object unchanged.
+
+    For functions that look at an array before the record checks it, which names the objects that NumPy can't take.
+    """
+    if type(array) is np.ndarray or home(array) is not None or not exports(array):
+        return array
+    try:
+        return as_numpy(array, "")
+    except TypeError:
+        return array
+
+
 def on_host(array: Any) -> Any:
     """Returns an array of a device as a NumPy array, which is waited for; any other object unchanged."""
     return array.get() if home(array) == "cuda" else array
@@ -514,7 +527,9 @@ class Kernel:
         bound = self._sizes_together(inputs, symbols)
         if bound is None:
             bound = dict(symbols)
-            arrays = [self._same_type(a, a.check(self.name, value, bound), arrays) for a, value in zip(self.inputs, arrays)]
+            for i, a in enumerate(self.inputs):
+                arrays[i] = a.check(self.name, arrays[i], bound)
+                self._same_type(a, arrays[i], arrays)
         given = out if isinstance(out, tuple) else (out,) * len(self.outputs) if out is None else (out,)
         space = self._space(backend, (*arrays, *given))
         if len(given) != len(self.outputs):

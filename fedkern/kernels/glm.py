@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from . import families
 from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
 from ._docs import Given, binds, documented
-from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
+from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, here, home, on_host
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
@@ -345,7 +345,7 @@ def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
 
 def _full(log_sigma: Vector) -> bool:
     # Whether it is the factor L of a full-rank posterior.
-    return getattr(log_sigma, "ndim", 1) == 2
+    return getattr(here(log_sigma), "ndim", 1) == 2
 
 
 def _number(value: Any) -> float:
@@ -418,12 +418,14 @@ def elbo_grad(
     _check_scale(record, family, scale)
     record.check_kinds(estimator=estimator)
     _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
+    mu = here(mu)
     shift = _spread_out(prior_shift, mu)
     precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
     inputs = (X, y, mu, log_sigma, shift, precision, offset, weights)
     if full:
         # Only for its checks: the normaliser is made from arrays that have the right shapes.
-        record.prepare({a.name: value for a, value in zip(record.inputs, inputs)})
+        inputs = (*record.prepare({a.name: value for a, value in zip(record.inputs, inputs)})[: len(inputs)],)
+        log_sigma, shift, precision = inputs[3:6]
         if not (np.diagonal(log_sigma) > 0).all():
             raise ValueError(f"{record.public}: log_sigma must be a lower Cholesky factor with a positive diagonal")
         constant["normaliser"] = _log_normaliser(shift, precision)
@@ -441,6 +443,7 @@ def _spread_out(value: float | Vector, mu: Vector) -> Vector:
 
 def _as_matrix(value: float | Vector, mu: Vector) -> Vector:
     # A number or a diagonal becomes a matrix; a matrix stays.
+    value = here(value)
     return np.diag(_spread_out(value, mu)) if isinstance(value, (int, float)) or np.ndim(value) == 1 else value
 
 
@@ -535,7 +538,7 @@ def clipped_grad_sum(
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
     _check_clipped(record, clip, family, scale, estimator, key, grid, noise_multiplier)
     # `out` must be int64 with a grid, float64 without; types that fit neither are refused by `compute`.
-    given = None if out is None else getattr(out, "dtype", None)
+    given = None if out is None else getattr(here(out), "dtype", None)
     if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
         raise TypeError(
             f"{record.public}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}"

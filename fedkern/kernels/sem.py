@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, GAMMA_SHAPE, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
 from ._docs import documented
-from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, here, home, masked, on_host
 
 UPDATES = ("row-gibbs", "element", "row")
 SCALES = ("exact", "expanded")
@@ -236,6 +236,7 @@ def _chosen(p: int, n: int) -> str:
 
 def _by_chain(Y: Any, state: Any) -> Any:
     """Returns rows that all chains share, as an array of stride 0 over chains."""
+    Y, state = here(Y), here(state)
     shared = home(Y) and not masked(Y) and Y.ndim == 2 and home(state) and state.ndim == 3
     return np.broadcast_to(Y, (len(state), *Y.shape)) if shared else Y
 

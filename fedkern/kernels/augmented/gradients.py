@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import mlp
 from .._checks import POSITIVE, SWITCH, Domain, whole
 from .._docs import documented
-from .._record import COMPILED, F64, Array, Kernel, Scalar
+from .._record import COMPILED, F64, Array, Kernel, Scalar, here
 
 __all__ = ["amortised_draw", "amortised_gradient", "coefficients", "mean_field_draw", "mean_field_gradient"]
 
@@ -181,6 +181,7 @@ def of_coefficients(p: int, *, full: bool) -> int:
 
 
 def columns(extra: Any) -> int:
+    extra = here(extra)
     return extra.shape[1] if is_matrix(extra) else 0
 
 
@@ -198,6 +199,7 @@ def coefficients(
     """Returns a draw of coefficients theta ~ N(mu, L L')."""
     theta: Floats
     FULL.domain.check(COEFFICIENTS.name, "full", full)
+    mu = here(mu)
     symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
     (theta,) = COEFFICIENTS.compute((mu, scale, eps), out, n_threads, backend, symbols, full=full)
     return theta

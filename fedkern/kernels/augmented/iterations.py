@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import mlp, optim
 from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
 from .._docs import Given, binds, documented
-from .._record import COMPILED, F64, Array, Kernel, Scalar, names
+from .._record import COMPILED, F64, Array, Kernel, Scalar, here, names
 from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
 
 __all__ = [
@@ -264,6 +264,7 @@ def bind_mean_field_iteration(given: Given) -> Iterations:
 def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
     """Returns the number of a client's parameters."""
     FULL.domain.check(MEAN_FIELD_ITERATION.name, "full", full)
+    H = here(H)
     return {"k": of_coefficients(H.shape[1], full=full) + 2 * len(H)} if is_matrix(H) else None
 
 
@@ -334,6 +335,7 @@ def _of_amortised(
 ) -> tuple[NDArray[np.int64], dict[str, int] | None]:
     """Returns the network's hidden sizes as backends take them, and the number of a client's parameters."""
     kernel = AMORTISED_ITERATION.name
+    H, extra = here(H), here(extra)
     FULL.domain.check(kernel, "full", full)
     sizes, network = conditional(kernel, columns(extra), whole(kernel, "hidden", hidden))
     _check_centre(kernel, extra, centre)
@@ -417,6 +419,7 @@ def _of_network(
     """Returns the hidden sizes of z's network and the sizes of the predictor's, as backends take them, and the symbols that
     follow."""
     kernel = NETWORK_ITERATION.name
+    extra = here(extra)
     FULL.domain.check(kernel, "full", full)
     units, network = conditional(kernel, columns(extra), whole(kernel, "hidden", hidden))
     layers, of_phi, _ = mlp.network(kernel, sizes, activation)

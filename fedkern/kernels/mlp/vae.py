@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, describe, require
 from .._docs import documented
-from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, home
+from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, here, home
 from ..spatial._checks import INT64, check_normals
 from ..spatial.table import KINDS, TABLE, WORDS, check_table
 from .architecture import Architecture
@@ -176,7 +176,7 @@ def vae_gradient(
     """
     name = VAE_GRADIENT.name
     symbols = _symbols(name, architecture)
-    if getattr(theta, "ndim", None) == 2 and not len(theta):
+    if getattr(here(theta), "ndim", None) == 2 and not len(here(theta)):
         raise ValueError(f"{name}: theta must have at least one row")
     inputs = (parameters, theta, t, noise)
     scalars = {"architecture": architecture, "gamma": gamma, "kl_weight": kl_weight}
@@ -228,8 +228,11 @@ def vae_step(
     choice(name, "kind", kind, KINDS)
     AT_LEAST_0.check(name, "rank", rank)
     AT_LEAST_1.check(name, "batch", batch)
+    values, scale, indptr, indices, order, rates, kl_weights = map(
+        here, (values, scale, indptr, indices, order, rates, kl_weights)
+    )
     pattern: list[object] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
-    inputs: tuple[object, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
+    inputs: tuple[Any, ...] = (here(parameters), here(moments), values, here(phi), scale, *pattern, rates, kl_weights)
     if _alike(VAE_STEP, inputs):  # else `compute` refuses them
         # On a device looking at numbers would wait for it, so they are not checked there.
         if all(home(array) != "cuda" for array in inputs):

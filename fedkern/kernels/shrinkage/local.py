@@ -12,7 +12,7 @@ from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, AT_LEAST_1, GAMMA_SHAPE, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
 from .._docs import Given, binds, documented
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, here, home, masked, on_host
 
 __all__ = [
     "Sweeps",
@@ -486,6 +486,7 @@ def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
 def per_chain(value: Any, of: Any, ndim: int) -> Any:
     """Returns a value that is the same for all chains as a view with a row for each row of `of`."""
     # Masked arrays go to the record unchanged, which refuses them by name.
+    value, of = here(value), here(of)
     if (type(value) is np.ndarray and value.ndim > ndim) or masked(value):  # of each chain already; refused by the record
         return value
     chains = len(of) if home(of) and of.ndim else 1
@@ -498,6 +499,7 @@ def per_chain(value: Any, of: Any, ndim: int) -> Any:
 
 
 def _check_factor(kernel: Kernel, R: Any) -> None:
+    R = here(R)
     if home(R) is None or R.ndim != 2:
         return  # refused by the record
     r, p = R.shape

@@ -9,7 +9,7 @@ from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, FRACTION, KEY, NOT_NEGATIVE, POSITIVE, WORD
 from .._docs import documented
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Scalar, here
 from .server import INTEGER
 
 __all__ = ["move", "move_terms"]
@@ -129,11 +129,12 @@ def move_terms(
     """
     numbers = MOVE_TERMS.numbers(slab=slab)
     # One q for all chains, as a view: the kernel takes a row for each chain.
+    q, theta = here(q), here(theta)
     if type(q) is np.ndarray and q.ndim == 1 and isinstance(theta, np.ndarray):
         q = np.broadcast_to(q, (len(theta), len(q)))
     inputs = {"R": R, "q": q, "block": block, "theta": theta, "deviation": deviation, "tau_sq": tau_sq, "sigma_sq": sigma_sq}
     arrays = MOVE_TERMS.prepare(inputs, out)
-    _check_block(MOVE_TERMS, block, theta.shape[1])
+    _check_block(MOVE_TERMS, here(block), theta.shape[1])
     MOVE_TERMS.call(backend, arrays, numbers, n_threads)
     return arrays[-2], arrays[-1]
 
@@ -168,7 +169,7 @@ def move(
     numbers = MOVE.numbers(seed=seed, chain=chain, step=step, scale_tau=scale_tau, c0=c0, spike_variance=spike_variance)
     state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta}
     arrays = MOVE.prepare({"gradient": gradient, "precision": precision, "block": block} | state, out)
-    _check_block(MOVE, block, theta.shape[1])
+    _check_block(MOVE, here(block), here(theta).shape[1])
     if not (0 <= seed < 2**64 and 0 <= chain < 2**64 and 0 <= step < 2**32):
         raise ValueError(f"shrinkage.move: the counter is exhausted: seed = {seed}, chain = {chain}, step = {step}")
     MOVE.call(backend, arrays, numbers, n_threads)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._checks import POSITIVE, SWITCH, Domain, require
 from .._docs import documented
-from .._record import F64, Array, Kernel, Out, Scalar, names
+from .._record import F64, Array, Kernel, Out, Scalar, here, names
 from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, Floats, check_steps, per_chain, raise_fault
 
 __all__ = ["Patterns", "imputed_sweeps", "logistic_sweeps", "missing_patterns"]
@@ -193,7 +193,7 @@ def logistic_sweeps(
     y = per_chain(y, theta, 1)
     inputs = {"X": X, "y": y, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "alpha": alpha}
     arrays = kernel.prepare(inputs, out)
-    require(kernel.name, bool(((y == 0) | (y == 1)).all()), "y", "must be 0 or 1", "another number")
+    require(kernel.name, bool(((arrays[6] == 0) | (arrays[6] == 1)).all()), "y", "must be 0 or 1", "another number")
     kernel.call(backend, arrays, numbers, n_threads)
     raise_fault(kernel.name, arrays[-1], chain, client, step)
     return tuple(arrays[-4:])
@@ -245,6 +245,7 @@ def imputed_sweeps(
         "sigma_sq": sigma_sq, "alpha": alpha, "completed": completed,
     }  # fmt: skip
     arrays = kernel.prepare(inputs, out)
+    X, psi, completed = arrays[0], arrays[1], arrays[8]
     n, p = X.shape
     require(kernel.name, n > 0, "X", "must have rows", X.shape)
     require(kernel.name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
@@ -294,6 +295,7 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     >>> patterns.of_row  # row 0 lacks nothing
     array([-1,  0,  1])
     """
+    X, psi = here(X), here(psi)
     kernel, missing = IMPUTED_SWEEPS.name, np.isnan(X)
     try:
         np.linalg.cholesky(psi)

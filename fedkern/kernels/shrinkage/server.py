@@ -24,7 +24,7 @@ from .._checks import (
     choice_of,
 )
 from .._docs import Given, binds, documented
-from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
+from .._record import BACKENDS, F64, Array, Kernel, Scalar, here, names
 from .local import nothing_happened
 
 __all__ = ["ServerSweeps", "bind_global_sweep", "global_sweep", "global_sweep_sums", "local_sums"]
@@ -231,9 +231,9 @@ def global_sweep(
     """
     _check_passes(n_passes, scales)
     # Any other array is refused by the record, with its shape.
-    if _shaped(deviation, 4):
-        m, _, g, p = deviation.shape
-        _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
+    if _shaped(held := here(deviation), 4):
+        m, _, g, p = held.shape
+        _check(GLOBAL_SWEEP, m, g, p, here(indicators), seed, chain, step, n_passes)
     swept: Result = GLOBAL_SWEEP.compute(
         (deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, seed=seed, chain=chain,
         step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0,
@@ -267,9 +267,9 @@ def bind_global_sweep(given: Given) -> ServerSweeps:
     (1, 1, 2)
     """
     kernel, chain, n_passes = GLOBAL_SWEEP, given["chain"], given["n_passes"]
-    if _shaped(given["deviation"], 4):
-        m, _, g, p = given["deviation"].shape
-        _check(kernel, m, g, p, given["indicators"], given["seed"], chain, 0, n_passes)
+    if _shaped(held := here(given["deviation"]), 4):
+        m, _, g, p = held.shape
+        _check(kernel, m, g, p, here(given["indicators"]), given["seed"], chain, 0, n_passes)
     _check_passes(n_passes, given["scales"])
     bound = kernel.bind_given(given, _VARYING, last=2**32 - n_passes)
 
@@ -322,12 +322,12 @@ def global_sweep_sums(
         A draw that is not finite: chain, regression, sweep and quantity.
     """
     GLOBAL_SWEEP_SUMS.check_kinds(slab=slab)
-    if _shaped(sums, 4):
-        n_sums, _, g, p = sums.shape
+    if _shaped(held := here(sums), 4):
+        n_sums, _, g, p = held.shape
         if n_sums != _n_sums(slab):
             raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {n_sums}")
         AT_LEAST_1.check(GLOBAL_SWEEP_SUMS.name, "n_clients", n_clients)
-        _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
+        _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, here(indicators), seed, chain, step, 1)
     swept: Result = GLOBAL_SWEEP_SUMS.compute(
         (sums, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, n_clients=n_clients, seed=seed, chain=chain,
         step=step, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0, spike_variance=spike_variance,

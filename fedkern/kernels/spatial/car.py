@@ -186,6 +186,7 @@ def car_factor(
     numbers = CAR_FACTOR.numbers(form=form)
     pattern = {"order": order, "factor_indptr": factor_indptr, "factor_indices": factor_indices}
     arrays = CAR_FACTOR.prepare({"phi": phi, **pattern, "indptr": indptr, "indices": indices}, out)
+    phi, order, factor_indptr, factor_indices, indptr, indices = arrays[:6]
     # Compiled code indexes by these numbers: a wrong one would read or write beyond an array.
     check_indptr(name, indptr, len(indices))
     check_triangle(name, factor_indptr, factor_indices, order)
@@ -242,7 +243,7 @@ def car_sample(
     """
     numbers = CAR_SAMPLE.numbers(form=form, seed=seed, chain=chain, client=client, step=step)
     arrays = CAR_SAMPLE.prepare({"vectors": vectors, "values": values, "weights": weights, "phi": phi}, out)
-    check_normals(CAR_SAMPLE.name, phi.size * values.size)
+    check_normals(CAR_SAMPLE.name, arrays[3].size * arrays[1].size)
     CAR_SAMPLE.call(backend, arrays, numbers, n_threads)
     theta: Floats = arrays[-1]
     return theta

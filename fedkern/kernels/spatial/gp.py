@@ -152,6 +152,7 @@ def gp_sample(
     name = GP_SAMPLE.name
     numbers = GP_SAMPLE.numbers(kind=kind, jitter=jitter, seed=seed, chain=chain, client=client, step=step)
     arrays = GP_SAMPLE.prepare({"x": x, "lengthscale": lengthscale}, out)
+    x, lengthscale = arrays[:2]
     check_normals(name, len(x) * len(lengthscale))
     failed = GP_SAMPLE.call(backend, arrays, numbers, n_threads)
     # The kernel returns the first draw whose covariance has no factor, else -1.

@@ -114,7 +114,7 @@ def table_sample(
     inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}
     arrays = TABLE_SAMPLE.prepare(inputs, out, {"batch": batch})
     n = len(arrays[1])
-    check_table(name, kind, arrays[0].shape, n, rank, *map(on_host, (indptr, indices, order)))
+    check_table(name, kind, arrays[0].shape, n, rank, *map(on_host, arrays[2:5]))
     check_normals(name, batch * {"stored": 0, "dense": rank, "sparse": n}[kind])
     TABLE_SAMPLE.call(backend, arrays, numbers, n_threads)
     return arrays[5], arrays[6]
