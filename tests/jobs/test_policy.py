@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -475,6 +476,26 @@ def test_without_a_home(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         world.policy("own")
         assert charge(world.bind(), 1, f"job {value}") == 1
         world.place("own").unlink()
+
+
+def test_a_home_that_is_hidden_from_its_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service may run where /home shows nothing, and a policy there is not none. Somebody else's home is no fault."""
+    world.policy("home", open=False)
+    assert world.bind().refusal("open") is not None
+    real = Path.lstat
+
+    def hidden(path: Path) -> os.stat_result:
+        if path.is_relative_to(world.home):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "lstat", hidden)
+    user = SimpleNamespace(pw_dir=str(world.home))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: user)
+    with pytest.raises(JobError, match=r"home folder of this user is hidden .*ProtectHome=read-only"):
+        world.bind()
+    user.pw_dir = "/nonexistent"
+    assert world.bind().refusal("open") is None
 
 
 def test_data_sets_of_one_policy_have_budgets_of_their_own(world: World) -> None:

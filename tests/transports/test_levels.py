@@ -91,7 +91,7 @@ def two_ranks(job, *settings):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(len(_core.levels()) < 2, reason="the processor has one level alone")
 def test_a_module_of_one_level_among_ranks_of_others(of_the_highest, tmp_path):
     job = tmp_path / "job.toml"

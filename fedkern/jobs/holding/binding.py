@@ -244,13 +244,17 @@ def _user_home() -> Path | None:
 def _user() -> Path | None:
     """Returns the home folder of this user; None where it is not known."""
     home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):
-        try:
-            import pwd
+    return Path(os.path.realpath(home)) if os.path.isabs(home) else _registered_home()
 
-            home = pwd.getpwuid(os.getuid()).pw_dir
-        except (ImportError, KeyError):
-            return None
+
+def _registered_home() -> Path | None:
+    """Returns the home folder that the system has for this user, whatever HOME says; None where it has none."""
+    try:
+        import pwd
+
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return None
     return Path(os.path.realpath(home)) if os.path.isabs(home) else None
 
 
@@ -326,7 +330,13 @@ def _there(path: Path) -> bool:
         try:
             path.parent.lstat()
         except OSError:
-            return False  # a home of somebody else
+            # HOME may be that of somebody else (after su). This user's own can be hidden, as ProtectHome= of systemd does.
+            if not path.is_relative_to(_registered_home() or "/nowhere"):
+                return False
+            raise JobError(
+                f"{path}: the home folder of this user is hidden ({fault.strerror}), and a policy may lie there; let "
+                "the process read its home (ProtectHome=read-only in a systemd unit)"
+            ) from None
         raise JobError(f"{path}: can't be read as a policy ({fault.strerror})") from None
 
 
