@@ -1,6 +1,7 @@
 """The resident behind a Unix socket: this user's alone, sizes limited, and a clean end by SIGTERM."""
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,6 +47,43 @@ def test_requests_get_their_replies_and_the_socket_is_its_owners_alone(path):
     assert not path.exists()
     with pytest.raises(OSError, match="No such file"):
         ask(path, b"abc")
+
+
+def client_of_flower(monkeypatch):
+    """The ClientApp's module, without Flower: it has a frame of its own, as it must not import fedkern."""
+    app = SimpleNamespace(query=lambda *names: lambda answer: answer)
+    names = ("ConfigRecord", "Context", "Message", "RecordDict")
+    monkeypatch.setitem(sys.modules, "flwr", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "flwr.app", SimpleNamespace(**dict.fromkeys(names)))
+    monkeypatch.setitem(sys.modules, "flwr.clientapp", SimpleNamespace(ClientApp=lambda: app))
+    spec = importlib.util.spec_from_file_location("client_of_flower", Path(gate.__file__).with_name("flower_client.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_frame_of_flowers_client_is_the_residents(path, monkeypatch):
+    client = client_of_flower(monkeypatch)
+    assert (client.LENGTH.format, client.LENGTH.size) == (LENGTH.format, LENGTH.size)
+    with listening(path, lambda request: request[::-1]):
+        for request in (b"", b"abc", bytes(range(256)) * 8000):
+            assert client.ask(path, request) == ask(path, request) == request[::-1]
+    # And byte by byte what it sends.
+    sent = []
+    for one in (client.ask, ask):
+        with socket.socket(socket.AF_UNIX) as gate_of_both:
+            path.unlink(missing_ok=True)
+            gate_of_both.bind(str(path))
+            gate_of_both.listen(1)
+            asking = threading.Thread(target=one, args=(path, b"abc"), daemon=True)
+            asking.start()
+            line, _ = gate_of_both.accept()
+            with line:
+                line.settimeout(10.0)
+                sent.append(line.recv(11, socket.MSG_WAITALL))
+                line.sendall(LENGTH.pack(0))
+            asking.join(10.0)
+    assert sent == [LENGTH.pack(3) + b"abc"] * 2
 
 
 def test_what_is_too_long_or_cut_short_reaches_nobody(path):
