@@ -338,6 +338,25 @@ def test_a_folder_of_another_client_that_is_closed_to_us(world: World, monkeypat
         world.bind()
 
 
+def test_a_home_that_cannot_be_looked_at_may_hold_a_policy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit of systemd with ProtectHome=yes hides it. HOME may also be the home of somebody else, as after `su`."""
+    world.policy("home", open=False)
+    assert world.bind().refusal("open") is not None
+    lstat, refused = Path.lstat, PermissionError(13, "Permission denied")
+
+    def hidden(path: Path) -> os.stat_result:
+        if world.home in path.parents:
+            raise refused
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", hidden)
+    monkeypatch.setattr(binding, "_listed_home", lambda: world.etc)
+    assert world.bind().files == ()
+    monkeypatch.setattr(binding, "_listed_home", lambda: world.home)
+    with pytest.raises(JobError, match=r"home/\.fedkern/policy\.toml: can't be read as a policy \(Permission denied\)"):
+        world.bind()
+
+
 def test_a_client_without_a_policy_among_others_with_one(world: World) -> None:
     world.policy("other", data="other")
     assert "ask the holder to name them" in world.bind("zz").refusal("open").ask  # type: ignore[union-attr]

@@ -244,13 +244,17 @@ def _user_home() -> Path | None:
 def _user() -> Path | None:
     """Returns the home folder of this user; None where it is not known."""
     home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):
-        try:
-            import pwd
+    return Path(os.path.realpath(home)) if os.path.isabs(home) else _listed_home()
 
-            home = pwd.getpwuid(os.getuid()).pw_dir
-        except (ImportError, KeyError):
-            return None
+
+def _listed_home() -> Path | None:
+    """Returns the home folder that the system lists for this user; None where it lists none."""
+    try:
+        import pwd
+
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return None
     return Path(os.path.realpath(home)) if os.path.isabs(home) else None
 
 
@@ -323,10 +327,13 @@ def _there(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as fault:
-        try:
-            path.parent.lstat()
-        except OSError:
-            return False  # a home of somebody else
+        # HOME may be the home of somebody else. This user's own is not: a unit of systemd with ProtectHome hides it, and a policy
+        # that forbids the job may lie there.
+        if path.parent.parent != _listed_home():
+            try:
+                path.parent.lstat()
+            except OSError:
+                return False
         raise JobError(f"{path}: can't be read as a policy ({fault.strerror})") from None
 
 
