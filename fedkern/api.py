@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
+from .data import memory
 from .data.faults import HINT
 from .errors import BudgetSpent, HolderError, JobError, OwnFault
 from .jobs import engine, opened
@@ -24,7 +24,7 @@ from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
 from .methods import METHODS, installed, load_method, of_record
 from .methods import load as job_of
-from .printing import Lines, printable
+from .printing import Lines
 from .privacy.plan import Plan
 from .results import stored
 from .results.inference_data import MADE
@@ -236,8 +236,25 @@ def _given(
         said["model"] = {"prior": folder_of(prior)}
     laid = merged(sections, {name: table for name, table in said.items() if table})
     # Keys that are derived from tables in memory count as defaults: the job may say otherwise.
-    config, folder = job_of(job, sections=laid, defaults=held.defaults)
+    with _as_keys(keys):
+        config, folder = job_of(job, sections=laid, defaults=held.defaults)
     return config, folder, held if held.clients or held.own else None
+
+
+@contextmanager
+def _as_keys(keys: Mapping[str, object]) -> Iterator[None]:
+    """Says of each value of `data=` that was taken for a key of [data], and is none, how a client's rows are given."""
+    try:
+        yield
+    except JobError as error:
+        said = str(error)
+        odd = [name for name in keys if re.search(rf"unknown key data\.{re.escape(name)};", said)]
+        if not odd:
+            raise
+        files = 'files go by data={"clients": [their paths]}; ' if all(isinstance(keys[name], str) for name in odd) else ""
+        names = " and ".join(map(repr, odd))
+        no_rows = f"{memory.kind(keys[odd[0]])} is no table; {files}{memory.WANTED}"
+        raise JobError(f"{said}; if {names} should be a client: {no_rows}") from None
 
 
 @contextmanager
@@ -356,17 +373,15 @@ def describe_too_few(result: Result, min_updates: int) -> str | None:
     )
 
 
-def exit_code(result: Result, min_updates: int) -> int:
-    """Returns 0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
+def find_ending(result: Result, min_updates: int) -> tuple[int, str | None]:
+    """Returns the exit code of a job that has given a result, and the sentence for its user: 0 and none, 4 without some lost
+    clients (named), 5 if a budget ended the job too early."""
     if problem := describe_too_few(result, min_updates):
-        print(f"fedkern: {problem}", file=sys.stderr)
-        return BudgetSpent.exit_code
+        return BudgetSpent.exit_code, problem
     clients = result.summary["clients"].items()
     lost = [
         f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"
         for name, client in clients
         if client["status"] == "lost"
     ]
-    if lost:
-        print(printable(f"fedkern: finished without {', '.join(lost)}"), file=sys.stderr)
-    return 4 if lost else 0
+    return (4, f"finished without {', '.join(lost)}") if lost else (0, None)

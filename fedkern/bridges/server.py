@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..api import exit_code, perform
+from ..api import find_ending, perform
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output
 from ..methods import load
@@ -61,6 +61,9 @@ def run_hub(
         with refusals():
             result = perform(place, config, folder, Output(Path(out), resume=resume, quiet=quiet))
         assert result is not None  # this is the server's place
-        return exit_code(result, config.least_updates)
+        code, said = find_ending(result, config.least_updates)
+        if said is not None:
+            say(said)
+        return code
 
     return Hub(wire, sites or names_of(config), timeouts, again, digest).run(main, say, signals)

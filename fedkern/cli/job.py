@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from ..api import check_job, exit_code, perform
+from ..api import check_job, find_ending, perform
 from ..errors import FedkernError, JobError, show_own_faults
 from ..jobs.engine import local
 from ..jobs.files import writing
@@ -42,7 +42,10 @@ def run_job(options: argparse.Namespace) -> int:
         if not options.quiet:
             print("\n".join(map(printable, show.describe_result(result))))
             print(f"results in {out}")
-        return exit_code(result, config.least_updates)
+        code, said = find_ending(result, config.least_updates)
+        if said is not None:
+            print(printable(f"fedkern: {said}"), file=sys.stderr)
+        return code
 
     return place_for(options, main)
 
@@ -96,9 +99,11 @@ def check(options: argparse.Namespace) -> int:
     """Runs `fedkern check` and returns the exit code."""
     _name_site(options)
     if options.local:
-        config, folder = load(options.job, options.sets)
+        path = Path(options.local)
         with show_own_faults():
-            return local(load_method(config.job.method), Part(InProcess(), config, folder), Path(options.local))
+            # A policy beside the file has a word on the job's code, too: it is asked before any of it is imported.
+            config, folder = load(options.job, options.sets, files=[path])
+            return local(load_method(config.job.method), Part(InProcess(), config, folder), path)
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)

@@ -18,7 +18,7 @@ from ..bridges.audit import Audit
 from ..bridges.consent import NAME, AcceptedSection, Consent
 from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import listening
-from ..bridges.saying import say
+from ..bridges.saying import say, tell_manager
 from ..bridges.site import Resident
 from ..errors import FedkernError, JobError, show_own_faults
 from ..jobs.engine import local, there
@@ -194,8 +194,10 @@ def run_resident(options: argparse.Namespace) -> int:
     with signals.held(), listening(path.absolute(), resident.answer, _peer(options.peer)):
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")
+        tell_manager("READY=1")
         while not signals.pending:
             time.sleep(0.2)
+        tell_manager("STOPPING=1")
         say(f"{signals.pending}: the resident ends")
         resident.stop(signals.pending)
         # The server learns of it by the next reply, and both keep a checkpoint.

@@ -267,7 +267,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows))
     notes = (*notes, *(own_columns(spec, rows).describe_columns() if config.looks_at_values else ()))
-    notes = (*notes, *few.private_notes(config, rows.n_rows))
+    unusable = few.describe_unusable(config, rows.n_rows, faults)
+    notes = (*notes, *few.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
     if not spec.private:
         notes = (*notes, *far.notes(rows, encoding, design.y), *far.spelled(encoding))
     lines += [f"  note: {note}" for note in notes]

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, describe
+from ..data.faults import Faults
 from ..data.formula import check, looked_at
 from ..data.header import check_header
 from ..data.table import Table
@@ -446,6 +447,21 @@ def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Ta
         holding=lambda k: parties.holding(numbers[k]),
         fingerprint=lambda k: parties.fingerprint(numbers[k]),
         site=lambda k: parties.site(numbers[k]),
+    )
+
+
+def describe_unusable(config: JobConfig, n_rows: int, faults: Faults) -> str | None:
+    """Returns a sentence for a holder none of whose rows can be used in a private job, which pays for them; else None.
+
+    It names kinds of faults, and no cell: `check --local` and rows.json have these.
+    """
+    if config.privacy is None or faults.rows < n_rows:
+        return None
+    kinds = "; ".join(kind for kind, _ in faults.counts)
+    why = f" ({kinds})" if kinds else ": it has none"
+    return (
+        f"no row can be used{why}; a private job goes on all the same, adds noise and spends the budget, for nobody "
+        "may see it: stop it, and look into the rows (fedkern check JOB --local FILE)"
     )
 
 

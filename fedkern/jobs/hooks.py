@@ -143,7 +143,7 @@ class RunHooks(Keeper):
         """
         for client, text in kept.own.items():
             self.keep_fault(client, f"left out: {text}")
-            self._say(client, f"left out: {text}")
+            self.say(client, f"left out: {text}")
 
     def leave_out(self, kept: few.Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
         """Goes on without clients that have too few rows; so far only policies have been asked.
@@ -372,7 +372,7 @@ class RunHooks(Keeper):
             total = holder.total()
         self._state(client, Standing(holder.books, total, holder.new, table=self._tables.get(client, "")), again=True)
         if holder.policies and not self.quiet:
-            self._say(client, total.text())
+            self.say(client, total.text())
 
     def _state(self, party: int, account: Standing, *, again: bool = False) -> None:
         """Writes account.json, and prints once, at the holder's terminal, the facts that the holder should look into."""
@@ -383,13 +383,13 @@ class RunHooks(Keeper):
         if again:
             return
         if account.new and not account.goes_on and account.books.account.policies:
-            self._say(party, NEW)
+            self.say(party, NEW)
         for warning in warnings:
             if (party, warning) not in self._told:
                 self._told.add((party, warning))
-                self._say(party, warning)
+                self.say(party, warning)
 
-    def _say(self, client: int, text: str) -> None:
+    def say(self, client: int, text: str) -> None:
         """Prints to the holder, at its terminal.
 
         The output of ranks comes together where the job was started, so they print nothing.

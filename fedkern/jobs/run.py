@@ -23,7 +23,7 @@ from ..privacy.masks import Pairs
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import machine
+from . import few, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -222,8 +222,14 @@ class Run(At[C]):
             self.hooks.notes += naming_rows(column.name for column in encoding.columns if column.name not in spec.columns)
         return encoding
 
-    def note_rows(self, client: int, notes: Sequence[str], faults: Faults) -> None:
-        """Writes rows.json, for the client alone: remarkable facts of its rows, and their faults."""
+    def note_rows(self, client: int, notes: Sequence[str], faults: Faults, n_rows: int) -> None:
+        """Writes rows.json, for the client alone: remarkable facts of its `n_rows` rows, and their faults.
+
+        A private job goes on without a row that can be used, and pays for it. Its holder reads so at the terminal before anything
+        is paid, where all parties are this process; nobody else does, for whether a row counts must not be seen from outside.
+        """
+        if unusable := few.describe_unusable(self.hooks.config, n_rows, faults):
+            self.hooks.say(client, unusable)
         content = {"notes": list(notes), "faults": asdict(faults)}
         self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew
 

@@ -6,7 +6,7 @@ They are keys, rows, model, budget (of private jobs), stages, run, publish, own,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -53,14 +53,14 @@ def _unknown(key: str, name: object) -> str:
     return describe_choice(key, name, (*METHODS, *installed.names(installed.METHODS_GROUP)))
 
 
-def _checked(where: str, name: object, tables: Raw, folder: Path | None) -> str:
+def _checked(where: str, name: object, tables: Raw, folder: Path | None, files: Iterable[Path] = ()) -> str:
     """Returns a method's name; JobError where there is no such method, or a policy here does not allow another package's."""
     if name in METHODS:
         installed.entry(installed.METHODS_GROUP, str(name), METHODS, folder)
         return str(name)
     if not isinstance(name, str) or installed.entry(installed.METHODS_GROUP, name, METHODS, folder) is None:
         raise JobError(f"{where}: {_unknown('job.method', name)}")
-    installed.permit_method(name, tables, folder or Path.cwd())
+    installed.permit_method(name, tables, folder or Path.cwd(), files)
     return name
 
 
@@ -69,6 +69,8 @@ def load(
     sets: Sequence[str] = (),
     sections: Mapping[str, Mapping[str, object]] | None = None,
     defaults: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    files: Iterable[Path] = (),
 ) -> tuple[JobConfig, Path]:
     """Reads and checks a job.
 
@@ -78,6 +80,8 @@ def load(
     sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
     sections : tables whose keys override the job's
     defaults : tables whose keys the job's override
+    files : others than the job's that the caller is going to read for it. The policies that may bind them are asked, too, before
+        the method of another package is imported
 
     Returns
     -------
@@ -89,13 +93,14 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        return parse(merged(merged(defaults or {}, job), sections or {}), sets=sets, folder=Path.cwd()), Path.cwd()
+        tables = merged(merged(defaults or {}, job), sections or {})
+        return parse(tables, sets=sets, folder=Path.cwd(), files=files), Path.cwd()
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
     tables = merged(defaults or {}, tables_of(path, "job"))
     folder = path.resolve().parent
-    return parse(merged(tables, sections or {}), name=str(path), sets=sets, folder=folder), folder
+    return parse(merged(tables, sections or {}), name=str(path), sets=sets, folder=folder, files=files), folder
 
 
 def of_record(tables: Raw) -> JobConfig:
@@ -119,10 +124,15 @@ def _revived(value: object) -> Any:
     return math.inf if value == "inf" else value
 
 
-def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = (), folder: Path | None = None) -> JobConfig:
-    """Checks the tables of a job and fills in its method's defaults; `name` begins an error's text, paths begin at `folder`."""
+def parse(
+    raw: Raw, *, name: str = "job", sets: Sequence[str] = (), folder: Path | None = None, files: Iterable[Path] = ()
+) -> JobConfig:
+    """Checks the tables of a job and fills in its method's defaults.
+
+    `name` begins an error's text, paths begin at `folder`; `files` as of `load`.
+    """
     asked = overridden(raw, sets)
-    keys = load_method(_checked(name, table(asked, "job").get("method", METHODS[0]), asked, folder)).keys
+    keys = load_method(_checked(name, table(asked, "job").get("method", METHODS[0]), asked, folder, files)).keys
     tables = overridden(written_once(raw, keys.Config, name), sets, keys.Config)
     config: JobConfig = config_of(keys, tables, name=name)
     return config

@@ -111,8 +111,10 @@ def place(name: str, tables: Raw, folder: Path) -> Place:
     return made
 
 
-def permit_method(name: str, tables: Raw, folder: Path) -> None:
+def permit_method(name: str, tables: Raw, folder: Path, files: Iterable[Path] = ()) -> None:
     """Asks every policy that may bind the data of a job for a method of another package; nothing of it has been imported yet.
+
+    `files`: others that the caller is going to read for the job (`check --local FILE`), whose policies are asked too.
 
     Its keys are not known either. So all texts of the job count as paths, and all site files that parties of this place could
     find are read. A policy that lists the method for other data lets it be imported: whether it may have these is asked as for
@@ -123,12 +125,17 @@ def permit_method(name: str, tables: Raw, folder: Path) -> None:
     OwnFault
         A policy does not list the method, or cannot be read.
     """
-    _permit(tables, folder, lambda file: file.knows_method(name), UNKNOWN.format(name), f"{name} is not among its methods")
+    ask, detail = UNKNOWN.format(name), f"{name} is not among its methods"
+    _permit(tables, folder, lambda file: file.knows_method(name), ask, detail, files)
 
 
-def _permit(tables: Raw, folder: Path, allows: Callable[[PolicyFile], bool], ask: str, detail: str) -> None:
-    """Raises OwnFault unless all policies that may bind the data of a job allow something."""
+def _permit(
+    tables: Raw, folder: Path, allows: Callable[[PolicyFile], bool], ask: str, detail: str, files: Iterable[Path] = ()
+) -> None:
+    """Raises OwnFault unless all policies that may bind the data of a job, or these files, allow something."""
     paths, policies = list(_paths(tables, folder)), list[Path | None]([None])
+    for path in files:
+        paths += files_of(path)
     try:
         for site in Sites(folder, ()).everyone():
             paths += [] if site.path is None else files_of(site.path)

@@ -402,3 +402,21 @@ def test_the_holders_own_check_refuses_what_a_run_refuses(outsider, tmp_path):
     code, said = command(site, tmp_path, "check", str(job), "--local", str(tmp_path / "rows" / "ada.csv"))
     assert "is refused: " in said, said
     assert code == 2
+
+
+def test_a_policy_beside_the_checked_file_is_asked_before_the_package_is_imported(outsider, tmp_path):
+    """The file need not be one that the job names: its holder checks it before the job has come."""
+    site, trace = outsider
+    job = write_job(tmp_path)
+    other = tmp_path / "holder"
+    other.mkdir()
+    (tmp_path / "rows" / "ada.csv").rename(other / "cleo.csv")
+    words = ("check", str(job), "--local", str(other / "cleo.csv"))
+    policy, binds = other / "fedkern-policy.toml", f'open = true\n[data.cleo]\npaths = ["{other}/cleo.csv"]\n'
+    policy.write_text(binds)
+    code, said = command(site, tmp_path, *words)
+    assert (code, trace.exists()) == (2, False), said
+    assert "mine is not among its methods" in said
+    policy.write_text(f'methods = ["mine"]\n{binds}')
+    code, said = command(site, tmp_path, *words)
+    assert (code, trace.exists()) == (0, True), said

@@ -1,6 +1,7 @@
 """The resident behind a Unix socket: this user's alone, sizes limited, and a clean end by SIGTERM."""
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -10,16 +11,20 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedkern.bridges import gate
 from fedkern.bridges.digest import digest_of
 from fedkern.bridges.gate import LENGTH, ask, listening
+from fedkern.bridges.saying import tell_manager
 from fedkern.cli.__main__ import main, parser
+from fedkern.cli.site import run_resident
 from fedkern.errors import JobError
 from fedkern.methods import load
 from fedkern.transports import tags
+from fedkern.transports.driver import Signals
 from fedkern.transports.relay import Letter
 from fedkern.transports.relay_letters import REFUSED, WAITING
 from support.organisations import audit, found
@@ -45,6 +50,43 @@ def test_requests_get_their_replies_and_the_socket_is_its_owners_alone(path):
     assert not path.exists()
     with pytest.raises(OSError, match="No such file"):
         ask(path, b"abc")
+
+
+def client_of_flower(monkeypatch):
+    """The ClientApp's module, without Flower: it has a frame of its own, as it must not import fedkern."""
+    app = SimpleNamespace(query=lambda *names: lambda answer: answer)
+    names = ("ConfigRecord", "Context", "Message", "RecordDict")
+    monkeypatch.setitem(sys.modules, "flwr", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "flwr.app", SimpleNamespace(**dict.fromkeys(names)))
+    monkeypatch.setitem(sys.modules, "flwr.clientapp", SimpleNamespace(ClientApp=lambda: app))
+    spec = importlib.util.spec_from_file_location("client_of_flower", Path(gate.__file__).with_name("flower_client.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_frame_of_flowers_client_is_the_residents(path, monkeypatch):
+    client = client_of_flower(monkeypatch)
+    assert (client.LENGTH.format, client.LENGTH.size) == (LENGTH.format, LENGTH.size)
+    with listening(path, lambda request: request[::-1]):
+        for request in (b"", b"abc", bytes(range(256)) * 8000):
+            assert client.ask(path, request) == ask(path, request) == request[::-1]
+    # And byte by byte what it sends.
+    sent = []
+    for one in (client.ask, ask):
+        with socket.socket(socket.AF_UNIX) as gate_of_both:
+            path.unlink(missing_ok=True)
+            gate_of_both.bind(str(path))
+            gate_of_both.listen(1)
+            asking = threading.Thread(target=one, args=(path, b"abc"), daemon=True)
+            asking.start()
+            line, _ = gate_of_both.accept()
+            with line:
+                line.settimeout(10.0)
+                sent.append(line.recv(11, socket.MSG_WAITALL))
+                line.sendall(LENGTH.pack(0))
+            asking.join(10.0)
+    assert sent == [LENGTH.pack(3) + b"abc"] * 2
 
 
 def test_what_is_too_long_or_cut_short_reaches_nobody(path):
@@ -141,22 +183,69 @@ def test_the_resident_process_answers_and_ends_cleanly(tmp_path):
     assert log[2]["identity"] == "hub"
 
 
+@pytest.mark.parametrize("abstract", [False, True])
+def test_the_resident_tells_its_manager_when_it_listens_and_when_it_ends(tmp_path, monkeypatch, abstract):
+    """systemd's Type=notify: who has started the unit finds the socket."""
+    found(tmp_path)
+    site, name = tmp_path / "ada", f"@fedkern-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + name[1:] if abstract else name)
+        manager.settimeout(30.0)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        signals, told = Signals(), []
+
+        def wait():
+            told.append((manager.recv(100), (site / "socket" / "site.sock").exists()))
+            signals.pending = "SIGTERM"
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        options = parser().parse_args(["site", "run", str(site)])
+        options.signals = signals
+        assert run_resident(options) == 0
+        waiting.join(30.0)
+        assert told == [(b"READY=1", True)]
+        assert manager.recv(100) == b"STOPPING=1"
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    tell_manager("READY=1")  # nobody hears it
+
+
 UNIT = Path(__file__).parents[2] / "packaging" / "systemd" / "fedkern-site.service"
+PEER = UNIT.with_name("flower-peer.conf")
 
 
-def test_the_example_of_a_unit_starts_a_command_that_there_is():
-    (line,) = [line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart=")]
-    options = parser().parse_args(line.split()[1:])
+def command_of(path):
+    """The options of the last command that a unit starts."""
+    *_, line = [line for line in path.read_text().splitlines() if line.startswith("ExecStart=")]
+    return parser().parse_args(line.split()[1:])
+
+
+def test_the_examples_of_units_start_commands_that_there_are():
+    options = command_of(UNIT)
     assert (options.command, options.step, options.folder) == ("site", "run", "/var/lib/fedkern-site")
+    assert options.peer is None
     assert "TimeoutStopSec=60" in UNIT.read_text()
     assert options.grace < 60
+    # A list of commands is replaced, after which the peer gets the socket; in a user namespace its number would not be seen.
+    peer = command_of(PEER)
+    assert vars(peer) == {**vars(options), "peer": "flower"}
+    assert "ExecStart=\nExecStart=/" in PEER.read_text()
+    assert {"ExecStartPost=+/bin/chown flower /run/fedkern-site/site.sock", "PrivateUsers=no", "RuntimeDirectoryMode=0711"} <= {
+        *PEER.read_text().splitlines()
+    }
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
-def test_systemd_takes_the_example_of_a_unit(tmp_path):
-    text = UNIT.read_text().replace("/opt/fedkern/bin/fedkern", "/bin/true").replace("User=fedkern", "User=root")
-    (tmp_path / UNIT.name).write_text(text.replace("Group=fedkern", "Group=root"))
-    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / UNIT.name)], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("peer", [False, True])
+def test_systemd_takes_the_examples_of_units(tmp_path, peer):
+    for path, to in ((UNIT, tmp_path / UNIT.name), *([(PEER, tmp_path / f"{UNIT.name}.d" / PEER.name)] if peer else [])):
+        to.parent.mkdir(exist_ok=True)
+        text = path.read_text().replace("/opt/fedkern/bin/fedkern", "/bin/true").replace("User=fedkern", "User=root")
+        to.write_text(text.replace("Group=fedkern", "Group=root"))
+    command = ["systemd-analyze", "verify", str(tmp_path / UNIT.name)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 

@@ -224,12 +224,13 @@ def test_an_internal_error_is_code_1_with_its_traceback(fedkern: Any, job: Any, 
     assert "internal error" in ended.err
 
 
-def test_lost_clients_are_code_4_and_named(finished: Any, capsys: Any) -> None:
+def test_lost_clients_are_code_4_and_named(fedkern: Any, job: Any, finished: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     result = package.load(finished(OPEN))
     clients = {"a": {"updates": 1, "status": "lost"}, "b": {"updates": 3, "status": "finished"}}
     lost = type(result)({**result.summary, "clients": clients}, result.posterior)
-    assert job_module.exit_code(lost, 0) == 4
-    assert "finished without client 'a' (lost)" in capsys.readouterr().err
+    monkeypatch.setattr(job_module, "perform", lambda *arguments: lost)
+    ended = fedkern("run", job(OPEN), "--quiet")
+    assert (ended.code, ended.err) == (4, "fedkern: finished without client 'a' (lost)\n")
 
 
 def test_the_python_interface(job: Any) -> None:

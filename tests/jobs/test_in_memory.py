@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -20,11 +21,13 @@ import fedkern
 from fedkern.data.simulate import federations
 from fedkern.errors import JobError
 from fedkern.jobs import progress
+from fedkern.jobs.holding.budget import Holder
 from fedkern.jobs.run import Output
 from fedkern.kernels import families
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
 from support import few
+from support.outside import threads
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "pandas": lambda frame: frame,
@@ -338,3 +341,76 @@ def test_categories_that_look_like_numbers_are_no_slope(form: str) -> None:
         fedkern.run(tables, data={"a": frame})
     tables["data"] |= {"columns": {"ward": {"kind": "categorical"}}}
     assert {"theta[ward=1]", "theta[ward=2]", "theta[ward=3]"} <= set(fedkern.run(tables, data={"a": frame}).parameters)
+
+
+TERMS = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 5.0, "sampling_rate": 0.5}
+
+
+def blind(n: int = 40) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A private job, and its clients' rows: the first has no age in any row."""
+    random = np.random.default_rng(5)
+    frames = {name: pd.DataFrame({"age": random.normal(50, 9, n), "y": random.integers(0, 2, n)}) for name in ("a", "b")}
+    frames["a"]["age"] = np.nan
+    columns = {"age": {"center": 50, "scale": 9}}
+    job = {"method": "pvi", "rounds": 1}
+    return {"job": job, "privacy": TERMS, "algorithm": {"local_steps": 2}, "data": {"response": "y", "columns": columns}}, frames
+
+
+def test_the_caller_reads_that_a_client_of_a_private_job_pays_for_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the rows. It reads so before anything is paid, and what others read is what they read of usable rows."""
+    said = list[str]()
+    monkeypatch.setattr(Holder, "charge", lambda *a, charge=Holder.charge: said.append(capsys.readouterr().err) or charge(*a))
+    job, frames = blind()
+    fedkern.run(job, data=frames, out=tmp_path / "blind")
+    assert said[0].startswith("fedkern: client 'a': no row can be used (age: is not finite); a private job goes on")
+    assert "spends the budget" in said[0]
+    assert "client 'b'" not in said[0]
+    assert "nan" not in said[0]
+    frames["a"]["age"] = 50.0
+    fedkern.run(job, data=frames, out=tmp_path / "seen")
+    assert capsys.readouterr().err == ""
+    ledgers = [(tmp_path / run / "ledger" / "a.jsonl").read_text() for run in ("blind", "seen")]
+    assert ledgers[0] == ledgers[1]
+    notes = [json.loads((tmp_path / run / "summary.json").read_text())["notes"] for run in ("blind", "seen")]
+    assert notes[0] == notes[1]
+
+
+def test_where_others_are_in_the_job_nobody_s_screen_says_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Screens of several places may come together at one of them; the client's own folder has it there."""
+    job, frames = blind()
+    results = list[Any]()
+
+    def main(place: Any) -> int:
+        out = tmp_path / ("server" if place.is_server else "site")
+        results.append(fedkern.run(job, data=frames, place=place, out=out))
+        return 0
+
+    said = list[str]()
+    assert set(threads.over(main, ("a", "b"), said)) == {0}
+    assert "can be used" not in "".join([*said, *capfd.readouterr()])
+    assert json.loads((tmp_path / "site" / "client-a" / "rows.json").read_text())["faults"]["rows"] == 40
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"a": 1}, "if 'a' should be a client: a value of type int is no table; give a data frame"),
+        (
+            {"a": "a.csv", "b": "b.csv"},
+            "if 'a' and 'b' should be a client: a value of type str is no table; files go by data={\"clients\"",
+        ),
+        ({"response": "y", "a": True}, "if 'a' should be a client: a value of type bool is no table"),
+        ({"respnse": "y"}, "unknown key data.respnse; did you mean data.response?"),
+    ],
+)
+def test_a_value_that_is_neither_rows_nor_a_key_is_told_what_is_wanted(data: dict[str, Any], said: str) -> None:
+    with pytest.raises(JobError, match=re.escape(said)):
+        fedkern.run({"job": {"method": "pvi"}}, data=data)
+
+
+def test_a_wrong_value_of_a_known_key_is_no_client() -> None:
+    with pytest.raises(JobError) as fault:
+        fedkern.run(JOB, data={"response": 3})
+    assert "client:" not in str(fault.value)

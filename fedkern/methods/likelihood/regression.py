@@ -76,7 +76,7 @@ class Columns:
                 rows[k] = model.read(designs[k], table, run.names[k])
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
-            run.note_rows(k, notes, designs[k].faults)
+            run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
         said = column_notes.exchange_notes(run, degenerates)
         run.hooks.notes += said.notes
         run.hooks.doubts += said.doubts

@@ -53,9 +53,10 @@ def fit(run: Run[Config]) -> Fit | None:
     # Each table becomes arrays, and its memory is freed; a fault of its rows is told to its holder alone (`owned`).
     designs, degenerates = {}, {}
     for k in list(tables):
+        n_rows = tables[k].n_rows
         with owned(k):
             designs[k], degenerates[k], notes = _encode(model, run.names[k], tables.pop(k))
-        run.note_rows(k, notes, designs[k].faults)
+        run.note_rows(k, notes, designs[k].faults, n_rows)
     if model.privacy is None:
         columns = column_notes.exchange_notes(run, degenerates)
         run.hooks.notes += columns.notes

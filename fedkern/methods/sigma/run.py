@@ -66,7 +66,7 @@ def fit(run: Run[Config]) -> Fit | None:
             read = reads.pop(k)
             files.clients[k] = extend_file(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
-        run.note_rows(k, areas[k].notes, areas[k].faults)
+        run.note_rows(k, areas[k].notes, areas[k].faults, len(areas[k].area))
         # Noise comes before any number computed from the counts leaves this process; from here on only noisy counts exist.
         if model.privacy is not None:
             areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])

@@ -163,7 +163,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         if len(design.y) > rows:
             notes.append(f"{len(design.y) - rows} rows without a response were left out")
         notes += model.gaps(columns[k])
-        run.note_rows(k, notes, design.faults)
+        run.note_rows(k, notes, design.faults, len(design.X))
     # Questions about columns come before the scales, which a wrong column would spoil for all.
     said = column_notes.exchange_notes(run, degenerates)
     run.hooks.notes += said.notes

@@ -189,7 +189,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
     for k, column in arrays.items():
         gone = at.complete[k] - at.n_rows
         others = [f"{gone} more rows are left out: another party lacks a cell of them, or the whole row"] if gone else []
-        run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults)
+        run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults, len(column.X))
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         said = column_notes.exchange_notes(run, degenerate, split=True)
