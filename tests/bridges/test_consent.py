@@ -6,6 +6,7 @@ import pytest
 
 from fedkern.bridges.consent import NAME, Consent
 from fedkern.bridges.digest import as_asked, digest_of
+from fedkern.bridges.engines import own_files
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.keys import OWN_PATHS
@@ -53,6 +54,22 @@ def test_another_value_of_one_key_is_another_job(site, key):
     config = load(site / "job.toml", [key])[0]
     assert Consent(site).find(digest_of(load(site / "job.toml")[0])) is not None
     assert Consent(site).find(digest_of(config)) is None
+
+
+def test_a_prior_that_is_a_table_is_of_the_job_and_names_no_file():
+    job = {"job": {"method": "vertical"}, "data": {"clients": ["a.csv", "b.csv"], "id": "id", "response": "y"}}
+    ours, theirs = (load(job | {"model": {"prior": {"sd": sd}}})[0] for sd in (1.0, 3.0))
+    assert digest_of(ours) != digest_of(theirs)
+    assert ours.keys_alone != theirs.keys_alone
+    assert own_files(ours) == []
+    maps = {
+        "job": {"method": "sigma"},
+        "data": {"clients": ["a.csv"], "area": "d", "response": "n"},
+        "model": {"kind": "auxiliary"},
+    }
+    ours, theirs = (load({**maps, "model": {**maps["model"], "prior": path}})[0] for path in ("car", "/elsewhere/car"))
+    assert digest_of(ours) == digest_of(theirs)
+    assert own_files(ours) == ["model.prior"]
 
 
 def test_every_key_that_is_a_path_is_a_file_or_a_name():
