@@ -1,6 +1,7 @@
 """What a holder accepts: the digest of a job, the list, and the command that adds to it."""
 
 import os
+import shutil
 
 import pytest
 
@@ -104,6 +105,19 @@ def test_accepting_shows_the_job_and_adds_it(site, capsys):
     assert "accepted already" in capsys.readouterr().out
     assert main(["site", "list"]) == 0
     assert "as accepted" in capsys.readouterr().out
+
+
+def test_a_site_with_other_data_for_another_job_has_it_in_a_folder_below(site, tmp_path, capsys):
+    below = site / "other"
+    shutil.copytree(site, below, ignore=shutil.ignore_patterns("other"))
+    assert main(["site", "accept", "other/job.toml", "--folder", ".", "--yes"]) == 0
+    (said,) = Consent(site).read().job
+    assert said.file == "other/job.toml"
+    assert Consent(site).load(said)[1] == below  # with the site.toml there
+    assert [line["file"] for line in audit(site.parent, "ada")] == ["other/job.toml"]
+    assert not (below / NAME).exists()
+    assert main(["site", "accept", "job.toml", "--folder", "other", "--yes"]) == 2
+    assert "is not below" in capsys.readouterr().err
 
 
 def test_nothing_is_accepted_without_a_yes(site, capsys, monkeypatch):
