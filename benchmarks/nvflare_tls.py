@@ -6,7 +6,8 @@ another than this one.
 
     python benchmarks/nvflare_tls.py --engine /opt/nvflare/bin/python --parties DIR --out DIR [--fault killed-site]
 
-DIR of --parties has a folder for the server and one for each site, with the party's copy of job.toml, and site.toml.
+DIR of --parties has a folder for the server and one for each site, with the party's copy of job.toml, site.toml and consent.toml.
+Several jobs run one after another in one federation.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Federation:
 
     def __init__(self, engine: Path, parties: Path, work: Path) -> None:
         self.bin, self.parties, self.work = engine.parent, parties, work
-        self.sites = sorted(path.name for path in parties.iterdir() if (path / "site.toml").exists())
+        self.sites = sorted(path.name for path in parties.iterdir() if (path / "consent.toml").exists())
         self.kits = work / "kits" / "heart" / "prod_00"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(work)}
@@ -349,12 +350,32 @@ def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
     return said
 
 
+def run_in_turn(federation: Federation, folders: list[Path], seconds: float = 300.0) -> list[dict[str, object]]:
+    """Runs jobs one after another; returns what came of each, and what its server has said."""
+    for name in ("localhost", *federation.sites):
+        federation.start(name)
+    federation.ready()
+    ended = list[dict[str, object]]()
+    log = federation.work / "localhost.log"
+    for number, folder in enumerate(folders, 1):
+        since, before = time.monotonic(), log.stat().st_size
+        job = federation.submit(folder)
+        ends = federation.finished(number, seconds)
+        seconds_of = round(time.monotonic() - since, 1)
+        status = federation.wait(job, 60)
+        words = [line for line in log.read_text(errors="replace")[before:].splitlines() if line.startswith("fedkern: ")]
+        counts = re.findall(r"requests with a reply: (\{.*?\})", log.read_text(errors="replace")[before:])
+        seen = {"job": folder.name, "ended": ends, "status": status, "seconds": seconds_of}
+        ended.append({**seen, "server": words[-4:], "requests": counts})
+    return ended
+
+
 def main() -> None:
-    """Runs one job, and prints what came of it."""
+    """Runs jobs, and prints what came of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", type=Path, required=True, help="the Python of the engine's environment")
     parser.add_argument("--parties", type=Path, required=True)
-    parser.add_argument("--job", type=Path, required=True, help="what `fedkern bridge nvflare` has written")
+    parser.add_argument("--job", type=Path, nargs="+", required=True, help="what `fedkern bridge nvflare` has written")
     parser.add_argument("--out", type=Path, required=True, help="a new folder, for kits and logs")
     parser.add_argument("--fault", choices=FAULTS, default="none", help="; ".join(f"{k}: {v}" for k, v in FAULTS.items() if v))
     options = parser.parse_args()
@@ -362,7 +383,9 @@ def main() -> None:
     federation = Federation(options.engine, options.parties.absolute(), options.out.absolute())
     federation.make()
     try:
-        print(json.dumps(run(federation, options.job.absolute(), options.fault)))
+        folders = [path.absolute() for path in options.job]
+        alone = len(folders) == 1
+        print(json.dumps(run(federation, folders[0], options.fault) if alone else run_in_turn(federation, folders)))
     finally:
         federation.close()
 

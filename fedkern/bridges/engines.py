@@ -38,7 +38,8 @@ def check_engine(name: str, version: str, allowed: str | None = None) -> None:
 def own_files(config: JobConfig) -> list[str]:
     """Returns the keys by which a job names files of its server, beside those of the clients."""
     given = config.without_paths
-    return [name for name in OWN_PATHS if name != "data.clients" and given.get(name.split(".")[0], {}).get(name.split(".")[1])]
+    paths = (name.split(".") for name in OWN_PATHS if name != "data.clients")
+    return [f"{section}.{last}" for section, last in paths if given.get(section, {}).get(last) is True]
 
 
 def servers_copy(folder: Path, brought: Path, digest: str) -> Path:

@@ -274,6 +274,9 @@ def parser() -> argparse.ArgumentParser:
     steps = site.add_subparsers(dest="step", metavar="STEP", required=True)
     accept = steps.add_parser("accept", help="show a job and what it would do with the rows here, and accept it")
     accept.add_argument("job", metavar="JOB.toml", help="the site's own copy, with site.toml beside it")
+    accept.add_argument(
+        "--folder", metavar="DIR", help="of the site, where the job lies in a folder below it (default: the folder of the job)"
+    )
     accept.add_argument("--name", metavar="TEXT", help="what people call the job (default: the file's name)")
     accept.add_argument("--who", metavar="TEXT", help="who accepts it (default: this user)")
     accept.add_argument("--yes", action="store_true", help="do not ask")

@@ -39,8 +39,11 @@ def accept(options: argparse.Namespace) -> int:
     """Runs `fedkern site accept` and returns the exit code: shows a job, asks, and adds it to the accepted ones."""
     job = Path(options.job).absolute()
     config, folder = load(job)
-    consent, digest = Consent(job.parent), digest_of(config).hex()
-    if any(said.digest == digest and said.file == job.name for said in consent.read().job):
+    consent, digest = Consent(Path(options.folder).absolute() if options.folder else job.parent), digest_of(config).hex()
+    file = os.path.relpath(job, consent.folder)
+    if os.pardir in Path(file).parts:
+        raise JobError(f"{job} is not below {consent.folder}; copy the job file there")
+    if any(said.digest == digest and said.file == file for said in consent.read().job):
         print(f"{job.name} is accepted already ({digest[:12]})")
         return 0
     if not _shown(config, folder):
@@ -50,7 +53,7 @@ def accept(options: argparse.Namespace) -> int:
     if not options.yes and not _agreed():
         print("not accepted")
         return JobError.exit_code
-    said = AcceptedSection(digest=digest, file=job.name, name=options.name or job.stem, who=who, date=audits.now())
+    said = AcceptedSection(digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now())
     # The audit log has the consent before the consent has any effect.
     Audit(consent.folder).write("accepted", job=digest, file=said.file, name=said.name, who=who)
     consent.add(said)

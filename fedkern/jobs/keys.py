@@ -414,7 +414,7 @@ class JobConfig(Section):
         tables: dict[str, Any] = plain(self.model_dump())
         for name in OWN_PATHS:
             section, _, last = name.partition(".")
-            if last in tables[section]:
+            if not isinstance(tables[section].get(last, {}), dict):  # a method may have a table of this name, which is no path
                 tables[section][last] = tables[section][last] not in (None, [])
         tables["data"].pop("names", None)
         return tables

@@ -1,11 +1,13 @@
 """What a holder accepts: the digest of a job, the list, and the command that adds to it."""
 
 import os
+import shutil
 
 import pytest
 
 from fedkern.bridges.consent import NAME, Consent
 from fedkern.bridges.digest import as_asked, digest_of
+from fedkern.bridges.engines import own_files
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.keys import OWN_PATHS
@@ -55,6 +57,22 @@ def test_another_value_of_one_key_is_another_job(site, key):
     assert Consent(site).find(digest_of(config)) is None
 
 
+def test_a_prior_that_is_a_table_is_of_the_job_and_names_no_file():
+    job = {"job": {"method": "vertical"}, "data": {"clients": ["a.csv", "b.csv"], "id": "id", "response": "y"}}
+    ours, theirs = (load(job | {"model": {"prior": {"sd": sd}}})[0] for sd in (1.0, 3.0))
+    assert digest_of(ours) != digest_of(theirs)
+    assert ours.keys_alone != theirs.keys_alone
+    assert own_files(ours) == []
+    maps = {
+        "job": {"method": "sigma"},
+        "data": {"clients": ["a.csv"], "area": "d", "response": "n"},
+        "model": {"kind": "auxiliary"},
+    }
+    ours, theirs = (load({**maps, "model": {**maps["model"], "prior": path}})[0] for path in ("car", "/elsewhere/car"))
+    assert digest_of(ours) == digest_of(theirs)
+    assert own_files(ours) == ["model.prior"]
+
+
 def test_every_key_that_is_a_path_is_a_file_or_a_name():
     marked = {key for name in METHODS for key in marked_keys(load_method(name).keys.Config, "path")}
     assert marked == {*OWN_PATHS, *NO_FILES}
@@ -87,6 +105,19 @@ def test_accepting_shows_the_job_and_adds_it(site, capsys):
     assert "accepted already" in capsys.readouterr().out
     assert main(["site", "list"]) == 0
     assert "as accepted" in capsys.readouterr().out
+
+
+def test_a_site_with_other_data_for_another_job_has_it_in_a_folder_below(site, tmp_path, capsys):
+    below = site / "other"
+    shutil.copytree(site, below, ignore=shutil.ignore_patterns("other"))
+    assert main(["site", "accept", "other/job.toml", "--folder", ".", "--yes"]) == 0
+    (said,) = Consent(site).read().job
+    assert said.file == "other/job.toml"
+    assert Consent(site).load(said)[1] == below  # with the site.toml there
+    assert [line["file"] for line in audit(site.parent, "ada")] == ["other/job.toml"]
+    assert not (below / NAME).exists()
+    assert main(["site", "accept", "job.toml", "--folder", "other", "--yes"]) == 2
+    assert "is not below" in capsys.readouterr().err
 
 
 def test_nothing_is_accepted_without_a_yes(site, capsys, monkeypatch):

@@ -1,18 +1,20 @@
 """NVFlare: its job folder, the wire over its messages, and at night the digest of one process from the engine itself."""
 
 import json
+import re
 import tomllib
 
 import pytest
 
 from fedkern.bridges.digest import digest_of
-from fedkern.bridges.engines import ALLOWED, check_engine, run_folder, servers_copy
+from fedkern.bridges.engines import ALLOWED, TRIED, check_engine, run_folder, servers_copy
 from fedkern.cli.__main__ import main
 from fedkern.cli.bridge import to_toml
 from fedkern.errors import JobError
 from fedkern.jobs.load import tables_of
 from fedkern.methods import load
-from support.flare import ENGINE, GOLDEN, digests, over_tls, simulate, write_parties
+from support.flare import ENGINE, ROOT, digests, over_tls, simulate, write_parties
+from support.parties import GOLDEN
 
 JOB = """
 [job]
@@ -105,6 +107,15 @@ def test_an_untested_version_is_named_and_allowed_by_its_number(monkeypatch):
         check_engine("nvflare", "3.0")
 
 
+@pytest.mark.parametrize(("engine", "package"), [("nvflare", "nvflare"), ("flower", "flwr")])
+def test_an_engines_extra_asks_for_a_version_that_was_tried(engine, package):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (text,) = [one for one in extras[engine] if one.startswith(package)]
+    lowest, above = re.fullmatch(package + r">=(\d+\.\d+),<(\d+\.\d+)", text).groups()
+    assert (lowest in TRIED[engine], above in TRIED[engine]) == (True, False)
+    assert "fedkern[dp]" in extras[engine]  # a site of a private job counts its epsilon
+
+
 def test_a_run_has_a_folder_of_its_own_and_goes_on_in_the_last(tmp_path):
     for name in ("a", "a-2"):
         assert run_folder(tmp_path, "a", resume=False).name == name
@@ -113,7 +124,7 @@ def test_a_run_has_a_folder_of_its_own_and_goes_on_in_the_last(tmp_path):
     assert run_folder(tmp_path, "a", resume=False).name == "a-3"
 
 
-TRIED = {
+SIMULATED = {
     "likelihood-groups": (),
     "likelihood-bernoulli": ('data.ignore=["visits", "pressure"]', 'model.random={group = "ward"}'),
     "pvi-sequential": (),
@@ -126,9 +137,11 @@ TRIED = {
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not ENGINE, reason="FEDKERN_NVFLARE names no Python that has NVFlare")
-@pytest.mark.parametrize(("job", "only"), [(job, n) for job in TRIED for n in (2, 3) if (job, n) != ("vertical-mean-field", 3)])
+@pytest.mark.parametrize(
+    ("job", "only"), [(job, n) for job in SIMULATED for n in (2, 3) if (job, n) != ("vertical-mean-field", 3)]
+)
 def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_path):
-    names, digest = write_parties(job, tmp_path, *TRIED[job], only=only)
+    names, digest = write_parties(job, tmp_path, *SIMULATED[job], only=only)
     said = simulate(tmp_path, names)
     assert digests(tmp_path) == [digest], said
 
