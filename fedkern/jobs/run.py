@@ -19,7 +19,6 @@ from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding, Spec
-from ..privacy.masks import Pairs
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
@@ -132,8 +131,9 @@ class At(Generic[C]):
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
     def ask(self, stage: Stage, question: once.Question[Q, A], asked: Q | None, clients: Answering[Q, A]) -> Answered[A, Q]:
-        """Runs a stage of one question to all clients, or to nobody."""
-        return self.exchange(stage, lambda: question.start(len(self.names), asked), clients)
+        """Runs a stage of one question to all clients, or to nobody; the answers are one where the server gets only their sum."""
+        answering = len(self.names) if stage.sums is None else 1
+        return self.exchange(stage, lambda: question.start(answering, asked), clients)
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         return self.place.run_protocol(*exchange)
@@ -150,7 +150,7 @@ class Run(At[C]):
     stages_of : model -> the stages that a job of this method has once its model is known
     used : the device on which the clients that live here compute
     lines : makes the lines of the server's rounds; None prints none
-    pairs : client -> the secrets by which it masks its answers at this start, in a job with secure sums
+    hiders : client -> what masks its answers at this start, in a job with secure sums; it counts them, through all stages
     """
 
     hooks: RunHooks
@@ -158,7 +158,7 @@ class Run(At[C]):
     stages_of: Callable[[Any], Sequence[Stage]]
     used: Used = ON_HOST
     lines: Lines[Any] | None = None
-    pairs: Mapping[int, Pairs] = field(default_factory=dict)
+    hiders: Mapping[int, masked.Hider] = field(default_factory=dict)
 
     def with_model(self, model: object) -> Run[C]:
         """Returns the run once its model is known: the stages of the model may be exchanged."""
@@ -182,7 +182,7 @@ class Run(At[C]):
     def _hidden(self, sums: masked.Sums, exchange: Exchange) -> Exchange:
         """Returns an exchange whose clients mask their answers."""
         start = None if exchange.start is None else sums.start(exchange.start, self.names)
-        clients = {k: masked.Client(state, masked.Hider(self.pairs[k])) for k, state in exchange.clients.items()}
+        clients = {k: masked.Client(state, self.hiders[k]) for k, state in exchange.clients.items()}
         return exchange._replace(start=start, clients=clients)
 
     def _performed_at(self, place: Any, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from ..algorithms.core.masked import HIDES
+from ..algorithms.core.masked import HIDES, Hider
 from ..algorithms.exchanges import sum_keys
 from ..algorithms.exchanges.sum_keys import Signer
 from ..errors import JobError
@@ -68,7 +68,7 @@ def exchange_keys(run: Run[C]) -> Run[C]:
         signer = place.signer(k) if isinstance(place, Identified) else None
         clients[k] = sum_keys.Client(k, run.names, job, os.urandom(KEY), signer)
     _, ended = run.exchange(stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
-    return replace(run, pairs=sum_keys.pairs_of(ended))
+    return replace(run, hiders={k: Hider(own) for k, own in sum_keys.pairs_of(ended).items()})
 
 
 def job_digest(config: JobConfig, names: Sequence[str]) -> bytes:

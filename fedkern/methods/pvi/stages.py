@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, pearson, terms
+from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, pearson, sum_keys, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -13,7 +13,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
-from ...jobs import few, incomplete, memory, wire
+from ...jobs import few, incomplete, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
@@ -39,6 +39,8 @@ MAY_SEND = (
     *pearson.PROTOCOL.to_server,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
+    *sum_keys.PROTOCOL.to_server,
+    *(one.masked for one in (*pvi.SUMS, *terms.OF_Q_SUMS)),
 )
 
 
@@ -58,6 +60,8 @@ def stages(model: Model) -> list[Stage]:
     after = [] if judged is None else [judged]
     after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
     after += dispersion.stages(model)
+    if model.secure:
+        before.append(secure.stage_of_keys(len(model.names)))
     return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
@@ -72,12 +76,14 @@ def trained(model: Model) -> Stage:
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
-    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn)
+    stage = Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn)
+    return stage.with_sums(pvi.SUMS) if model.secure else stage
 
 
 def weighed(model: Model) -> Stage:
     """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
-    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
+    stage = Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
+    return stage.with_sums(terms.OF_Q_SUMS) if model.secure else stage
 
 
 def left_out() -> Stage:
@@ -101,7 +107,8 @@ def check_job(at: Check[Config]) -> Said | None:
     model, unknown = Model.of(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.describe_missing(at.config), memory.describe_memory(*_memory(model))
     notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
-    lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]
+    sums = [*secure.describe(at.place, at.names)] if model.secure else []
+    lines = [*_lines(model, bool(unknown)), *sums, *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
     return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
 

@@ -46,7 +46,7 @@ def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: 
     told, clients = run.ask(stages.weighed(model), terms.QUESTION_OF, question, clients)
     weights, drawn, notes = None, None, list[str]()
     if told is not None:
-        notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
+        notes = [f"no k-hat: client {model.telling[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
     if server is not None and told is not None and told.complete and not model.answers:
         least = model.least_rows
         notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
