@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import (
     column_notes,
+    column_sums,
     hazard_curves,
     level,
     level_sums,
@@ -48,6 +49,8 @@ MAY_SEND = (
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
+    column_sums.MaskedColumnSums,
+    level.MaskedLevelSums,
     importance.Curvature,
     importance.Values,
     *sum_keys.PROTOCOL.to_server,
@@ -87,8 +90,6 @@ def stages(model: SampledModel) -> list[Stage]:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
-    if model.secure:
-        before.append(secure.stage_of_keys(len(model.names)))
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo()] if model.output.loo else []
     after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
