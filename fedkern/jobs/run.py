@@ -132,8 +132,9 @@ class At(Generic[C]):
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
     def ask(self, stage: Stage, question: once.Question[Q, A], asked: Q | None, clients: Answering[Q, A]) -> Answered[A, Q]:
-        """Runs a stage of one question to all clients, or to nobody."""
-        return self.exchange(stage, lambda: question.start(len(self.names), asked), clients)
+        """Runs a stage of one question to all clients, or to nobody; the answers are one where the server gets only their sum."""
+        answering = len(self.names) if stage.sums is None else 1
+        return self.exchange(stage, lambda: question.start(answering, asked), clients)
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         return self.place.run_protocol(*exchange)

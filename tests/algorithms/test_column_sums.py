@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkern.algorithms.core import masked
+from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import column_sums, level
+from fedkern.algorithms.exchanges import column_sums, fit_sums, level, loo_sums
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import Summary
+from fedkern.algorithms.exchanges.fit_sums import FitSums
+from fedkern.algorithms.exchanges.loo_sums import LooSums
 from fedkern.errors import JobError, OwnFault
 from fedkern.jobs.stage import Stage, column_sums_stage
 from fedkern.models.encoding import Column, Spec
@@ -172,3 +174,29 @@ def test_responses_whose_digits_would_be_lost_end_the_job_with_the_client_s_name
     clients = {k: level.Client(NAMES[k], asked, one) for k, one in rows.items()}
     with pytest.raises(JobError, match=r"client '.': sums of the response, or of exposures, are too large, or too small"):
         hidden(stage, level.start(asked, (masked.ALL,)), clients)
+
+
+# After the rounds --------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "impossible"),
+    [
+        (LooSums(0, 7, -12.345, 40.5, 1.25, np.array([4.0, 2.0, 1.0, 0.0])), LooSums(0, 7, -1e100, 1e200, 0.0, np.zeros(4))),
+        (FitSums(0, 7, -12.345, 40.5, 1.25, -11.5, 0.75, 2), FitSums(0, 7, -1e100, 1e200, 0.0, -1e100, 0.0, 0)),
+    ],
+    ids=["rows", "areas"],
+)
+def test_sums_of_rows_and_areas_are_added_field_by_field(one: Any, impossible: Any) -> None:
+    sums = {LooSums: loo_sums, FitSums: fit_sums}[type(one)]
+    stage = Stage.of(sums).with_sums(sums.SUMS)
+
+    def of(*answers: Any) -> Any:
+        asked = next(kind for kind in stage.protocol.to_client)(0)
+        server, _ = hidden(stage, sums.QUESTION.start(1, asked), dict(enumerate(map(once.ready_client, answers))))
+        return server
+
+    (total,) = of(one, one, one).replies.values()
+    for name, value in vars(one).items():
+        np.testing.assert_array_equal(getattr(total, name), 3 * np.asarray(value), name)
+    assert of(one, impossible, one).dropped  # a model that cannot be: no overflow passes for a small number

@@ -20,7 +20,6 @@ from ...errors import JobError, owned
 from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
-from ...jobs.stage import Stage
 from ...jobs.watch import Line, Lines, measuring
 from ...models.spatial.loadings import LevelRidge
 from ...models.spatial.site import Site
@@ -107,7 +106,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.privacy is not None:
         certificates = run.certified()
         fitted = None if fitted is None else replace(fitted, privacy=certificates)
-    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names, hides=model.hides)
+    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, model.telling, hides=model.hides)
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
@@ -116,7 +115,7 @@ def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.Fit
         return None
     clients = {k: once.ready_client(fit_sums.make_reply(one)) for k, one in sums.items()}
     # 0 is the round; [0] is the state of the server.
-    return run.ask(Stage.of(fit_sums), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
+    return run.ask(stages.summed(model), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:

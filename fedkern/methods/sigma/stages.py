@@ -57,6 +57,7 @@ MAY_SEND = (
     LogTerms,
     *figures.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
+    fit_sums.MaskedFitSums,
     *certificates.PROTOCOL.to_server,
 )
 
@@ -68,7 +69,7 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
-    asked = [Stage.of(fit_sums)] if model.output.fit else []
+    asked = [summed(model)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
     bits = [Stage.of(settled)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
@@ -105,6 +106,12 @@ def weighed(model: SigmaModel) -> Stage:
 def judged(model: SigmaModel) -> Stage:
     """Returns the stage of the verdict, with figures of the unknowns that all share."""
     return Stage(figures.PROTOCOL, figures.dims(len(publish.shared(model))))
+
+
+def summed(model: SigmaModel) -> Stage:
+    """Returns the stage of sums over areas by which the fit is judged."""
+    stage = Stage.of(fit_sums)
+    return stage.with_sums(fit_sums.SUMS) if model.secure else stage
 
 
 def levelled(model: SigmaModel) -> Stage:

@@ -110,6 +110,21 @@ def test_a_client_s_own_columns_are_judged_where_they_are(change: tuple[str, str
         fedkern.run(tmp_path / "job.toml")
 
 
+def test_sums_of_rows_without_themselves_are_those_of_a_job_without_masks(job: Path, tmp_path: Path) -> None:
+    text, results = JOB.replace("[output]", "[output]\nloo = true"), []
+    for name, one in (("masked", text), ("plain", text.replace('sums = "secure"\n', ""))):
+        (job.parent / f"loo-{name}.toml").write_text(one)
+        results.append(fedkern.run(job.parent / f"loo-{name}.toml", out=tmp_path / name).summary)
+    (masked, plain), names = (one["loo"] for one in results), {kind for _, kind in wires.ledgers(tmp_path / "masked")}
+    assert masked["rows"] == plain["rows"] == 120
+    assert masked["k_hat"] == plain["k_hat"]
+    for figure in ("elpd", "se", "p_loo"):
+        assert masked[figure] == pytest.approx(plain[figure], rel=1e-6), figure
+    assert "MaskedLooSums" in names
+    assert "LooSums" not in names
+    assert any("which, the server cannot know" in note for note in results[0]["notes"])
+
+
 def chains(folder: Path, *, secure: bool) -> Path:
     """A job of sixty trajectories of two chains."""
     text = JOB.replace("points = 256\neffective = 100", 'sampler = "hmc"').replace("draws = 50\n", "")

@@ -67,6 +67,15 @@ def test_the_fit_is_that_of_a_job_without_masks(
     assert not kinds & OWN
 
 
+def test_sums_over_areas_are_those_of_a_job_without_masks(tmp_path: Path) -> None:
+    fit = {"output": {"fit": True}}
+    plain = fedkern.run(job(tmp_path / "plain", SFVI, secure=False, **fit)).summary["sigma"]["fit"]
+    hidden = checked_and_run(job(tmp_path / "masked", SFVI, **fit), tmp_path / "out", wanted=("MaskedFitSums",)).summary
+    assert hidden["sigma"]["fit"] == pytest.approx(plain, rel=1e-6)
+    assert "FitSums" not in {kind for _, kind in ledgers(tmp_path / "out")}
+    assert any("which, the server cannot know" in note for note in hidden["notes"])
+
+
 def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     path = job(tmp_path / "job", SFVI)
     with pytest.raises(LostPeer, match="stopped by SIGTERM"):
