@@ -151,7 +151,7 @@ class Run(At[C]):
     stages_of : model -> the stages that a job of this method has once its model is known
     used : the device on which the clients that live here compute
     lines : makes the lines of the server's rounds; None prints none
-    hiders : client -> what masks its answers at this start, in a job with secure sums
+    hiders : client -> what masks its answers at this start, in a job with secure sums; it counts them, through all stages
     """
 
     hooks: RunHooks

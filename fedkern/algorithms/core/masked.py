@@ -11,6 +11,7 @@ It hides whose number it was, not what the sum says.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -295,7 +296,7 @@ class Sums:
         """
         needed(event, f"client {{client}} is gone in round {state.round}, and {NEEDED}", state.names)
         if not isinstance(event, Masked):
-            inner, effects = self.protocol.server_receive(state.inner, sender, event)
+            inner, effects = self._inner_receive(state, sender, event)
             return evolve(state, inner=inner), _to_all(effects, len(state.names))
         one = next(one for one in self.used if one.masked is type(event))
         name = type(event).__name__
@@ -311,8 +312,16 @@ class Sums:
         answers = state.answers.plus(sender, event)
         if len(answers) < len(state.names):
             return evolve(state, answers=answers), []
-        inner, effects = self.protocol.server_receive(state.inner, 0, self._total(answers, one, event.round))
+        inner, effects = self._inner_receive(state, 0, self._total(answers, one, event.round))
         return evolve(state, inner=inner, answers=PersistentMap()), _to_all(effects, len(state.names))
+
+    def _inner_receive(self, state: Server[S], sender: int, event: Event) -> tuple[S, ServerEffects]:
+        """Gives the machine an event; a fault of its one client is one of all clients together."""
+        try:
+            inner: tuple[S, ServerEffects] = self.protocol.server_receive(state.inner, sender, event)
+        except RemoteFault as fault:
+            raise RemoteFault(re.sub(r"^client 0(?=:)", f"client {ALL!r}", str(fault))) from None
+        return inner
 
     def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:
         """Returns the message of all clients together."""
@@ -335,6 +344,12 @@ class Sums:
             )
         message: Message = one.kind.of_sum(round, numbers, counts > 0, self.dims)
         return message
+
+
+def all_or_none(numbers: Array, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    """Returns numbers in a row, zeros if one of them has no place in a sum, and the one place that says so."""
+    good = bool((np.abs(numbers) < largest).all())  # NaN is not
+    return numbers.ravel() if good else np.zeros(numbers.size), np.array([not good])
 
 
 def digest(message: Message) -> bytes:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian, unpack
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEWER, LIKELIHOOD, ROTATED, Message, Tells
 
 Array = NDArray[np.float64]
@@ -99,6 +100,35 @@ class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     told: int
     gradient: Annotated[Array, "d"]
     curvature: Annotated[Array, "t"]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
+        return dims["d"] + dims["t"], 1
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the numbers, zeros where it tells none that rows can have and that have a place in a sum."""
+        numbers = np.concatenate([self.gradient, self.curvature])
+        good = possible(self) and bool((np.abs(numbers) < largest).all())
+        return numbers if good else np.zeros(len(numbers)), np.array([not good])
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Slope:
+        """Returns the answer of all clients together, without numbers where one of them tells none."""
+        d, told = dims["d"], not outside.any()
+        return cls(round, int(told), numbers[:d] * told, numbers[d:] * told)
+
+
+@dataclass(frozen=True)
+class MaskedArrival(
+    Masked, Message, kind=254, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows up to a rotation, not whose they are", FEWER)
+):
+    """Client to server: a `Slope`, masked, with a count of clients that tell none."""
+
+    words: Annotated[bytes, "masked_arrival"]
+
+
+SUMS = (Sum(Slope, MaskedArrival),)
 
 
 def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array]] | None) -> Slope:

@@ -12,15 +12,18 @@ nothing of its own number of rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import LEAST_DENSITY
 from ..core import once
+from ..core.masked import TELLS, Masked, Sum
 from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
-from .rounding import bounded, rounded
+from .rounding import DIGITS, LARGEST, bounded, rounded
 
 Array = NDArray[np.float64]
 
@@ -89,6 +92,31 @@ class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
 
     round: int
     values: Terms
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added, and the draws at which a log-likelihood may be none."""
+        return dims["draws"], dims["draws"]
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns thousandths of a nat, whole numbers that are added exactly, and the draws at which there are none."""
+        good = (self.values > -LARGEST / 2) & (self.values < largest / 10**DIGITS)
+        return np.rint(np.maximum(np.where(good, self.values, 0.0), LEAST_DENSITY) * 10**DIGITS), ~good
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> LogTermsOf:
+        """Returns the answer of all clients together; a draw that cannot be for any of them cannot be."""
+        return cls(round, rounded(np.where(outside, -LARGEST, numbers / 10**DIGITS)))
+
+
+@dataclass(frozen=True)
+class MaskedLogTermsOf(Masked, Message, kind=255, tells=TELLS):
+    """Client to server: a `LogTermsOf`, masked, with a count of each draw that cannot be."""
+
+    words: Annotated[bytes, "masked_terms"]
+
+
+OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf),)
 
 
 def make_reply(asked: AskTerms, values: Array) -> LogTerms:

@@ -23,12 +23,22 @@ from ..core.kept import load, save
 from ..core.messages import Protocol, Refused
 from ..exchanges.arrival import AskSlope, Slope
 from .client import Client, client, client_receive
-from .messages import AskSlopeAt, CountsQUpdate, CountsSiteDelta, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteApplied, SiteDelta
+from .messages import (
+    SUMS,
+    AskSlopeAt,
+    CountsQUpdate,
+    CountsSiteDelta,
+    QUpdate,
+    ScaledQUpdate,
+    ScaledSiteDelta,
+    SiteApplied,
+    SiteDelta,
+)
 from .server import Server, finished, moved, released, server_receive, start
 from .settings import Settings
 
 __all__ = [
-    "COUNTED", "PROTOCOL", "SCALED", "Client", "QUpdate",
+    "COUNTED", "PROTOCOL", "SCALED", "SUMS", "Client", "QUpdate",
     "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
     "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip

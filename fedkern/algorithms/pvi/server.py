@@ -74,6 +74,7 @@ class Server:
     in_round : updates and refusals of deltas since the round began
     drawn : clients drawn by the random schedule since the job began
     wheel : of the random schedule, made with its first draw
+    parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
     refused, capped, lost : clients that will not be asked again, and why
     halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
     trajectory : see `point_of`
@@ -101,6 +102,7 @@ class Server:
     in_round: int = 0
     drawn: int = 0
     wheel: Wheel | None = field(default=None, metadata=GIVEN)
+    parts: int = field(default=1, metadata=GIVEN)
     refused: PersistentSet[int] = field(default_factory=PersistentSet)
     capped: PersistentSet[int] = field(default_factory=PersistentSet)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
@@ -151,12 +153,16 @@ class Server:
         return self.settings.stop(self.round, budget=nobody and bool(self.refused or self.capped), lost=nobody)
 
 
-def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
-    """Returns the server's first state (all sites zero, q = prior) and its first questions."""
+def start(settings: Settings, prior: Gaussian, n_clients: int, *, members: int = 1) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state (all sites zero, q = prior) and its first questions.
+
+    `members`: clients whose sum is the answer of each that the server knows.
+    """
     d, p = prior.d, packed_size(prior.d, settings.covariance)
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
     sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
-    state = Server(settings, prior, sites, prior, Trajectory(np.zeros(width)), n_clients, n_clients, next=n_clients)
+    path, parts = Trajectory(np.zeros(width)), n_clients * members
+    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts)
     return _ask(state, range(n_clients))
 
 
@@ -434,7 +440,7 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     """Asks these clients to improve q."""
     h, P = state.q.h, pack(state.q.P)
     split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
-    share = state.n_clients if split else 1
+    share = state.parts if split else 1
     waiting, clients = state.waiting, list(clients)
     for k in clients:
         waiting = waiting.plus(k, state.version)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...privacy.masks import LEAST_DENSITY
-from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
+from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum, all_or_none
 from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
 
 Draws = Annotated[NDArray[np.float64], "s xi"]
@@ -42,7 +42,7 @@ class GlobalGradient(Message, kind=71, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
     def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
         """Returns the gradient, zeros where a number of it has no place in a sum, and whether that is so."""
-        return _bounded(self.gradient, largest)
+        return all_or_none(self.gradient, largest)
 
     @classmethod
     def of_sum(cls, round: int, numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> GlobalGradient:
@@ -64,7 +64,7 @@ class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN
 
     def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
         """Returns the gradient as `GlobalGradient` does, and the bound, which has a lowest value."""
-        gradient, outside = _bounded(self.gradient, largest)
+        gradient, outside = all_or_none(self.gradient, largest)
         return np.append(gradient, np.clip(self.bound, LEAST_DENSITY, -LEAST_DENSITY)), outside
 
     @classmethod
@@ -99,12 +99,6 @@ class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
 
     round: int
     parameters: Parameters
-
-
-def _bounded(gradient: Draws, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
-    """Returns a gradient in a row, zeros if a number of it is `largest` or larger, and whether that is so."""
-    good = bool((np.abs(gradient) < largest).all())
-    return gradient.ravel() if good else np.zeros(gradient.size), np.array([not good])
 
 
 def _whole(numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Draws:

@@ -47,7 +47,8 @@ def stage(model: Model) -> Stage | None:
     d = model.encoding.size
     if model.privacy is not None or d > keys.MOST_FULL:
         return None
-    return Stage(arrival.PROTOCOL, {**model.settings.sizes(d), "t": d * (d + 1) // 2})
+    asked = Stage(arrival.PROTOCOL, {**model.settings.sizes(d), "t": d * (d + 1) // 2})
+    return asked.with_sums(arrival.SUMS) if model.secure else asked
 
 
 def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
@@ -98,7 +99,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
 
 def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
     """Returns the Newton step of all clients' answers, or the reason that an answer is missing."""
-    names = model.names
+    names = model.telling
     if not told.asks or told.lost:
         return Arrived(None, "a client was lost before it was asked for its gradient")
     if told.dropped:
@@ -106,9 +107,10 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if silent := arrival.silent(told):
         k, d = silent[0], model.encoding.size
+        who = "a client" if model.secure else f"client {names[k]!r}"
         return Arrived(
             None,
-            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
+            f"{who} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
             f"{max(model.told_up_to, OF_A_LINEAR * d)} are wanted), without which nobody knows how wide the posterior "
             "of all rows is",
         )

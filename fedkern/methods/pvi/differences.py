@@ -22,10 +22,11 @@ Array = NDArray[np.float64]
 def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], Array, Array] | None:
     """Returns the clients still in the job, with h (M, d) and P (M, d, d) of their sites; None where no test is possible.
 
-    No test is possible in private jobs, where noise looks like differences; with diagonal sites; with fewer than two clients; and
-    where `own`, the verdict on q, says that the sites have not converged.
+    No test is possible in private jobs, where noise looks like differences; where sums are secure, of which the server has no
+    site of a client; with diagonal sites; with fewer than two clients; and where `own`, the verdict on q, says that the sites
+    have not converged.
     """
-    if model.privacy is not None or model.settings.variant != "pvi" or own.converged is False:
+    if model.privacy is not None or model.secure or model.settings.variant != "pvi" or own.converged is False:
         return None
     if not isinstance(server, pvi.Server) or server.q.P.ndim != 2:
         return None

@@ -75,6 +75,14 @@ class ColumnSection(keys.ColumnSection):
         return self.center if abs(self.scale / right - 1) < ALIKE else None
 
 
+class JobSection(keys.JobSection):
+    sums: Literal["secure"] | None = key(
+        None,
+        help="secure: the server gets the sum of all clients' updates, and no client's own; open jobs of three clients or more, "
+        'all of which work at once (schedule = "synchronous", its default then, or variant = "global-vi")',
+    )
+
+
 class DataSection(keys.DataSection):
     trials: str | None = key(None, help="bernoulli: the response is a number of successes, of so many trials as this column says")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
@@ -252,11 +260,16 @@ class Spending(NamedTuple):
 class Config(JobConfig):
     """Holds a job of method "pvi"."""
 
+    job: JobSection
     data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
     privacy: PrivacySection | None = None
     output: OutputSection
+
+    @property
+    def secure(self) -> bool:
+        return self.job.sums is not None
 
     @property
     def formula(self) -> Formula | None:
@@ -411,6 +424,7 @@ SHARDS: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling":
 MEAN_FIELD: Tables = {"model": {"covariance": "diagonal"}}  # what has no other form, and what was published
 GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "learning_rate": 0.05, "damping": 1.0}}
 ONE_ROUND: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
+AT_ONCE: Tables = {"algorithm": {"schedule": "synchronous"}}  # where the server gets sums
 BUILTIN: Tables = {"data": {"standardise": "public"}}
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
 # The public configuration files of the poster (docs/spec/pvi.md, section 13), with exact expectations.
@@ -449,6 +463,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     variant = table(raw, "algorithm").get("variant", "pvi")
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
+    layers += [AT_ONCE] * ("sums" in table(raw, "job") and variant != "global-vi")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
     layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") in LEARNS)
     # Draws of the weights shake a Cholesky factor until it diverges, and two estimators have no other form.
@@ -491,6 +506,7 @@ def _lay_prior(model: dict[str, Any]) -> None:
 def conflicts(config: Config) -> Iterator[str]:
     """Yields every contradiction between keys, each as a sentence with its remedy."""
     yield from laid.conflicts(config, config.formula)
+    yield from _secure(config)
     yield from _data(config)
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown", "pvi"):
@@ -541,6 +557,28 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'algorithm.random_source = "keyed" is of batches (algorithm.batch), and there are none; remove it'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
+
+
+def _secure(config: Config) -> Iterator[str]:
+    """Yields faults of a job whose server gets sums alone."""
+    if not config.secure:
+        return
+    asked, a = 'job.sums = "secure"', config.algorithm
+    if config.privacy is not None:
+        yield (
+            f"{asked}: answers of a private job are stored, and sent again after a crash, under masks that nobody has by then; "
+            "remove it, or [privacy]"
+        )
+    if a.variant != "global-vi" and a.schedule != "synchronous":
+        yield (
+            f'{asked} adds what all clients answer to one question, and algorithm.schedule = "{a.schedule}" takes one client\'s '
+            'answer at a time; take "synchronous", or leave it out'
+        )
+    if config.model.site_intercepts:
+        yield (
+            f"{asked}: model.site_intercepts gives each client a coefficient, in which the sum is of that client's rows alone; "
+            "remove one of the two"
+        )
 
 
 def _binary(config: Config) -> Iterator[str]:

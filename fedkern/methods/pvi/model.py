@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import terms
 from ...algorithms.pvi import client_level, global_vi, noise_aware, two_points
@@ -266,13 +269,17 @@ class Model(JobModel[OutputSection]):
 
     def start(self) -> tuple[Server, ServerEffects]:
         """Makes the server's machine with its first messages; where whole clients are protected, its account must be open."""
-        settings, prior, n = self.settings, self.prior, len(self.names)
+        settings, prior, n = self.settings, self.prior, len(self.telling)
         if self.one_posterior:
             return global_vi.start(settings, prior, n)
         if not self.by_client:
-            return pvi.start(settings, prior, n)
+            return pvi.start(settings, prior, n, members=len(self.names) // n)
         mechanism, averaged = self.plan_of_all.mechanism, self.averaged_sites
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
+
+    def updates(self, server: Server) -> NDArray[np.int64]:
+        """Returns the (M,) updates of each client; where sums are secure the server knows one of all, in which each took part."""
+        return np.broadcast_to(server.updates, len(self.names))
 
     def client(self, index: int, local: Local) -> Client:
         """Makes a client's machine, before it has seen anything."""

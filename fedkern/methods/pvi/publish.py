@@ -93,7 +93,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     ended : the server's last state, and the answers that came after the rounds
     test : rows of the server, by which the result is scored
     """
-    output, encoding, server, updates = model.output, model.encoding, ended.server, ended.server.updates
+    output, encoding, server, updates = model.output, model.encoding, ended.server, model.updates(ended.server)
     estimate, without = _estimate(model, ended)
     # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
     q = pvi.released(server) if estimate is None else estimate.q
@@ -113,7 +113,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         own = replace(own, why=f"{own.why}; {unseen}")
     return Fit(
         posterior=posterior,
-        arrays=_arrays(server, q),
+        arrays=_arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         verdict=_judged(model, own, varied, errors, differences.first(differ)),
@@ -353,7 +353,7 @@ def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: M
 
 def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     """Returns notes for a reader of the result: clients that are not in it, and coefficients at which the prior pulls."""
-    updates = server.updates
+    updates = model.updates(server)
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     for k, name in enumerate(model.names):
@@ -370,9 +370,10 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     return notes + pull.notes(model.encoding.names, q, model.prior, model.given, model.encoding.intercept)
 
 
-def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
-    """Returns the arrays of which the digest is made: the released h and P, and where the job has sites those too."""
-    sites = {"site_h": server.site_h, "site_P": server.site_P} if isinstance(server, pvi.Server) else {}
+def _arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
+    """Returns the arrays of which the digest is made: the released h and P, and the sites where the server has each client's."""
+    by_client = isinstance(server, pvi.Server) and not model.secure
+    sites = {"site_h": server.site_h, "site_P": server.site_P} if by_client and isinstance(server, pvi.Server) else {}
     return {"h": q.h, "P": q.P, **sites}
 
 

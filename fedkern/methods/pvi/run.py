@@ -171,7 +171,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     settings, method = model.settings, averaged(private=model.privacy is not None)
 
     def line(server: Server, with_metrics: bool) -> Line:
-        content: dict[str, Any] = {"updates": int(sum(server.updates))}
+        content: dict[str, Any] = {"updates": int(sum(model.updates(server)))}
         if test is not None and with_metrics:
             q = response.to_data_units(pvi.released(server), model)
             scale = response.scale_so_far(model, server)

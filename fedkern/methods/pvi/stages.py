@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, pearson, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, level, loo_sums, pearson, sum_keys, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -13,7 +13,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
-from ...jobs import few, incomplete, memory, wire
+from ...jobs import few, incomplete, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
@@ -39,6 +39,8 @@ MAY_SEND = (
     *pearson.PROTOCOL.to_server,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
+    *sum_keys.PROTOCOL.to_server,
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS)),
 )
 
 
@@ -52,11 +54,11 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
-    before = [*incomplete.stages(model.config), *notes, *response.stages(model.given)]
+    before = [*incomplete.stages(model.config), *notes, *response.stages(model)]
     output = model.output
     told, judged = response.after(model.given), arrival.stage(model)
     after = [] if judged is None else [judged]
-    after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    after += ([weighed(model)] if output.reweigh else []) + ([left_out(model)] if output.loo else [])
     after += dispersion.stages(model)
     return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
@@ -72,17 +74,20 @@ def trained(model: Model) -> Stage:
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
-    return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn)
+    stage = Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn)
+    return stage.with_sums(pvi.SUMS) if model.secure else stage
 
 
 def weighed(model: Model) -> Stage:
     """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
-    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
+    stage = Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
+    return stage.with_sums(terms.OF_Q_SUMS) if model.secure else stage
 
 
-def left_out() -> Stage:
+def left_out(model: Model) -> Stage:
     """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
-    return Stage.of(loo_sums)
+    stage = Stage.of(loo_sums)
+    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
 
 
 def noisy_sums(model: Model) -> Stage:
@@ -101,7 +106,8 @@ def check_job(at: Check[Config]) -> Said | None:
     model, unknown = Model.of(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.describe_missing(at.config), memory.describe_memory(*_memory(model))
     notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
-    lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]
+    sums = [*secure.describe(at.place, at.names)] if model.secure else []
+    lines = [*_lines(model, bool(unknown)), *sums, *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
     return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
 

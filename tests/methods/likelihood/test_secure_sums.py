@@ -5,14 +5,11 @@ from __future__ import annotations
 import hmac
 import json
 import random
-from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -21,13 +18,13 @@ from fedkern.api import perform
 from fedkern.errors import FedkernError, JobError
 from fedkern.jobs.run import Output
 from fedkern.methods import load
-from fedkern.privacy import masks
-from fedkern.privacy.masks import Pairs, Stream
+from fedkern.privacy.masks import Pairs
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from support import wires
 from support.command import mpirun
 from support.interrupted import Crash, run
+from support.mask_streams import Streams, assert_uniform, watched_streams, watched_words
 from support.relayed import careless, over_threads
 from support.wards import write_wards
 
@@ -247,33 +244,9 @@ def test_keys_are_signed_where_the_place_knows_its_clients(job: Path, whole: fed
 # Streams --------------------
 
 
-class Streams:
-    """Holds every stream that hid anything, over as many starts as there are."""
-
-    def __init__(self) -> None:
-        self.hid: dict[Stream, list[int]] = defaultdict(list)  # the clients that it hid something of
-        self.secrets: set[bytes] = set()
-
-    def check(self, *, starts: int = 0) -> None:
-        """No stream has hidden two things of one client: it is of two clients, and each hides one thing under it."""
-        assert self.hid
-        assert all(len(clients) == len(set(clients)) <= 2 for clients in self.hid.values())
-        assert len({(stream.key, stream.nonce) for stream in self.hid}) == len({stream.key for stream in self.hid})
-        if starts:
-            assert len(self.secrets) == 3 * starts  # of three pairs
-
-
 @pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
-    seen, agree = Streams(), Pairs.agree
-
-    def watched(*given: Any) -> Pairs:
-        made = agree(*given)
-        seen.secrets.update(made.shared.values())
-        return replace(made, watch=lambda stream, plain: seen.hid[stream].append(made.client))
-
-    monkeypatch.setattr(Pairs, "agree", watched)
-    return seen  # type: ignore[return-value]  # a fixture that ends with the test
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    return watched_streams(monkeypatch)
 
 
 def many_starts(job: Path, out: Path, seed: int) -> fedkern.Result:
@@ -333,20 +306,9 @@ def test_replies_that_are_lost_or_doubled_are_sent_again_as_they_were(
 def test_what_is_masked_looks_like_nothing_and_no_secret_is_kept(
     job: Path, tmp_path: Path, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All bytes of all masked words of a run are as likely; those of the words beneath them are not."""
-    plain, hidden, hide = [], [], Pairs.hide
-
-    def watched(own: Pairs, words: masks.Words, *about: Any) -> None:
-        plain.append(words.tobytes())
-        hide(own, words, *about)
-        hidden.append(words.tobytes())
-
-    monkeypatch.setattr(Pairs, "hide", watched)
+    words = watched_words(monkeypatch)
     fedkern.run(job, out=tmp_path / "out")
-    counts = [np.bincount(np.frombuffer(b"".join(parts), np.uint8), minlength=256) for parts in (hidden, plain)]
-    far = [float(((one - one.mean()) ** 2 / one.mean()).sum()) for one in counts]  # chi-square of 255 degrees of freedom
-    assert far[0] < 255 + 6 * np.sqrt(2 * 255)
-    assert far[1] > 1e4
+    assert_uniform(*words)
     kept = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert len(kept) > 5
     assert not any(secret in one or secret.hex().encode() in one for secret in streams.secrets for one in kept)

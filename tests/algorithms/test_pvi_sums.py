@@ -1,0 +1,175 @@
+"""A server of partitioned inference that gets sums: it does what it would with each client's answer, and refuses no less."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkern.algorithms.core import masked
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault, ServerEffects
+from fedkern.algorithms.exchanges import arrival, terms
+from fedkern.algorithms.exchanges.rounding import LARGEST as NO_DRAW
+from fedkern.algorithms.pvi import global_vi
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.messages import (
+    LARGEST,
+    CountsSiteDelta,
+    Gradient,
+    MaskedSiteDelta,
+    ScaledSiteDelta,
+    SiteApplied,
+    SiteDelta,
+)
+from fedkern.errors import LostPeer, NumericalError
+from fedkern.models.expfam import pack
+from fedkern.models.glm import prior
+from fedkern.privacy.masks import LEAST_DENSITY, ROUND
+from support import federations
+
+D, M = 3, 4
+P = D * (D + 1) // 2
+DIMS = {"d": D, "p": P, "t": P, "draws": 5}
+EACH = ROUND.each(M)
+
+
+def added(answers: list[Any]) -> Any:
+    """What the server's machine gets of these answers."""
+    parts = [one.numbers(EACH) for one in answers]
+    assert all((len(numbers), len(outside)) == type(answers[0]).count(DIMS) for numbers, outside in parts)
+    assert all((np.abs(numbers) < EACH).all() for numbers, _ in parts)
+    numbers, outside = np.sum([part[0] for part in parts], axis=0), np.sum([part[1] for part in parts], axis=0) > 0
+    return type(answers[0]).of_sum(answers[0].round, numbers, outside, DIMS)
+
+
+def delta(rng: np.random.Generator, round: int, version: int, size: float) -> SiteDelta:
+    A = rng.normal(size=(D, D))
+    return SiteDelta(round, version, 0, rng.normal(size=D), pack(size * (A @ A.T)))
+
+
+def answered(server: Any, answers: list[SiteDelta]) -> tuple[Any, ServerEffects]:
+    effects: ServerEffects = []
+    for k, one in enumerate(answers):
+        server, effects = pvi.server_receive(server, k, one)
+    return server, effects
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_the_guard_on_q_takes_the_same_part_of_a_sum_as_of_its_parts(covariance: str) -> None:
+    """Also where this part is none: the next round is asked at the same version, and the sum is told at it."""
+    rng, s = np.random.default_rng(7), federations.settings(schedule="synchronous", rounds=6, covariance=covariance)
+    own = prior(D, 1.0, covariance)
+    (each, _), (whole, _) = pvi.start(s, own, M), pvi.start(s, own, 1, members=M)
+    sizes, weights = [1.0, -0.5, -3.0, -1e4, 0.3], []
+    for size in sizes:
+        answers = [delta(rng, each.round, each.version, size) for _ in range(M)]
+        if covariance == "diagonal":
+            answers = [replace(one, dP=size * rng.random(D)) for one in answers]
+        numbers = {} if covariance == "full" else {"p": D}
+        total = SiteDelta.of_sum(
+            each.round,
+            np.sum([[1.0, whole.version, *one.dh, *one.dP] for one in answers], axis=0),
+            np.empty(0, np.bool_),
+            DIMS | numbers,
+        )
+        each, effects = answered(each, answers)
+        whole, its = pvi.server_receive(whole, 0, total)
+        applied = [[one.alpha for _, one in some if isinstance(one, SiteApplied)] for some in (effects, its)]
+        assert applied[0] == applied[1] * M
+        weights += applied[1]
+        np.testing.assert_allclose(whole.q.h, each.q.h, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(whole.q.P, each.q.P, rtol=1e-13, atol=1e-13)
+        assert (whole.round, whole.halvings) == (each.round, each.halvings)
+    assert weights[0] == 1.0
+    assert 0 < weights[2] < 1
+    assert weights[3] == 0.0
+    assert whole.version == sum(weight > 0 for weight in weights)
+
+
+def test_a_version_is_none_where_clients_lie_and_the_fault_names_nobody() -> None:
+    rng, s = np.random.default_rng(8), federations.settings(schedule="synchronous", covariance="full")
+    answers = [delta(rng, 0, 0, 1.0) for _ in range(M)]
+    answers[2] = replace(answers[2], version=3)
+    total = added(answers)
+    assert total.version == -1
+    sums = masked.Sums(pvi.protocol(private=False), pvi.SUMS, DIMS)
+    state, _ = sums.start(pvi.start(s, prior(D, 1.0, "full"), 1, members=M), tuple("abcd"))
+    with pytest.raises(RemoteFault, match=r"^client 'all clients together': SiteDelta.version is -1, asked was 0"):
+        sums._inner_receive(state, 0, total)
+    large = replace(answers[0], dh=np.full(D, 0.9 * LARGEST))
+    with pytest.raises(RemoteFault, match=r"^client 'all clients together': SiteDelta.dh has a number of size 3.6e"):
+        sums._inner_receive(state, 0, added([large] * M))
+
+
+def test_a_lost_client_ends_rounds_that_would_go_on_without_it() -> None:
+    s, own = federations.settings(schedule="synchronous", covariance="full"), prior(D, 1.0, "full")
+    pvi.server_receive(pvi.start(s, own, M)[0], 1, ClientLost(1))
+    sums = masked.Sums(pvi.protocol(private=False), pvi.SUMS, DIMS)
+    state, _ = sums.start(pvi.start(s, own, 1, members=M), tuple("abcd"))
+    assert MaskedSiteDelta in sums.masked.to_server
+    with pytest.raises(LostPeer, match="client 'b' is gone in round 0, and the sum of all less that of the others"):
+        sums.masked.server_receive(state, 1, ClientLost(1))
+
+
+def scaled(rng: np.random.Generator, *sums: float) -> ScaledSiteDelta:
+    one = delta(rng, 2, 1, 1.0)
+    return ScaledSiteDelta(one.round, one.version, one.delta_id, one.dh, one.dP, *sums)
+
+
+def test_sums_by_which_a_scale_is_learnt_are_cut_and_infinite_ones_are_refused() -> None:
+    rng = np.random.default_rng(9)
+    answers = [scaled(rng, 10.0 * k, 0.5, 20.0) for k in range(M)]
+    got = added(answers)
+    assert (got.misfit, got.used, got.weight) == (60.0, 2.0, 80.0)
+    np.testing.assert_allclose(got.dP, np.sum([one.dP for one in answers], axis=0))
+    wide = added([*answers[1:], replace(answers[0], misfit=1e25)])
+    assert EACH * 0.99 < wide.misfit < ROUND.bound
+    for number in (math.inf, math.nan):
+        assert added([*answers[1:], replace(answers[0], used=number)]).used == math.inf
+        one = answers[0]
+        counts = CountsSiteDelta(one.round, one.version, 0, one.dh, one.dP, -1.5, -2.0)
+        assert (added([counts] * M).slope, added([counts] * M).curvature) == (-6.0, -8.0)
+        assert added([counts, replace(counts, curvature=number), counts, counts]).slope == math.inf
+    assert -ROUND.bound < added([counts, counts, counts, replace(counts, slope=-1e28)]).slope < -0.99 * EACH
+
+
+def test_a_slope_is_told_where_each_client_tells_one() -> None:
+    rng = np.random.default_rng(10)
+    A = [rng.normal(size=(D, D)) for _ in range(M)]
+    told = [arrival.Slope(3, 1, rng.normal(size=D), pack(one @ one.T)) for one in A]
+    got = added(told)
+    assert got.told == 1
+    np.testing.assert_allclose(got.gradient, np.sum([one.gradient for one in told], axis=0), rtol=1e-14)
+    np.testing.assert_allclose(got.curvature, np.sum([one.curvature for one in told], axis=0), rtol=1e-14)
+    silent = arrival.answer(arrival.AskSlope(3, np.zeros(D), np.zeros(P)), None)
+    for bad in (silent, replace(told[0], gradient=np.full(D, 1e30)), replace(told[0], curvature=-told[0].curvature)):
+        none = added([*told[1:], bad])
+        assert (none.told, none.gradient.any(), none.curvature.any()) == (0, False, False)
+
+
+def test_log_likelihoods_of_draws_are_added_in_thousandths_and_have_a_lowest() -> None:
+    rng = np.random.default_rng(11)
+    told = [terms.make_reply_of_q(terms.AskTermsOf(0, np.zeros(D), np.zeros(P)), -300 * rng.random(5)) for _ in range(M)]
+    np.testing.assert_array_equal(
+        np.rint(1000 * added(told).values), np.sum([np.rint(1000 * one.values) for one in told], axis=0)
+    )
+    lowest = replace(told[0], values=np.array([-math.inf, math.nan, -1e20, -1.0, -2.0]))
+    lowest = terms.make_reply_of_q(terms.AskTermsOf(0, np.zeros(D), np.zeros(P)), lowest.values)
+    got = added([*told[1:], lowest])
+    assert (got.values[:2] == -NO_DRAW).all()  # at a draw that cannot be for one of them
+    assert got.values[2] == pytest.approx(LEAST_DENSITY, rel=1e-9)
+    assert got.values[3] > -1e3
+
+
+def test_gradients_of_one_posterior_are_added_and_one_that_has_no_place_ends_the_job() -> None:
+    rng = np.random.default_rng(12)
+    told = [Gradient(1, rng.normal(size=D), rng.normal(size=D)) for _ in range(M)]
+    got = added(told)
+    np.testing.assert_allclose(got.mu, np.sum([one.mu for one in told], axis=0), rtol=1e-14)
+    np.testing.assert_allclose(got.omega, np.sum([one.omega for one in told], axis=0), rtol=1e-14)
+    with pytest.raises(NumericalError, match="round 1: the gradient of a client left the numbers that can be added"):
+        added([*told[1:], replace(told[0], mu=np.array([0.0, math.nan, 1.0]))])
+    assert [one.kind for one in masked.Sums(global_vi.protocol(private=False), pvi.SUMS, DIMS).used] == [Gradient]

@@ -1,0 +1,240 @@
+"""Jobs of `pvi` whose server gets sums of all clients' updates: the same posterior, and nothing of one client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_limits
+
+import fedkern
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.api import check_job, perform
+from fedkern.errors import FedkernError, JobError
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.privacy.masks import Pairs
+from fedkern.transports.driver import Timeouts
+from fedkern.transports.inprocess import InProcess
+from support import wires
+from support.interrupted import Crash, run
+from support.mask_streams import Streams, assert_uniform, watched_streams, watched_words
+from support.relayed import Threads, over_threads
+
+CLIENTS = ("ada", "bo", "cy")
+OWN = {"LevelSums", "LooSums", "SiteDelta", "ScaledSiteDelta", "CountsSiteDelta", "Gradient", "Slope", "LogTermsOf"}
+AT_ONCE = {"schedule": "synchronous"}
+DAMPED = AT_ONCE | {"optimiser": "adagrad", "local_steps": 3, "average": "half"}
+
+
+def write_rows(folder: Path) -> None:
+    """Writes rows/NAME.csv of each client: two covariates, a binary response, a count and a measurement."""
+    rng = np.random.default_rng(5)
+    (folder / "rows").mkdir()
+    for k, name in enumerate(CLIENTS):
+        n = 50 + 20 * k
+        x = rng.normal(size=(n, 2)) + 0.3 * k
+        eta = 0.5 * x[:, 0] - 0.4 * x[:, 1] + 0.2
+        binary, count = rng.random(n) < 1 / (1 + np.exp(-eta)), rng.poisson(np.exp(eta) * rng.gamma(2.0, 0.5, n))
+        table = pd.DataFrame(
+            {"a": x[:, 0], "b": x[:, 1], "yes": binary.astype(int), "count": count, "y": eta + rng.normal(size=n)}
+        )
+        table.to_csv(folder / "rows" / f"{name}.csv", index=False)
+
+
+def job(folder: Path, response: str, family: str, algorithm: dict[str, Any], *, secure: bool = True, **more: Any) -> Path:
+    """The job file beside the rows."""
+    tables = {
+        "job": {"method": "pvi", "seed": 2} | ({"sums": "secure"} if secure else {}),
+        "data": {"clients": ["rows/*.csv"], "response": response, "ignore": sorted({"yes", "count", "y"} - {response})},
+        "model": {"family": family},
+        "algorithm": {"checkpoint_every": 1e-6} | algorithm,
+        "output": {"draws": 50, "chains": 2},
+    }
+    tables = {name: tables.get(name, {}) | more.get(name, {}) for name in {**tables, **more}}
+    lines = [[f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())] for name, table in tables.items()]
+    path = folder / f"job-{len(list(folder.glob('job-*.toml')))}.toml"
+    path.write_text("\n".join(line for part in lines for line in part))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("pvi-secure")
+    write_rows(made)
+    return made
+
+
+CASES = {
+    "logistic": ("yes", "bernoulli", AT_ONCE, {"output": {"loo": True}}, "MaskedSiteDelta"),
+    "scale": ("y", "gaussian", AT_ONCE, {}, "MaskedScaledSiteDelta"),
+    "r": ("count", "negative-binomial", AT_ONCE, {}, "MaskedCountsSiteDelta"),
+    "damped": ("count", "poisson", DAMPED, {"job": {"rounds": 12}, "model": {"covariance": "diagonal"}}, "MaskedSiteDelta"),
+    "split": ("count", "poisson", {"variant": "bcm-split"}, {}, "MaskedSiteDelta"),
+    "same": ("yes", "bernoulli", {"variant": "bcm-same"}, {}, "MaskedSiteDelta"),
+    "global": ("yes", "bernoulli", {"variant": "global-vi"}, {"job": {"rounds": 20}}, "MaskedGradientOfQ"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_posterior_is_that_of_a_job_without_masks(case: str, folder: Path, tmp_path: Path) -> None:
+    response, family, algorithm, more, wanted = CASES[case]
+    open_job = fedkern.run(job(folder, response, family, algorithm, secure=False, **more))
+    path = job(folder, response, family, algorithm, **more)
+    kinds = ("SumKey", "MaskedColumnSums", "MaskedLevelSums", wanted, "MaskedArrival", "MaskedLogTermsOf")
+    secure = wires.checked_and_run(path, tmp_path / "out", wanted=kinds)
+    assert secure.parameters.keys() == open_job.parameters.keys()
+    for name, numbers in open_job.parameters.items():
+        for figure, value in numbers.items():
+            assert secure.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-10), (name, figure)
+    for figure in ("rounds", "converged", "clients", "stop"):
+        assert secure.summary[figure] == open_job.summary[figure], figure
+    assert secure.summary["weights"]["k_hat"] == pytest.approx(open_job.summary["weights"]["k_hat"], rel=1e-6, abs=1e-9)
+    for figure, value in open_job.summary.get("loo", {}).items():
+        assert secure.summary["loo"][figure] == pytest.approx(value, rel=1e-9), figure
+    assert not OWN & {kind for _, kind in wires.ledgers(tmp_path / "out")}
+
+
+def test_a_linear_posterior_is_that_of_all_rows_at_one_place(folder: Path) -> None:
+    secure = fedkern.run(job(folder, "y", "gaussian", AT_ONCE, model={"scale": 1.1}))
+    rows = pd.concat([pd.read_csv(folder / "rows" / f"{name}.csv") for name in CLIENTS])
+    pooled = fedkern.run(
+        {
+            "job": {"method": "pvi"},
+            "data": {"response": "y", "ignore": ["yes", "count"]},
+            "model": {"family": "gaussian", "scale": 1.1},
+        },
+        data={"all": rows},
+    )
+    for name, numbers in pooled.parameters.items():
+        for figure, value in numbers.items():
+            assert secure.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-10), (name, figure)
+
+
+def test_sites_are_not_compared_of_which_the_server_has_the_sum(folder: Path) -> None:
+    plain, secure = (fedkern.run(job(folder, "yes", "bernoulli", AT_ONCE, secure=one)) for one in (False, True))
+    assert "heterogeneity" in plain.summary
+    assert "heterogeneity" not in secure.summary
+    assert plain.digest != secure.digest  # which is also of the sites
+
+
+# What it wants, and what it says --------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "told"),
+    [
+        (
+            {"schedule": "sequential"},
+            {},
+            'algorithm.schedule = "sequential" takes one client\'s answer at a time; take "synchronous"',
+        ),
+        ({"schedule": "asynchronous"}, {"job": {"rounds": 9}}, 'take "synchronous", or leave it out'),
+        ({"schedule": "random"}, {}, 'take "synchronous", or leave it out'),
+        ({}, {"model": {"site_intercepts": True}}, "model.site_intercepts gives each client a coefficient"),
+        ({}, {"data": {"clients": ["rows/ada.csv", "rows/bo.csv"]}}, "needs 3 clients, and there are 2 (ada, bo)"),
+        ({}, {"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}}, "under masks that nobody has by then; remove it"),
+    ],
+)
+def test_jobs_that_cannot_have_it_are_refused_before_anything_leaves(
+    algorithm: dict[str, Any], more: dict[str, Any], told: str, folder: Path, tmp_path: Path
+) -> None:
+    path = job(folder, "yes", "bernoulli", algorithm, **more)
+    for ask in (lambda: fedkern.run(path, out=tmp_path / "out"), lambda: check_job(InProcess(), *load(path))):
+        with pytest.raises(JobError) as fault:
+            ask()
+        assert told in str(fault.value)
+    assert not wires.ledgers(tmp_path / "out")
+
+
+def test_clients_that_nobody_told_when_to_work_work_at_once(folder: Path) -> None:
+    assert load(job(folder, "yes", "bernoulli", {}))[0].algorithm.schedule == "synchronous"
+    assert load(job(folder, "yes", "bernoulli", {}, secure=False))[0].algorithm.schedule == "sequential"
+
+
+def test_check_says_that_it_hides_whose_number_it_was(folder: Path) -> None:
+    said = "\n".join(check_job(InProcess(), *load(job(folder, "y", "gaussian", {}))) or [])
+    assert said.count("it hides whose number it was, not what the sum says") == 6  # of the job, and of five messages
+    assert "protects against the server only if it is not the authority" in said
+
+
+# Masks --------------------
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    return watched_streams(monkeypatch)
+
+
+@pytest.mark.parametrize(("how", "after"), [("stop", 15), ("crash", 17), ("crash", 24)])
+def test_a_job_that_goes_on_has_new_keys_and_the_same_bits(
+    how: str, after: int, folder: Path, tmp_path: Path, streams: Streams
+) -> None:
+    path = job(folder, "count", "negative-binomial", {})
+    with pytest.raises((FedkernError, Crash)):
+        run(path, tmp_path / "out", **{how: after})
+    resumed, whole = run(path, tmp_path / "out", resume=True), run(path, None)
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.digest == whole.digest
+    streams.check(starts=3)
+
+
+def test_no_stream_hides_two_messages_though_one_question_is_asked_twice(folder: Path, streams: Streams) -> None:
+    """A job asks how far q is during its rounds and after them; all its exchanges count as one."""
+    fedkern.run(job(folder, "yes", "bernoulli", {}))
+    streams.check(starts=1)
+
+
+def test_what_is_masked_looks_like_nothing(
+    folder: Path, tmp_path: Path, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = watched_words(monkeypatch)
+    fedkern.run(job(folder, "yes", "bernoulli", {}), out=tmp_path / "out")
+    assert_uniform(*words)
+    kept = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not any(secret in one or secret.hex().encode() in one for secret in streams.secrets for one in kept)
+
+
+def test_a_client_that_forgets_its_mask_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide = Pairs.hide
+    monkeypatch.setattr(Pairs, "hide", lambda own, *about: None if own.client == 1 else hide(own, *about))
+    with pytest.raises(RemoteFault, match="the masks of MaskedColumnSums do not cancel") as fault:
+        fedkern.run(job(folder, "yes", "bernoulli", {}))
+    assert "'bo'" not in str(fault.value)
+
+
+def test_a_lost_client_ends_the_job_and_it_goes_on_when_it_is_back(folder: Path, tmp_path: Path, streams: Streams) -> None:
+    path, results = job(folder, "count", "negative-binomial", {}), list[Any]()
+    short = Timeouts(lost=3.0, grace=1.0)
+
+    class Losing(Threads):
+        """A wire that loses one site once it has improved q three times."""
+
+        def send(self, site: str, data: bytes) -> None:
+            super().send(site, data)
+            ledger = tmp_path / "bo" / "ledger" / "bo.jsonl"
+            if site == "bo" and ledger.exists() and ledger.read_text().count("MaskedCountsSiteDelta") == 3:
+                self.lose(site, "its connection has ended")
+
+    def main(resume: bool) -> Any:
+        def run_place(place: Any, site: str | None) -> int:
+            config, at = load(path)
+            done = perform(place, config, at, Output(tmp_path / (site or "server"), resume=resume, quiet=True))
+            results.extend([done] if place.is_server else [])
+            return 0
+
+        return run_place
+
+    with threadpool_limits(1, user_api="blas"):
+        codes, said, _ = over_threads(main(False), CLIENTS, timeouts=short, wire=Losing)
+        assert codes[None] == 3
+        assert "the sum of all less that of the others would be its number; --resume" in " ".join(text for _, text in said)
+        codes, said, _ = over_threads(main(True), CLIENTS, timeouts=short)
+    assert (set(codes.values()), said) == ({0}, [])
+    assert results[0].digest == fedkern.run(path).digest
+    streams.check(starts=3)
