@@ -21,7 +21,8 @@ from typing import Protocol as Shape
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import ROUND, Form, Pairs, add, from_words, to_words
+from ...errors import JobError
+from ...privacy.masks import ROUND, Form, Pairs, add, from_words, holds, to_words
 from . import until
 from .kept import GIVEN
 from .messages import (
@@ -52,6 +53,10 @@ Array = NDArray[np.float64]
 
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
+TOO_MUCH = (
+    "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e74 without loss of a digit: give them in "
+    "another unit"
+)
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel
 NEEDED = "the sum of all less that of the others would be its number; --resume goes on from the last checkpoint when it is back"
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
@@ -112,11 +117,13 @@ class Sum(NamedTuple):
     kind : of the messages that are added
     masked : of the messages that travel in their place
     form : of its words
+    exact : what its numbers are, where one that a word does not hold with all its digits ends the job; "" where it is rounded
     """
 
     kind: type[Any]  # a Message that is Summed: no type is both a class of the one and a shape of the other
     masked: type[Any]  # a Message that is Masked
     form: Form = ROUND
+    exact: str = ""
 
     @property
     def symbol(self) -> str:
@@ -135,21 +142,40 @@ MOVING = Sum(until.Moving, MaskedMoving)
 class Hider:
     """Masks what one client says, for one start of a run. It counts its messages, so that no mask is used twice.
 
-    The count is kept here, and not in a machine's state, since a state may be put back, and a count must not.
+    The count is kept here, and not in a machine's state, since a state may be put back, and a count must not. It is of all
+    exchanges of the start: two of them may ask the same.
+
+    Parameters
+    ----------
+    pairs : the secrets
+    name : of the client, for the texts of errors
     """
 
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs, self.used = pairs, 0
+    def __init__(self, pairs: Pairs, name: str = "") -> None:
+        self.pairs, self.name, self.used = pairs, name, 0
 
     def hide(self, numbers: Array, outside: NDArray[np.bool_], one: Sum, question: bytes) -> bytes:
-        """Returns masked words of numbers, of a count of the places that are out of range, and of a zero."""
-        counter, self.used = self.used, self.used + 1
+        """Returns masked words of numbers, of a count of the places that are out of range, and of a zero.
+
+        Raises
+        ------
+        JobError
+            A word does not hold all digits of a number, where it must.
+        """
         values = np.concatenate([numbers, outside.astype(np.float64), np.zeros(CHECKED)])
-        words, beyond = to_words(values, one.form, len(self.pairs.shared) + 1)
+        if one.exact and not holds(values, one.form, self.n_clients).all():
+            raise JobError(f"client {self.name!r}: {one.exact} {TOO_MUCH}")
+        counter, self.used = self.used, self.used + 1
+        words, beyond = to_words(values, one.form, self.n_clients)
         if beyond.any():
             raise ValueError(f"{one.kind.__name__} has numbers out of range that it does not say to be")
         self.pairs.hide(words, counter, one.masked.kind, question)
         return words.astype("<u8").tobytes()
+
+    @property
+    def n_clients(self) -> int:
+        """The number of clients whose sum it is."""
+        return len(self.pairs.shared) + 1
 
 
 @dataclass(frozen=True)
@@ -252,8 +278,7 @@ class Sums:
 
     def _numbers(self, message: Any, one: Sum, state: Client[Any]) -> tuple[Array, NDArray[np.bool_]]:
         """Returns a message's numbers and places out of range, after a look at their count."""
-        n_clients = len(state.hider.pairs.shared) + 1
-        numbers, outside = message.numbers(one.form.each(n_clients))
+        numbers, outside = message.numbers(one.form.each(state.hider.n_clients))
         if (len(numbers), len(outside)) != one.kind.count(self.dims):
             wanted, got = one.kind.count(self.dims), (len(numbers), len(outside))
             raise ValueError(f"{one.kind.__name__} has {got} numbers and places out of range, and {wanted} were agreed")

@@ -23,7 +23,7 @@ from ...data.design import Design, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes, few, incomplete, secure
+from ...jobs import column_notes, few, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
@@ -45,7 +45,6 @@ def fit(run: Run[Config]) -> Fit | None:
     the result at the server's place, None elsewhere
     """
     # Agree on columns: from here on every place has the same model, and may exchange what it asks for.
-    secure.check_start(run)
     tables = run.tables()
     model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
     run = run.with_model(model)
@@ -70,8 +69,6 @@ def fit(run: Run[Config]) -> Fit | None:
     # `_clients` has opened the clients' accounts; where whole clients are protected, one account at the server pays for all.
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan_of_all)
-    if model.secure:
-        run = secure.exchange_keys(run)
     server, clients = run.with_lines(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))

@@ -17,7 +17,7 @@ from support import sigma_artifacts as artifacts
 from support.interrupted import run
 from support.wires import checked_and_run, ledgers
 
-OWN = {"GlobalGradient", "GlobalGradientBound", "Moving", "Slope", "SlopeChange"}
+OWN = {"LevelSums", "GlobalGradient", "GlobalGradientBound", "Moving", "Slope", "SlopeChange"}
 SFVI = {"inference": "sfvi"}
 HMC = {"inference": "hmc", "leapfrog_steps": 2, "burn_in": 20}
 
@@ -63,8 +63,17 @@ def test_the_fit_is_that_of_a_job_without_masks(
             assert hidden.parameters[name][figure] == pytest.approx(numbers[figure], rel=1e-6, abs=1e-7), (name, figure)
     assert hidden.summary["clients"] == plain.summary["clients"]
     kinds = {kind for _, kind in ledgers(tmp_path / "out")}
-    assert wanted <= kinds
+    assert {"MaskedLevelSums", *wanted} <= kinds
     assert not kinds & OWN
+
+
+def test_sums_over_areas_are_those_of_a_job_without_masks(tmp_path: Path) -> None:
+    fit = {"output": {"fit": True}}
+    plain = fedkern.run(job(tmp_path / "plain", SFVI, secure=False, **fit)).summary["sigma"]["fit"]
+    hidden = checked_and_run(job(tmp_path / "masked", SFVI, **fit), tmp_path / "out", wanted=("MaskedFitSums",)).summary
+    assert hidden["sigma"]["fit"] == pytest.approx(plain, rel=1e-6)
+    assert "FitSums" not in {kind for _, kind in ledgers(tmp_path / "out")}
+    assert any("which, the server cannot know" in note for note in hidden["notes"])
 
 
 def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
