@@ -18,10 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.levels import shares_of
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
+from .added import Added
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded
 
@@ -39,13 +42,25 @@ class AskLevels(Message, kind=236):
 
 
 @dataclass(frozen=True)
-class LevelNumbers(Message, kind=237, tells=Tells(SUM, "its response", FEW_AREAS)):
+class LevelNumbers(Added, Message, kind=237, tells=Tells(SUM, "its response", FEW_AREAS)):
     """Client to server: the number of rows of each level, and of these rows the sums of columns; of some draws the same of
     responses that were drawn anew."""
 
     round: int
     seen: Annotated[Array, "levels sums"]
     again: Annotated[Array, "draws levels sums"]
+
+
+@dataclass(frozen=True)
+class MaskedLevelNumbers(
+    Masked, Message, kind=289, tells=Tells(f"{SUM}, masked: {HIDES}", "its response, not whose it is", FEW_AREAS)
+):
+    """Client to server: `LevelNumbers`, masked."""
+
+    words: Annotated[bytes, "masked_levels"]
+
+
+SUMS = (Sum(LevelNumbers, MaskedLevelNumbers, ONCE),)
 
 
 def dims(levels: int, columns: int = 0, draws: int = 0) -> dict[str, int]:

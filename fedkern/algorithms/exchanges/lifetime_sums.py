@@ -12,8 +12,11 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import SUM, Message, Tells
+from .added import Added
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded
 from .survival_sums import AskSurvival, shortened
@@ -24,7 +27,7 @@ TENTHS, SCORES = 10, 5
 
 
 @dataclass(frozen=True)
-class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
+class LifetimeSums(Added, Message, kind=233, tells=Tells(SUM)):
     """Client to server: number of rows, of events, and of events whose time is known exactly; pairs of a row that has its event
     and one that is at risk after it, and in how many of them the first has the higher risk; in which tenth of their predictive
     distributions times are; score and information of a level and of a shape in which the hazard is wrong; events in each piece of
@@ -39,6 +42,16 @@ class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
     tenths: Annotated[Array, "tenths"]
     scores: Annotated[Array, "scores"]
     pieces: Annotated[Array, "pieces"]
+
+
+@dataclass(frozen=True)
+class MaskedLifetimeSums(Masked, Message, kind=288, tells=Tells(f"{SUM}, masked: {HIDES}")):
+    """Client to server: `LifetimeSums`, masked."""
+
+    words: Annotated[bytes, "masked_lifetimes"]
+
+
+SUMS = (Sum(LifetimeSums, MaskedLifetimeSums, ONCE),)
 
 
 def dims(pieces: int) -> dict[str, int]:

@@ -8,16 +8,19 @@ whose values are 0 and 1 the change is from one to the other. Source: docs/spec/
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEW, Message, Tells
 from .loo_sums import LEAST, MOST_ROWS
-from .rounding import LARGEST, bounded
+from .rounding import LARGEST, bounded, summable
 
 Array = NDArray[np.float64]
 
@@ -44,6 +47,35 @@ class MarginalSums(Message, kind=209, tells=Tells(SAID, "its covariates", FEW)):
     rows: int
     binary: Annotated[Array, "numeric"]
     sums: Annotated[Array, "draws effects"]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 1 + dims["numeric"] + dims["draws"] * dims["effects"], 0
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the numbers that are added: of each numeric column 1 where its values are others than 0 and 1."""
+        others = (1 - self.binary) * (self.rows > 0)
+        return np.concatenate([[self.rows], others, summable(self.sums.ravel())]), np.zeros(0, bool)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> MarginalSums:
+        """Returns the sums of all clients together; a column is 0 or 1 where it is so at each of them."""
+        numeric = dims["numeric"]
+        binary = (numbers[1 : 1 + numeric] == 0).astype(np.float64)
+        return cls(round, int(numbers[0]), binary, numbers[1 + numeric :].reshape(dims["draws"], dims["effects"]))
+
+
+@dataclass(frozen=True)
+class MaskedMarginalSums(
+    Masked, Message, kind=286, tells=Tells(f"{SAID}, masked: {HIDES}", "its covariates, not whose they are", FEW)
+):
+    """Client to server: `MarginalSums`, masked."""
+
+    words: Annotated[bytes, "masked_marginal"]
+
+
+SUMS = (Sum(MarginalSums, MaskedMarginalSums, ONCE),)
 
 
 def dims(draws: int, numeric: int, effects: int) -> dict[str, int]:

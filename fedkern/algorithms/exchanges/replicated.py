@@ -14,8 +14,11 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEW_AREAS, SUM, Message, Tells
+from .added import Added
 from .loo_sums import LEAST
 
 Array = NDArray[np.float64]
@@ -33,7 +36,7 @@ class AskReplicated(Message, kind=206):
 
 
 @dataclass(frozen=True)
-class Replicated(Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS)):
+class Replicated(Added, Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS)):
     """Client to server: number of rows, sums of the response and its square, zeros; of each draw the same three of responses that
     were drawn anew; of each tenth of the predictions rows, predictions and responses; of some draws Pearson's chi-square of the
     responses, and of those drawn anew about the same means."""
@@ -43,6 +46,18 @@ class Replicated(Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS))
     replicated: Annotated[Array, "draws three"]
     tenths: Annotated[Array, "ten three"]
     misfits: Annotated[Array, "fits two"]
+
+
+@dataclass(frozen=True)
+class MaskedReplicated(
+    Masked, Message, kind=285, tells=Tells(f"{SUM}, masked: {HIDES}", "its response, not whose it is", FEW_AREAS)
+):
+    """Client to server: `Replicated`, masked."""
+
+    words: Annotated[bytes, "masked_replicated"]
+
+
+SUMS = (Sum(Replicated, MaskedReplicated, ONCE),)
 
 
 def dims(draws: int) -> dict[str, int]:

@@ -13,8 +13,11 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import SUM, Message, Tells
+from .added import Added
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded
 
@@ -31,7 +34,7 @@ class AskSurvival(Message, kind=230):
 
 
 @dataclass(frozen=True)
-class SurvivalSums(Message, kind=231, tells=Tells(SUM)):
+class SurvivalSums(Added, Message, kind=231, tells=Tells(SUM)):
     """Client to server: number of events; pairs of a row that has its event and one that is at risk after it, and in how many of
     them the first has the higher risk; of each coefficient the score of a slope in time, and its information."""
 
@@ -41,6 +44,16 @@ class SurvivalSums(Message, kind=231, tells=Tells(SUM)):
     right: float
     score: Annotated[Array, "d"]
     information: Annotated[Array, "d"]
+
+
+@dataclass(frozen=True)
+class MaskedSurvivalSums(Masked, Message, kind=287, tells=Tells(f"{SUM}, masked: {HIDES}")):
+    """Client to server: `SurvivalSums`, masked."""
+
+    words: Annotated[bytes, "masked_survival"]
+
+
+SUMS = (Sum(SurvivalSums, MaskedSurvivalSums, ONCE),)
 
 
 def dims(coefficients: int) -> dict[str, int]:

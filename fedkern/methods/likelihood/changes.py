@@ -96,4 +96,5 @@ def stages(model: Model) -> list[Stage]:
         **marginal_sums.dims(TOLD, numeric, len(of) * numbers(model)),
         "d": model.layout.p,
     }  # coefficients, by which `check` counts rows
-    return [Stage(marginal_sums.PROTOCOL, dims)] if of else []
+    stage = Stage(marginal_sums.PROTOCOL, dims)
+    return [stage.with_sums(marginal_sums.SUMS) if model.secure else stage] if of else []

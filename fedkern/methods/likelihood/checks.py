@@ -54,13 +54,15 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
     told = ask_clients(run, model.sums_stage, replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
     if told is not None:
         notes += [
-            f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
+            f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
         ]
         replies = in_order(told.replies)
         if sum(one.observed[0] for one in replies):
             whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths, one.misfits) for one in replies))
             content["predictive"] = _content(whole, model, chances=chances)
-            content |= sites.count_rows(model, run.names, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()})
+            content |= sites.count_rows(
+                model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()}
+            )
             doubt = _varied(whole, model)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
     return join(

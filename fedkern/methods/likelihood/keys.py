@@ -446,6 +446,11 @@ def _secure(config: Config) -> Iterator[str]:
     for name in ("without", "sites"):
         if getattr(config.output, name):
             yield f"{asked}: {why}, and output.{name} is made of them; remove one of the two"
+    if config.model.family == "cox" and config.output.survival_at:
+        yield (
+            f"{asked}: {why}, and output.survival_at averages the clients' own hazards; remove one of the two, or take a "
+            'baseline hazard that all share (model.family = "piecewise" or "weibull")'
+        )
 
 
 def _points(config: Config) -> Iterator[str]:

@@ -45,7 +45,7 @@ def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, D
     """Returns the model with the shares of the levels among all clients' rows, the same at every place."""
     (stage,), k = model.response_stages, len(model.levels)
     own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
-    server, clients = run.exchange(stage, lambda: level_sums.start(run.names, k), own)
+    server, clients = run.exchange(stage, lambda: level_sums.start(model.telling, k), own)
     if server is not None:
         assert server.numbers is not None
         run.hooks.notes += _unseen(model, server.numbers)
@@ -90,14 +90,16 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
     )
     if server is None:
         return Checked()
-    notes = [f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())]
+    notes = [
+        f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())
+    ]
     replies = in_order(server.replies)
     if not sum(one.seen[:, 0].sum() for one in replies):
         return Checked(notes=tuple(notes))
     seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
     assert not isinstance(seen, int)
     content = _content(model, seen, again)
-    counts = sites.count_rows(model, run.names, {k: {"rows": int(one.seen[:, 0].sum())} for k, one in server.replies.items()})
+    counts = sites.count_rows(model, model.telling, {k: {"rows": int(one.seen[:, 0].sum())} for k, one in server.replies.items()})
     return Checked({"predictive": content, **counts}, (*notes, *_said(model, content)))
 
 

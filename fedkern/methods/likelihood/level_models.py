@@ -70,12 +70,14 @@ class LevelModel(Model):
 
     @property
     def response_stages(self) -> list[Stage]:
-        return [Stage(level_sums.PROTOCOL, level_sums.dims(len(self.levels)), times={level_sums.AskLevels: 2})]
+        stage = Stage(level_sums.PROTOCOL, level_sums.dims(len(self.levels)), times={level_sums.AskLevels: 2})
+        return [stage.with_sums(level_sums.SUMS) if self.secure else stage]
 
     @property
     def sums_stage(self) -> Stage:
         dims = level_sums.dims(len(self.levels), self.summed_columns, TOLD // OF_TOLD)
-        return Stage(level_sums.QUESTION.protocol, dims)
+        stage = Stage(level_sums.QUESTION.protocol, dims)
+        return stage.with_sums(level_sums.SUMS) if self.secure else stage
 
     def describe_kind(self) -> Iterator[str]:
         yield self._listed

@@ -74,14 +74,14 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
     server = ask_clients(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
     if server is not None:
         notes += [
-            f"client {run.names[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())
+            f"client {model.telling[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())
         ]
-        none = [repr(run.names[k]) for k, one in sorted(server.replies.items()) if one.rows and not one.events]
+        none = [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if one.rows and not one.events]
         if none:
             notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
         content, said, doubt = _content(model, in_order(server.replies))
         told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
-        content |= sites.count_rows(model, run.names, told)
+        content |= sites.count_rows(model, model.telling, told)
         notes += said
         if model.secure or not model.asks_level:
             notes += [time_units.NOT_COMPARED_SUMS if model.secure else time_units.NOT_COMPARED] if len(run.names) > 1 else []

@@ -470,7 +470,8 @@ class Model(JobModel[OutputSection]):
     @property
     def sums_stage(self) -> Stage:
         """The question after the draws whether the model makes such rows: here sums of responses that clients draw from it."""
-        return Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+        stage = Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+        return stage.with_sums(replicated.SUMS) if self.secure else stage
 
     @property
     def curve_stages(self) -> list[Stage]:

@@ -64,7 +64,11 @@ MAY_SEND = (
     *log_terms.PROTOCOL.to_server,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
-    loo_sums.MaskedLooSums,
+    *(
+        one.masked
+        for sums in (replicated, loo_sums, marginal_sums, survival_sums, lifetime_sums, level_sums)
+        for one in sums.SUMS
+    ),
     *marginal_sums.PROTOCOL.to_server,
     *site_modes.PROTOCOL.to_server,
     *survival_sums.PROTOCOL.to_server,

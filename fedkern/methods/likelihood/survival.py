@@ -98,13 +98,13 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
         notes += [
-            f"client {run.names[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
+            f"client {model.telling[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
         ]
         replies = in_order(server.replies)
-        if nothing := [repr(run.names[k]) for k, one in sorted(server.replies.items()) if not one.events]:
+        if nothing := [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if not one.events]:
             notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
         content, said = _content(model, replies)
-        content |= sites.count_rows(model, run.names, {k: {"events": one.events} for k, one in server.replies.items()})
+        content |= sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
         notes += said
     for stage in model.curve_stages:
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
@@ -171,7 +171,7 @@ def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHaza
 def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
     """Entries of summary.json and notes: events, concordance, and z and p of each coefficient's slope in time.
 
-    A slope is looked at in all clients together, and in each client, where it may have another sign.
+    A slope is looked at in all clients together, and in each client, where it may have another sign; not so with secure sums.
     """
     pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
     slopes, notes = {}, []
@@ -180,12 +180,13 @@ def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> 
         of = information > 0
         if of.any():
             z = float(score.sum() / information.sum() ** 0.5)
-            own = float(chdtrc(of.sum(), (score[of] ** 2 / information[of]).sum()))
-            slopes[name] = {"z": z, "p": float(2 * ndtr(-abs(z))), "p_of_clients": own}
+            slopes[name] = {"z": z, "p": float(2 * ndtr(-abs(z)))}
+            if not model.secure:  # where the server has no client's own score
+                slopes[name]["p_of_clients"] = float(chdtrc(of.sum(), (score[of] ** 2 / information[of]).sum()))
     if apart := [
         f"{name} (p = {one['p_of_clients']:.2g})"
         for name, one in slopes.items()
-        if one["p_of_clients"] < UNLIKELY / len(slopes) <= one["p"]
+        if one.get("p_of_clients", 1.0) < UNLIKELY / len(slopes) <= one["p"]
     ]:
         notes.append(
             f"hazards are not proportional within clients in {', '.join(apart)}, at some rising and at others falling with time, "

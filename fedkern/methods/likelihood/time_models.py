@@ -131,7 +131,8 @@ class CoxModel(TimeModel):
     @property
     def sums_stage(self) -> Stage:
         """The question for proportional hazards and concordance: responses cannot be drawn without baseline hazards."""
-        return Stage(survival_sums.PROTOCOL, survival_sums.dims(self.layout.p))
+        stage = Stage(survival_sums.PROTOCOL, survival_sums.dims(self.layout.p))
+        return stage.with_sums(survival_sums.SUMS) if self.secure else stage
 
     @property
     def curve_stages(self) -> list[Stage]:
@@ -300,7 +301,8 @@ class LifetimeModel(TimeModel):
     @property
     def sums_stage(self) -> Stage:
         """The question where times are in their predictive distributions, and for concordance."""
-        return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(self.cuts)))
+        stage = Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(self.cuts)))
+        return stage.with_sums(lifetime_sums.SUMS) if self.secure else stage
 
     def describe_kind(self) -> Iterator[str]:
         wanted = self.config.told_up_to(self.encoding.size)
