@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
@@ -16,21 +17,29 @@ from typing import NamedTuple
 
 from .. import __version__
 from ..api import check_job
+from ..bridges.digest import digest_of
 from ..errors import JobError
 from ..jobs import holders
+from ..jobs.engine import there
 from ..jobs.files import write_atomically
-from ..jobs.holding.binding import known_policies
+from ..jobs.holding.binding import bind, known_policies
 from ..jobs.keys import JobConfig
 from ..jobs.machine import versions
+from ..jobs.parties import Parties
+from ..jobs.run import Part
 from ..jobs.site import GIVEN
-from ..methods import METHODS, load
+from ..methods import METHODS, load, load_method
 from ..printing import printable
 from ..transports.inprocess import InProcess
+from .site import as_seen_here
 
 FORMS = ("dpia", "security")
-PLACES = "the usual places (`docs/how-to/policy.md`); those beside the data are asked, too"
+PLACES = "the usual places, the site file's, and beside the data that are here (`docs/how-to/policy.md`)"
+CLIENT, SERVER = "each client may send", "the server may send"  # the first words of parts of `fedkern check`
 EMPTY = "`................`"
 CHECK = "`fedkern check {}`"
+TEXTS = re.compile(r"\w+\.text: ")  # on a message's text; after the server's messages
+WARNINGS = ("LOWERED", "ROWS", "note", "rotation", "curvature", "values")
 
 
 class Facts(NamedTuple):
@@ -41,15 +50,19 @@ class Facts(NamedTuple):
     job : the job file's path, as it was given
     config : the job
     check : the lines of `fedkern check`
-    policies : the files of the policies that lie in the usual places of this machine
+    policies : the files of the policies that are asked on this machine
+    columns : the columns of the clients' files that are here, a line for each set of columns
     site : the holder's site file, where one was named
+    alone : the client whose file alone is here, where others' are not: the lines are of a job in which all have its columns
     """
 
     job: str
     config: JobConfig
     check: Sequence[str]
     policies: Sequence[Path]
+    columns: Sequence[str]
     site: str | None
+    alone: str | None = None
 
     @property
     def private(self) -> bool:
@@ -66,6 +79,15 @@ class Facts(NamedTuple):
                 lines.append(line)
         return lines
 
+    def warnings(self, but: Sequence[str]) -> list[str]:
+        """Returns the lines that warn, with those that go on with them, but for some that are printed already."""
+        lines: list[str] = []
+        goes_on = False
+        for line in self.check:
+            goes_on = line.startswith(WARNINGS) or (goes_on and line.startswith(" "))
+            lines += [line] if goes_on and line not in but else []
+        return lines
+
     def line(self, word: str) -> str:
         """Returns the text of the line of `fedkern check` that begins with this word; empty if there is none."""
         return next((line[len(word) :].strip() for line in self.check if line.startswith(f"{word} ")), "")
@@ -76,9 +98,15 @@ def review(options: argparse.Namespace) -> int:
     if options.site:
         os.environ[GIVEN] = os.path.abspath(options.site)
     config, folder = load(options.job, options.sets)
-    check = check_job(InProcess(), config, folder)
+    parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
+    here = [k for k in range(parties.n_clients) if all(path.exists() for path in parties.holding(k).paths)]
+    # One organisation of several has its own file alone.
+    shown, alone = config, None
+    if len(here) < parties.n_clients:
+        shown, alone, _ = as_seen_here(config, folder)
+    check = check_job(InProcess(), shown, folder)
     assert check is not None
-    facts = Facts(options.job, config, check, [file.path for file in known_policies()], options.site)
+    facts = Facts(options.job, config, check, _policies(parties, here), _columns(parties, here), options.site, alone)
     text = "\n".join(dpia(facts) if options.form == "dpia" else security(facts)) + "\n"
     if options.out is None:
         print("\n".join(map(printable, text.splitlines())))
@@ -90,6 +118,21 @@ def review(options: argparse.Namespace) -> int:
     return 0
 
 
+def _policies(parties: Parties, here: Sequence[int]) -> list[Path]:
+    """Returns the files of policies that are asked for the data of these clients, and those in the usual places."""
+    files = [file for k in here for _, file in bind(parties.names[k], parties.holding(k)).files]
+    return list(dict.fromkeys(file.path for file in [*files, *known_policies()]))
+
+
+def _columns(parties: Parties, here: Sequence[int]) -> list[str]:
+    """Returns the columns of these clients' files, with the clients that have them; no row is read."""
+    clients = dict[tuple[str, ...], list[str]]()
+    for k in here:
+        if parties.holding(k).paths:
+            clients.setdefault(parties.header(k)[1], []).append(parties.names[k])
+    return [f"{', '.join(who)}: {', '.join(f'`{name}`' for name in names)}" for names, who in clients.items()]
+
+
 def dpia(facts: Facts) -> Iterator[str]:
     """Yields the lines of a draft for a data protection impact assessment, in Markdown."""
     config, check = facts.config, CHECK.format(facts.job)
@@ -98,7 +141,9 @@ def dpia(facts: Facts) -> Iterator[str]:
     yield from _table(
         ("Statistical method", facts.line("job") or config.job.method, check),
         ("Model", facts.line("model"), check),
-        ("Columns that are used", facts.line("columns"), f"{check}; kinds and levels in `[data]` of `{facts.job}`"),
+        ("Coefficients, and the response", facts.line("columns"), check),
+        *(("Columns of the files of", line, "the first line of each file") for line in facts.columns),
+        ("Columns of these that are not used", _ignored(facts.config), f"`data.ignore` of `{facts.job}`"),
         ("Purpose, and the decision that rests on the result", EMPTY, "the controller"),
         ("Legal basis; approval of an ethics board", EMPTY, "the controller"),
         ("Why fewer columns or rows would not do", EMPTY, "the controller"),
@@ -111,31 +156,36 @@ def dpia(facts: Facts) -> Iterator[str]:
         ("Whose data: patients, time span, number", EMPTY, "the controller"),
     )
     yield "\n## 3. What leaves a data holder\n"
-    yield f"Rows stay in the holder's file; messages are computed from them. All kinds of messages, from {check}:\n"
-    yield from _block(facts.part("each client may send", "computed", "the server may send"))
+    yield f"Rows stay in the holder's file; messages are computed from them. All kinds that a holder may send, from {check}:\n"
+    yield from _block([*facts.part(CLIENT, "computed", SERVER), *filter(TEXTS.match, facts.part(SERVER))])
     yield "\nWhat can be computed from them, as far as it is known:\n"
-    yield from _block(facts.part("computed", "the server may send"))
+    yield from _block(facts.part("computed", SERVER))
     yield ""
     yield from _table(
         ("What did leave, message by message, after the run", "`fedkern ledger RUN`", "`ledger/` of the run's folder"),
         (
             "The result",
-            "the posterior of the model's parameters, a verdict and notes",
-            "`summary.json`, `posterior.nc` of the run's folder",
+            "the posterior of the model's parameters, a verdict, notes on columns and clients, counts of messages",
+            "`summary.json`, and `posterior.nc` where the extra `results` is installed, of the run's folder",
         ),
+        ("What else is asked of the result", _asked(facts.config), f"`[output]` of `{facts.job}`"),
         ("Would a reader learn of one patient from the result?", EMPTY, "the controller"),
     )
     yield "\n## 4. What limits it\n"
-    yield from _block(facts.part("privacy", "each client"))
-    warned = [line for line in facts.check if line.startswith(("LOWERED", "ROWS", "note", "rotation", "curvature", "values"))]
-    if warned:
+    limits = facts.part("privacy", "each client")
+    yield from _block(limits)
+    if warned := facts.warnings(limits):
         yield "\nWarnings of the same command:\n"
         yield from _block(warned)
     yield ""
     yield from _table(
-        ("Fewest rows of a holder", facts.line("least") or "not asked", check),
-        ("Policies of this machine", _listed(facts.policies), PLACES),
-        ("Budget over all jobs, spent so far", "`fedkern budget`", "`budget.jsonl` beside the policy"),
+        ("Fewest rows of a holder", facts.line("least").partition(", more where")[0] or "not asked", check),
+        ("Policies that are asked here", _listed(facts.policies), PLACES),
+        (
+            "Budget over all jobs, spent so far",
+            "`fedkern budget`",
+            "`budget.jsonl` beside the policy, or in `client-NAME` where none binds",
+        ),
         *(
             [("Noise against whom, and what is trusted", "as printed above", check)]
             if facts.private
@@ -146,10 +196,10 @@ def dpia(facts: Facts) -> Iterator[str]:
     yield from _table(
         (
             "Holder: what has left, its budget, its own results",
-            "folder `client-NAME`, only its user may read it",
-            "`docs/how-to/console.md`",
+            "folder `client-NAME` of the run's, closed to other users; budgets beside policies",
+            "`docs/start/index.md`, `docs/how-to/policy.md`",
         ),
-        ("Server: result, ledger, checkpoints", "the run's folder (`--out`)", "`docs/how-to/resume.md`"),
+        ("Server: result, checkpoints, number and bytes of messages", "the run's folder (`--out`)", "`docs/start/index.md`"),
         ("Retention of each, and who deletes them", EMPTY, "the controller"),
     )
     yield "\n## 6. Rights and risks\n"
@@ -170,7 +220,8 @@ def security(facts: Facts) -> Iterator[str]:
     yield from _table(
         ("fedkern", f"{__version__}, {_licence('fedkern')}", "`fedkern info`"),
         ("Python", platform.python_version(), "`fedkern info`"),
-        *((name, f"{number}, {_licence(name)}", "`fedkern info`") for name, number in installed),
+        *((name, f"{number}, {_licence(name)}", "`fedkern info`; the package's own metadata") for name, number in installed),
+        ("What these need themselves", "`pip list`", "the environment"),
         ("Where it was got, and how its digest was compared", EMPTY, "the administrator"),
         ("Who installs new versions, and how soon", EMPTY, "the administrator"),
     )
@@ -182,16 +233,28 @@ def security(facts: Facts) -> Iterator[str]:
             f"`{facts.site}`" if facts.site else "`sites/NAME.toml` or `site.toml` beside the job",
             "`docs/how-to/files.md`",
         ),
-        ("Policies of this machine", _listed(facts.policies), PLACES),
-        ("Files that are written", "below `--out`, and budgets beside policies; modes 0600 and 0700", "`docs/how-to/console.md`"),
-        ("Ports", "none of its own: the wire is MPI's, or that of the engine", "`docs/how-to/mpi.md`"),
+        ("Policies that are asked here", _listed(facts.policies), PLACES),
+        (
+            "Files that are written by a job",
+            "below `--out`: `client-NAME` for its user alone (0700), all else as the user's mask says",
+            "`docs/start/index.md`",
+        ),
+        (
+            "and beside it",
+            "budgets beside policies, their marks in `~/.local/state/fedkern`",
+            "`docs/how-to/policy.md`",
+        ),
+        ("and between organisations", "`consent.toml`, `audit.jsonl` and `runs/` in the site's folder", "`docs/how-to/site.md`"),
+        ("Ports", "none of its own in one process; over MPI those of the MPI library", "`docs/how-to/mpi.md`"),
+        ("and between organisations", "those of the engine; with Flower a Unix socket of mode 0600", "`docs/how-to/site.md`"),
         ("Ports, certificates and addresses of the engine", EMPTY, "the administrator"),
         ("Code that a job file can name", _code(facts.config), f"`{facts.job}`"),
         ("Account under which it runs; what else that account may read", EMPTY, "the administrator"),
     )
     yield "\n## 3. What it sends\n"
     yield f"Kinds, fields and most bytes of all messages, from {check}; nothing else has a message type, and none is a pickle:\n"
-    yield from _block(facts.part("each client may send", "computed", "the server may send"))
+    yield from _block(facts.part(CLIENT, "computed", SERVER))
+    yield from _block(facts.part(SERVER, "each client in the whole job"))
     yield from _block(facts.part("each client in the whole job", "sizes are"))
     yield "\n## 4. What it does with what comes\n"
     yield from _table(
@@ -200,15 +263,23 @@ def security(facts: Facts) -> Iterator[str]:
             "the job ends",
             "`docs/develop/architecture.md`",
         ),
-        ("Another job file than the holder's own", "the job ends before a row is read", "`docs/how-to/mpi.md`"),
+        (
+            "Another job file than the holder's own",
+            "the job ends: job files are compared before anything else",
+            "`docs/how-to/mpi.md`",
+        ),
         ("A policy that does not allow the job", "the job is refused before a row is read", "`docs/how-to/policy.md`"),
-        ("A fault in a row", "others read that there is one, and not the cell", "`docs/how-to/files.md`"),
+        (
+            "A fault in a row",
+            _fault(facts.config),
+            "`docs/methods/sigma.md`" if facts.config.unit == "case" else "`docs/how-to/files.md`",
+        ),
         ("Where noise comes from", _noise(facts), check),
     )
     yield "\n## 5. How it is watched and stopped\n"
     yield from _table(
         ("What has left so far", "`fedkern ledger`, `fedkern status`", "the run's folder"),
-        ("To stop", "SIGINT or SIGTERM: a checkpoint, exit code 3; `--resume` goes on", "`docs/how-to/resume.md`"),
+        ("To stop", "SIGINT or SIGTERM: a checkpoint, exit code 3; `--resume` goes on", "`docs/how-to/mpi.md`"),
         (
             "Exit codes",
             "0 finished; 1 internal error; 2 bad job or data; 3 stopped; 4 lost clients; 5 budget spent",
@@ -223,7 +294,12 @@ def security(facts: Facts) -> Iterator[str]:
 
 def _head(title: str, facts: Facts) -> Iterator[str]:
     yield f"# {title}: `{facts.job}`\n"
-    yield f"Digest of the job: `{facts.config.digest}`\n"
+    try:
+        yield f"Digest of the job without paths of files, which `fedkern site accept` shows: `{digest_of(facts.config).hex()}`\n"
+    except JobError:  # clients are given by a pattern: no other organisation would find the same ones
+        yield f"Digest of the job: `{facts.config.digest}`\n"
+    if facts.alone is not None:
+        yield f"Only the file of {facts.alone} is here: what `fedkern check` says is said as if all clients had its columns.\n"
     yield "A draft by `fedkern review`, which decides nothing. Each line is a fact with its source, or a field to fill in."
 
 
@@ -250,7 +326,29 @@ def _licence(package: str) -> str:
     except PackageNotFoundError:
         return "licence not known here"
     known = [text.rpartition(" :: ")[2] for text in said.get_all("Classifier") or () if text.startswith("License :: ")]
-    return "; ".join(said.get_all("License-Expression") or known) or "licence not stated"
+    # Some packages have a short name in the field that others fill with the whole text.
+    short = [text for text in said.get_all("License") or () if len(text) <= 40 and "\n" not in text]
+    return "; ".join(said.get_all("License-Expression") or known or short) or "licence not stated"
+
+
+def _ignored(config: JobConfig) -> str:
+    return ", ".join(f"`{name}`" for name in getattr(config.data, "ignore", ())) or "none is named"
+
+
+def _asked(config: JobConfig) -> str:
+    """Returns the keys by which a job has results of single clients told, in words."""
+    told = {"without": "the result without one client, for each", "sites": "the result of each client's rows alone"}
+    asked = [f"`output.{key}`: {words}" for key, words in told.items() if getattr(config.output, key, None)]
+    return "; ".join(asked) or "no result of single clients"
+
+
+def _fault(config: JobConfig) -> str:
+    """Says what a fault of a row does."""
+    if config.privacy is None:
+        return "the job ends; others read no cell"
+    if config.unit == "case":
+        return "a count or a line that cannot be read counts as nothing, and nobody else reads of it; a covariate ends the job"
+    return "the row counts as nothing, and nobody else reads of it"
 
 
 def _noise(facts: Facts) -> str:

@@ -69,22 +69,33 @@ def _agreed() -> bool:
 
 def _shown(config: JobConfig, folder: Path) -> bool:
     """Prints what `check` and `check --local` say of a job at this site; returns whether it could run here."""
-    names = names_of(config)
-    client = Sites(folder, names).whose()
-    number = names.index(client)
-    method = load_method(config.job.method)
-    parties = there(method, Part(InProcess(), config, folder))
-    permit(config, parties, number, RELAYED)
-    (path, *_) = parties.holding(number).paths
-    print(f"The job, as if all its clients ({', '.join(names)}) had the columns of {client}:\n")
+    shown, client, path = as_seen_here(config, folder)
+    print(f"The job, as if all its clients ({', '.join(names_of(config))}) had the columns of {client}:\n")
     try:
-        lines = check_job(InProcess(), _alone(config, folder, names, path), folder) or []
+        lines = check_job(InProcess(), shown, folder) or []
         print("\n".join(map(printable, lines)))
     except FedkernError as error:
         print(printable(f"(cannot be shown without the other sites: {error})"))
     print("\nIts own file:\n")
     with show_own_faults():
-        return local(method, Part(InProcess(), config, folder), path) == 0
+        return local(load_method(config.job.method), Part(InProcess(), config, folder), path) == 0
+
+
+def as_seen_here(config: JobConfig, folder: Path) -> tuple[JobConfig, str, Path]:
+    """Returns a job of several organisations as one of them can look at it, its client there, and the client's file.
+
+    Raises
+    ------
+    JobError
+        No site file says which client this is, or its policy does not allow the job over a relay.
+    """
+    names = names_of(config)
+    client = Sites(folder, names).whose()
+    number = names.index(client)
+    parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
+    permit(config, parties, number, RELAYED)
+    (path, *_) = parties.holding(number).paths
+    return _alone(config, folder, names, path), client, path
 
 
 def _alone(config: JobConfig, folder: Path, names: tuple[str, ...], path: Path) -> JobConfig:

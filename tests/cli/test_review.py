@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedkern.bridges.digest import digest_of
 from fedkern.cli.review import EMPTY
+from fedkern.methods import load
 
 JUDGED = re.compile(r"anonym|complian|compliant|\b(un)?safe(ly|r|st)?\b|GDPR", re.IGNORECASE)
 PAGES = Path(__file__).parents[2] / "docs"
@@ -45,12 +48,80 @@ def test_facts_are_those_of_check_and_nothing_is_judged(fedkern: Any, written: A
         assert all(line in check for line in block.splitlines())
     cells = re.findall(r"^\| [^|]* \| ([^|]*) \| `fedkern check [^|`]*` \|$", draft, re.MULTILINE)
     assert all(cell in check or cell in ("not asked", "the job adds none") for cell in cells)
+    assert all((PAGES.parent / page).is_file() for page in re.findall(r"docs/[\w/-]+\.md", draft))
     assert len(cells) >= (3 if form == "dpia" else 1)
     assert "SchemaReply" in draft
+    assert "SchemaReply.text: names and kinds of the columns" in draft
+    assert ("AskSchema" in draft) == (form == "security")  # a message to the holder
+    assert digest_of(load(path)[0]).hex() in draft  # by which the holder accepts it
     assert draft.count(EMPTY) >= 6
     assert not JUDGED.search(draft)
     rows = [line for line in draft.splitlines() if line.startswith("| ") and not line.startswith(("| |", "| ---"))]
     assert all(len(re.split(r"(?<!\\)\|", line)) == 5 and line.split("|")[-2].strip() for line in rows)  # each has its source
+
+
+FACTS = {  # page -> words of it that a line of a draft rests on
+    "how-to/mpi.md": ("the parties compare it before anything else", "Press Ctrl-C (INT), or send TERM"),
+    "how-to/site.md": ("consent.toml", "audit.jsonl", "mode 0600 in a folder of mode 0700"),
+    "how-to/policy.md": ("budget.jsonl", "beside the data", "~/.local/state/fedkern"),
+    "how-to/files.md": ("a faulty row ends the job", "it weighs nothing, and nobody else learns of it"),
+    "develop/architecture.md": ("kind, shapes, sizes and checksum are compared", "no pickle, ever"),
+    "start/index.md": ("what only the client may see, closed to other users (0700)",),
+}
+
+
+@pytest.mark.parametrize("page", FACTS)
+def test_pages_that_a_draft_names_have_the_fact(page: str) -> None:
+    text = " ".join((PAGES / page).read_text().split())
+    assert [words for words in FACTS[page] if words not in text] == []
+
+
+def test_modes_of_files_are_those_of_the_draft(fedkern: Any, written: Any, tmp_path: Path) -> None:
+    path = written()
+    draft = fedkern("review", path, "--form", "security").out
+    assert "`client-NAME` for its user alone (0700), all else as the user's mask says" in draft
+    before = os.umask(0o022)
+    try:
+        assert fedkern("run", path, "--out", "out", "--quiet").code == 0
+    finally:
+        os.umask(before)
+    modes = {one.relative_to("out").as_posix(): one.stat().st_mode & 0o777 for one in Path("out").iterdir()}
+    assert (modes["client-ada"], modes["summary.json"], modes["posterior.nc"]) == (0o700, 0o644, 0o644)
+
+
+@pytest.mark.parametrize("form", ["dpia", "security"])
+def test_a_holder_drafts_it_with_its_own_file_alone(
+    fedkern: Any, tmp_path: Path, written: Any, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other organisations' files are not here, and the site's policy lies where the site file says."""
+    monkeypatch.setenv("FEDKERN_SITE", "")  # --site sets it for the process
+    monkeypatch.delenv("FEDKERN_SITE")
+    path = written()
+    (tmp_path / "bo.csv").unlink()
+    refused = fedkern("review", path, "--form", form)
+    assert (refused.code, "site" in refused.err) == (2, True)
+    site = tmp_path / "own" / "site.toml"
+    site.parent.mkdir()
+    site.write_text(f'client = "ada"\npath = "{tmp_path}/ada.csv"\npolicy = "mine.toml"\n')
+    terms = f'open = true\nplaces = ["fedkern.places:Spoke"]\n[data.ada]\npaths = ["{tmp_path}/ada.csv"]\n'
+    site.with_name("mine.toml").write_text(terms)
+    draft = fedkern("review", path, "--form", form, "--site", site).out
+    assert "Only the file of ada is here" in draft
+    assert str(site.with_name("mine.toml")) in draft
+    assert ("| ada: `age`, `visits` |" in draft) == (form == "dpia")
+    # A policy that does not let sites of a relay carry messages ends it, as it ends the job.
+    site.with_name("mine.toml").write_text(terms.replace('places = ["fedkern.places:Spoke"]\n', ""))
+    assert fedkern("review", path, "--form", form, "--site", site).code == 2
+
+
+def test_columns_and_results_of_single_clients_are_named(fedkern: Any, written: Any) -> None:
+    path = written()
+    draft = fedkern("review", path, "--set", "output.without=true", "--set", "output.sites=true").out
+    assert "`output.without`: the result without one client" in draft
+    assert "`output.sites`: the result of each client's rows alone" in draft
+    draft = fedkern("review", path).out
+    assert "no result of single clients" in draft
+    assert "| ada, bo: `age`, `visits` |" in draft
 
 
 @pytest.mark.parametrize(("source", "words"), [("secure", "the system's entropy"), ("keyed", "no noise that protects anybody")])
