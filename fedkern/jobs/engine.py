@@ -30,8 +30,8 @@ from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
-from ..transports.place import carrier
-from . import devices, few, holders, incomplete, trips, wire
+from ..transports.place import carrier, signers
+from . import devices, few, holders, incomplete, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -106,10 +106,11 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.note_use()
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
-        run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
+        opening = (*secure.stages(config, parties.n_clients), *method.stages.opening(config))
+        run = Run(part, parties, opening, hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):
-            fit = method.run.fit(run)
+            fit = method.run.fit(secure.exchange_keys(run) if config.secure else run)
         with owned(SERVER):
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
@@ -162,7 +163,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
         return None
     # Each policy must allow the noise of the method's plan.
     n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
-    for party, binding in holders.permit_all(part.config, parties, here, carrier(part.place)).items() if said.plans else ():
+    over = carrier(part.place), signers(part.place, n)
+    for party, binding in holders.permit_all(part.config, parties, here, *over).items() if said.plans else ():
         # A party without a plan of its own is in a job that has one plan: for all clients, or for the server.
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
@@ -172,7 +174,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     sent = wire.describe_messages(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most) if latency is not None else None
-    over = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
+    waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
     least = [
@@ -180,7 +182,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
         *few.describe_few(part.config),
         *(f"note     {note}" for note in left),
     ]
-    return [*first, *said.lines, *least, *load, "", *listed, *over, *wire.unknown(said.unknown)]
+    return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
@@ -198,7 +200,8 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     # A check has no hooks: `holders.between` reports a refusal as `RunHooks.between_holder_and_job` does, and writes nothing.
-    bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server], carrier(place))
+    here, signed = [*place.mine(parties.n_clients), *server], signers(place, parties.n_clients)
+    bindings = holders.permit_all(config, parties, here, carrier(place), signed)
     kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return
@@ -206,7 +209,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     # Clients that stay have new numbers from here on.
     bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
-    opening = tuple(method.stages.opening(config))
+    opening = (*secure.stages(config, parties.n_clients), *method.stages.opening(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes

@@ -6,29 +6,19 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from ..algorithms.core.masked import HIDES
 from ..algorithms.exchanges import sum_keys
-from ..algorithms.exchanges.sum_keys import Signer
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY
-from ..transports.place import Place
+from ..transports.place import Place, signers
 from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage
 
-UNSIGNED = "keys come through the server, and nobody signs them here"
-SIGNED = "keys come through the server, and each site signs its own"
+UNSIGNED = "nobody signs them here, so a server that was changed can put its own in their place and read each client's numbers"
+SIGNED = "each site signs its own, and knows the others' by their fingerprints"
 LIMIT = "protects against the server only if it is not the authority"
-
-
-@runtime_checkable
-class Identified(Protocol):
-    """Is a place whose clients have identities by which others know their keys."""
-
-    def signer(self, client: int) -> Signer:
-        """Returns the identity of a client that lives here."""
 
 
 def check_number(names: Sequence[str]) -> None:
@@ -40,34 +30,31 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
-def check_start(run: Run[C]) -> None:
-    """Raises JobError, before anything leaves, where too few clients take part in a job with secure sums."""
-    if run.config.secure:
-        check_number(run.names)
-
-
 def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
-    yield f"         {SIGNED if isinstance(place, Identified) else UNSIGNED}: {LIMIT}"
+    yield f"         keys come through the server, and {SIGNED if signers(place, len(names)) else UNSIGNED}:"
+    yield f"         it {LIMIT}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
 
 
-def stage_of_keys(n_clients: int) -> Stage:
-    """Returns the stage in which clients get each other's keys."""
-    return Stage(sum_keys.PROTOCOL, sum_keys.dims(n_clients))
+def stages(config: JobConfig, n_clients: int) -> tuple[Stage, ...]:
+    """Returns the stage in which clients get each other's keys, in a job with secure sums: the first of all."""
+    return (Stage(sum_keys.PROTOCOL, sum_keys.dims(n_clients)),) if config.secure else ()
 
 
 def exchange_keys(run: Run[C]) -> Run[C]:
-    """Returns the run with secrets that its clients share pair by pair: new ones at every start, kept nowhere."""
+    """Returns the run with secrets that its clients share pair by pair: new ones at every start, kept nowhere.
+
+    Nothing of any row has left a client before: where another's key is not signed by it, none does.
+    """
     check_number(run.names)
     place, job = run.place, job_digest(run.config, run.names)
-    clients = {}
-    for k in run.mine:
-        signer = place.signer(k) if isinstance(place, Identified) else None
-        clients[k] = sum_keys.Client(k, run.names, job, os.urandom(KEY), signer)
-    _, ended = run.exchange(stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
+    own = signers(place, len(run.names))
+    clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), own.get(k)) for k in run.mine}
+    (stage,) = stages(run.config, len(run.names))
+    _, ended = run.exchange(stage, lambda: sum_keys.start(run.names), clients)
     return replace(run, pairs=sum_keys.pairs_of(ended))
 
 

@@ -12,6 +12,7 @@ from ..algorithms.core.until import AskMoving, Moving
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
+from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
 from ..algorithms.exchanges.terms import AskTerms, LogTerms
 from ..models.encoding import Spec
 from ..transports import tags
@@ -28,6 +29,8 @@ WHEN: dict[type[Message], str] = {
     Moving: "where the server's own unknowns have settled",
     AskTerms: "where all has settled",
     LogTerms: "where all has settled",
+    SumSignature: "where a client signs its key",
+    SumSignatures: "where a client signs its key",
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }

@@ -87,8 +87,6 @@ def stages(model: SampledModel) -> list[Stage]:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
-    if model.secure:
-        before.append(secure.stage_of_keys(len(model.names)))
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo()] if model.output.loo else []
     after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]

@@ -17,7 +17,7 @@ from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence, secure
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
@@ -44,7 +44,6 @@ def fit(run: Run[Config]) -> Fit | None:
     the result at the server's place, None elsewhere
     """
     config, names = run.config, run.names
-    secure.check_start(run)
     tables = run.tables()
     _check_headers(run, tables)  # `run.agreed` below compares covariates alone, so a missing response would be found too late
     files = prior.read(run)
@@ -81,8 +80,6 @@ def fit(run: Run[Config]) -> Fit | None:
     clients: Mapping[int, hmc.Client | sfvi.Client | nested.Client]
     settled: dict[str, bool | None] = {}  # name -> whether the client's unknowns have settled; None: the client is gone
     reweighed = None
-    if model.secure:
-        run = secure.exchange_keys(run)
     if model.chains:
         server, clients = _sampled(run, model, sites)
     elif model.is_nested:

@@ -71,8 +71,7 @@ def stages(model: SigmaModel) -> list[Stage]:
     bits = [Stage.of(settled)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     spent = [Stage.of(certificates)] if model.config.private else []
-    keys = [secure.stage_of_keys(len(model.names))] if model.secure else []
-    return [Stage.of(column_notes), levelled(model), *keys, fitted(model), *bits, *weights, judged(model), *asked, *spent]
+    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]
 
 
 def fitted(model: SigmaModel) -> Stage:
