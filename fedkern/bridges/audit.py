@@ -3,6 +3,9 @@
 Each line is a JSON object with its time, and ends with a hash of itself and of the line before: one that was changed or removed
 shows. A file that has grown to `MOST` bytes is renamed to audit.jsonl.000001, and so on; the new one begins with the hash with
 which the old one ended. The ledger of a run has each message that left; the log has its sums.
+
+The hash with which the log ends also stands in the file by which writers wait for each other, `.audit.jsonl.lock`: so lines that
+were cut off at the end show too, or a whole file that is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +25,8 @@ from ..jobs.holding.chain import START, following, seal, unseal
 from ..plain import Json
 
 NAME = "audit.jsonl"
+LOCK = f".{NAME}.lock"
+CUT = "cut"  # the event of a line that says that lines before it are gone
 MOST = 10_000_000  # bytes of a file
 LONGEST = 64_000  # bytes of a line
 
@@ -60,30 +65,47 @@ class Audit:
         """The path of the file to which lines are appended."""
         return self.folder / NAME
 
-    def write(self, event: str, **facts: Json) -> None:
-        """Appends a line; it is on the disk when this returns.
+    def write(self, event: str, guard: Callable[[], None] = lambda: None, **facts: Json) -> str:
+        """Appends a line, and returns the hash with which it ends; it is on the disk when this returns.
+
+        Parameters
+        ----------
+        event : what the line is about
+        guard : is called before, while nobody else writes; what it raises keeps the line out of the log
+        facts : what the line says of it
 
         Raises
         ------
         OSError
             It is not. Nothing of the line is in the file then.
         """
-        entry = {"time": now(), "event": event, **{name: value for name, value in facts.items() if value not in (None, "")}}
-        with self._locked() as (file, head, size):
-            line, _ = seal(entry if size else {**entry, "after": head.hex()}, head)
-            if len(line) > LONGEST:
-                raise OSError(f"a line of {len(line)} bytes")
+        entries = [{"time": now(), "event": event, **{name: value for name, value in facts.items() if value not in (None, "")}}]
+        with self._locked() as (lock, file, head, size):
+            guard()
+            # Said before the mark is another: what was cut off stays known.
+            if lost := self.lost_end():
+                entries.insert(0, {"time": now(), "event": CUT, "lost": lost})
+            if not size:
+                entries[0]["after"] = head.hex()
+            data = b""
+            for entry in entries:
+                line, head = seal(entry, head)
+                if len(line) > LONGEST:
+                    raise OSError(f"a line of {len(line)} bytes")
+                data += line
             try:
-                written = os.write(file, line)
+                written = os.write(file, data)
                 os.fsync(file)
-                if written < len(line):
-                    raise OSError(f"only {written} of {len(line)} bytes could be written")
+                if written < len(data):
+                    raise OSError(f"only {written} of {len(data)} bytes could be written")
                 if not size:
                     with _opened_folder(self.folder) as folder:
                         os.fsync(folder)
+                os.pwrite(lock, head.hex().encode(), 0)  # the line is on the disk before: an older mark is right, too
             except OSError:
                 os.ftruncate(file, size)
                 raise
+        return head.hex()
 
     def lines(self) -> Iterator[Line]:
         """Yields all lines, the oldest first, and says of each whether it is as it was written."""
@@ -99,14 +121,50 @@ class Audit:
         older = sorted(path for path in self.folder.glob(f"{NAME}.*") if re.fullmatch(r"\d{6}", path.name[len(NAME) + 1 :]))
         return [*older, *([self.path] if self.path.exists() else [])]
 
+    def lost_end(self) -> str:
+        """Returns the hash of a line at the log's end that is not there any more; empty where all are, or nobody has kept it."""
+        try:
+            said = (self.folder / LOCK).read_bytes().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+        if not re.fullmatch("[0-9a-f]{32}", said) or said == _last(self.files()).hex():
+            return ""
+        # A crash between the two leaves the mark of an earlier line.
+        return "" if any(said == line.chain for line in self.lines()) else said
+
+    def starts(self, job: str, since: str) -> int:
+        """Returns how often a job has begun here.
+
+        Parameters
+        ----------
+        job : its digest, in hexadecimal digits
+        since : the hash of the line after which it counts; empty: from the first
+
+        Raises
+        ------
+        JobError
+            The log is not whole since then, so that nobody can tell.
+        """
+        counts, number = not since, 0
+        anew = "so nobody can tell how often the job has begun; put the log's files back, or accept the job anew"
+        for line in self.lines():
+            counts = counts or line.chain == since
+            if counts and line.fault:
+                raise JobError(f"{self.folder / line.where}: {line.fault}, {anew}")
+            number += counts and (line.said.get("event"), line.said.get("job")) == ("started", job)
+        if not counts or self.lost_end():
+            what = "has lost lines at its end" if counts else "does not have the line of the acceptance"
+            raise JobError(f"{self.path}: the log {what}, {anew}")
+        return number
+
     def runs(self) -> set[str]:
         """Returns the runs that have begun here."""
         return {str(line.said.get("run")) for line in self.lines() if line.said.get("event") == "started"}
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[int, bytes, int]]:
-        """Yields the opened file, the hash with which the log ends, and the file's size; nobody else writes meanwhile."""
-        with _opened(self.folder / f".{NAME}.lock", os.O_RDWR) as lock:
+    def _locked(self) -> Iterator[tuple[int, int, bytes, int]]:
+        """Yields the lock and the log, opened, the hash with which the log ends, and its size; nobody else writes meanwhile."""
+        with _opened(self.folder / LOCK, os.O_RDWR) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.path.exists() and self.path.stat().st_size >= self.most:
                 self._rotate()
@@ -116,7 +174,7 @@ class Audit:
                 if size and os.pread(file, 1, size - 1) != b"\n":  # the machine went down within a line
                     os.write(file, b"\n")
                     size += 1
-                yield file, head, size
+                yield lock, file, head, size
 
     def _rotate(self) -> None:
         *_, last = [f"{NAME}.000000", *(path.name for path in self.files() if path != self.path)]
@@ -171,8 +229,12 @@ def _read(where: str, data: bytes, head: bytes | None, *, first: bool) -> tuple[
     # The log's first file, or the first that is still here, says with which hash the one before it ended.
     if head is None and first:
         head = bytes.fromhex(after) if re.fullmatch("[0-9a-f]{32}", after := str(said.get("after"))) else START
-    same = head is not None and following(head, text) == own
-    return Line(where, said, "" if same else "this line, or the one before it, was changed or removed", own.hex()), own
+    fault = ""
+    if head is None or following(head, text) != own:
+        fault = "this line, or the one before it, was changed or removed"
+    elif said.get("event") == CUT:
+        fault = "lines that stood before this one were cut off"
+    return Line(where, said, fault, own.hex()), own
 
 
 def check(folder: Path) -> Audit:

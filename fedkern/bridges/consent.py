@@ -8,30 +8,47 @@
     name = "stroke registry"
     who = "ola"
     date = "2026-11-27T18:20:00Z"
+    runs = 3                    # begins no more often, also where a run goes on after a stop; without it as often as is asked
+    until = 2027-01-31          # and not after this day (UTC); without it for ever
+    peers = {bo = "SHA256:.."}  # of secure sums: the fingerprints of the other clients' keys
+    line = "5a80.."             # of the audit log, which says so; runs are counted after it
 
 The list is a file of its own, and no part of site.toml: that one is written by hand once, and this one by a command.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
 from ..ground import Ground
 from ..jobs.keys import JobConfig, Section, key
 from ..jobs.load import tables_of, validate_file
 from ..methods import load
+from .audit import Audit, now
 from .digest import as_asked, digest_of
+from .identity import as_fingerprint
 
 NAME = "consent.toml"
 HEAD = "# Jobs in which this site takes part. `fedkern site accept JOB.toml` adds one, `fedkern site revoke` removes one.\n"
+
+
+def _fingerprint(text: str) -> str:
+    try:
+        return as_fingerprint(text)
+    except JobError:
+        raise PydanticCustomError("fingerprint", "a fingerprint, SHA256: and 64 digits") from None
 
 
 class AcceptedSection(Section):
@@ -42,6 +59,31 @@ class AcceptedSection(Section):
     name: str = key("", help="what people call the job")
     who: str = key("", help="who accepted it")
     date: str = key("", help="when")
+    runs: int | None = key(None, ge=1, help="how often it may begin, runs that go on after a stop included")
+    until: datetime.date | None = key(None, help="the last day on which it may begin, such as 2027-01-31 (UTC)")
+    peers: dict[str, Annotated[str, AfterValidator(_fingerprint)]] = key({}, help="fingerprints of the other clients' keys")
+    line: str = key("", help="hash of the line of the audit log that says so", pattern="^([0-9a-f]{32})?$")
+
+    @property
+    def limits(self) -> str:
+        """How long and how often the job may begin, in words."""
+        said = [] if self.runs is None else [f"{self.runs} run{'s' * (self.runs > 1)}"]
+        said += [] if self.until is None else [f"until {self.until}"]
+        return ", ".join(said) or "unlimited"
+
+    def spent(self, audit: Audit) -> str:
+        """Returns why the job begins no more; empty where it may begin.
+
+        Raises
+        ------
+        JobError
+            Its runs are limited, and the audit log of the site does not tell how often it has begun.
+        """
+        if self.until is not None and now()[:10] > self.until.isoformat():
+            return f"it was accepted until {self.until}"
+        if self.runs is not None and (begun := audit.starts(self.digest, self.line)) >= self.runs:
+            return f"it was accepted for {self.limits}, and has begun {begun} time{'s' * (begun > 1)}"
+        return ""
 
 
 class ConsentFile(Section):
@@ -115,8 +157,16 @@ class Consent:
         return config, folder
 
     def add(self, said: AcceptedSection) -> None:
-        """Appends an accepted job to the file; all that stands in it stays as it is."""
-        before = self.path.read_text(encoding="utf-8") if self.path.exists() else HEAD
+        """Appends an accepted job to the file, or puts it in the place of an earlier acceptance of the same file and keys.
+
+        All else that stands in the file stays as it is; where a job is replaced, comments between jobs do not.
+        """
+        jobs = self.read().job
+        kept = [one for one in jobs if (one.digest, one.file) != (said.digest, said.file)]
+        if len(kept) < len(jobs):
+            before = self._head() + "".join(map(_written, kept))
+        else:
+            before = self.path.read_text(encoding="utf-8") if self.path.exists() else HEAD
         self._put(f"{before.rstrip()}\n{_written(said)}")
 
     def remove(self, gone: Callable[[AcceptedSection], bool]) -> list[AcceptedSection]:
@@ -124,9 +174,13 @@ class Consent:
         jobs = self.read().job
         removed = [said for said in jobs if gone(said)]
         if removed:
-            head = re.split(r"^\s*\[\[job\]\]", self.path.read_text(encoding="utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
-            self._put(f"{head.rstrip()}\n" + "".join(_written(said) for said in jobs if said not in removed))
+            self._put(self._head() + "".join(_written(said) for said in jobs if said not in removed))
         return removed
+
+    def _head(self) -> str:
+        """Returns all that stands above the first job."""
+        head = re.split(r"^\s*\[\[job\]\]", self.path.read_text(encoding="utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
+        return f"{head.rstrip()}\n"
 
     def _put(self, text: str) -> None:
         """Replaces the file in one step, unless the new one could not be read."""
@@ -140,6 +194,15 @@ class Consent:
 
 def _written(said: AcceptedSection) -> str:
     """Returns the table of an accepted job."""
+    given = {name: value for name, value in said.model_dump().items() if value not in (None, {})}
+    return "\n[[job]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in given.items())
+
+
+def _toml(value: str | int | datetime.date | Mapping[str, str]) -> str:
+    """Returns a value of a job as TOML writes it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(name)} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     # A JSON text is a TOML text, but for the one character that JSON leaves as it is.
-    texts = {name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for name, value in said.model_dump().items()}
-    return "\n[[job]]\n" + "".join(f"{name} = {text}\n" for name, text in texts.items())
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

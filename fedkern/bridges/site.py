@@ -32,8 +32,9 @@ from ..transports.place import Place
 from ..transports.relay import Letter, Spoke, put_aside, refuse
 from ..transports.relay_letters import ANEW, WAITING
 from .audit import Audit
-from .consent import Accepted, Consent
+from .consent import Accepted, AcceptedSection, Consent
 from .digest import names_of
+from .identity import identity_of
 from .saying import say
 
 RUNS = "runs"  # the folder of all runs, in the site's
@@ -162,7 +163,9 @@ class Resident:
             about |= {"job": found.said.digest, "file": found.said.file, "name": found.said.name}
             config, folder = self.consent.load(found.said)
             names = names_of(config)
-            client = Sites(folder, names).whose()
+            sites = Sites(folder, names)
+            client = sites.whose()
+            signer = identity_of(sites.of(client), names, client, found.said.peers) if config.secure else None
             if asked.site not in (0, 1 + names.index(client)):
                 number = f"client number {1 + names.index(client)} of {len(names)}"
                 raise JobError(f"site.toml says {client!r}, {number}, and the server asks for number {asked.site}")
@@ -181,13 +184,16 @@ class Resident:
         about |= {"client": client, "folder": str(out.relative_to(self.folder))}
         # Nothing is read of a row, and nothing is charged, before this line is on the disk.
         try:
-            self.audit.write("started", **about)
+            self.audit.write("started", lambda: _check_limits(found.said, self.audit), **about)
+        except JobError as error:
+            self._refuse(asked.job, about, str(error))
+            return refuse(request, NOT_HERE)
         except OSError as error:
             self.say(f"a job is refused: {self.audit.path} cannot be written ({error.strerror or error})")
             return refuse(request, "this site cannot write its audit log")
         self.say(f"{self.identity} has started {found.said.file} ({found.said.name or found.said.digest[:12]}); it runs in {out}")
         timeouts = self.timeouts or Timeouts(lost=config.job.deadline)
-        job = Running(asked.job, Spoke(names.index(client), len(names), timeouts, self.busy), about)
+        job = Running(asked.job, Spoke(names.index(client), len(names), timeouts, self.busy, signer), about)
         work = lambda: self._run(job, config, folder, Output(out, resume=found.resume, quiet=True))  # noqa: E731
         job.thread = threading.Thread(target=work, name="fedkern-site", daemon=True)
         job.thread.start()
@@ -273,6 +279,12 @@ class Resident:
         news = (run, what) not in self._told
         self._told.add((run, what))
         return news
+
+
+def _check_limits(said: AcceptedSection, audit: Audit) -> None:
+    """Raises JobError where a job has begun as often, or as late, as was accepted."""
+    if why := said.spent(audit):
+        raise JobError(f"{said.file}: {why}; fedkern site accept lets it begin again")
 
 
 def _sent(config: JobConfig, folder: Path, output: Output, client: str) -> dict[str, Any]:

@@ -279,6 +279,10 @@ def parser() -> argparse.ArgumentParser:
     )
     accept.add_argument("--name", metavar="TEXT", help="what people call the job (default: the file's name)")
     accept.add_argument("--who", metavar="TEXT", help="who accepts it (default: this user)")
+    accept.add_argument("--runs", type=int, metavar="N", help="accept it for so many runs (default: as often as it is asked for)")
+    accept.add_argument("--until", metavar="DAY", help="and until this day, such as 2027-01-31 (default: for ever)")
+    what = "of secure sums: the fingerprint that this other client's people read to you; once for each"
+    accept.add_argument("--peer-key", action="append", metavar="NAME=FINGERPRINT", help=what)
     accept.add_argument("--yes", action="store_true", help="do not ask")
     accept.set_defaults(call=_in("site", "accept"))
     listed = steps.add_parser("list", help="the accepted jobs")
@@ -288,7 +292,10 @@ def parser() -> argparse.ArgumentParser:
     log = steps.add_parser("log", help="the audit log; code 2 where a line was changed or removed")
     log.add_argument("--json", action="store_true")
     log.add_argument("--mark", metavar="HASH", help="the last hash of an earlier time: code 2 where no line ends with it")
-    for step, function in ((listed, "list_jobs"), (revoke, "revoke"), (log, "log")):
+    own = steps.add_parser(
+        "fingerprint", help="of the key by which this site signs its part of secure sums, to be read to others"
+    )
+    for step, function in ((listed, "list_jobs"), (revoke, "revoke"), (log, "log"), (own, "fingerprint")):
         step.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="of the site (default: this one)")
         step.set_defaults(call=_in("site", function))
     resident = steps.add_parser("run", help="the resident process: answers an engine through a Unix socket")

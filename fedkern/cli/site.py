@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import getpass
 import json
 import os
@@ -18,6 +19,7 @@ from ..bridges.audit import Audit
 from ..bridges.consent import NAME, AcceptedSection, Consent
 from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import listening
+from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
 from ..bridges.site import Resident
 from ..errors import FedkernError, JobError, show_own_faults
@@ -25,7 +27,7 @@ from ..jobs.engine import local, there
 from ..jobs.holders import permit
 from ..jobs.keys import JobConfig
 from ..jobs.run import Part
-from ..jobs.site import Sites
+from ..jobs.site import SHARED, Sites
 from ..methods import load, load_method
 from ..printing import align_columns, printable
 from ..transports.driver import Signals
@@ -43,22 +45,87 @@ def accept(options: argparse.Namespace) -> int:
     file = os.path.relpath(job, consent.folder)
     if os.pardir in Path(file).parts:
         raise JobError(f"{job} is not below {consent.folder}; copy the job file there")
-    if any(said.digest == digest and said.file == file for said in consent.read().job):
-        print(f"{job.name} is accepted already ({digest[:12]})")
+    audit, limits = Audit(consent.folder), _limits(options)
+    earlier = next((said for said in consent.read().job if said.digest == digest and said.file == file), None)
+    if earlier and not limits and not options.peer_key and not _state(consent, earlier, audit).startswith("refused"):
+        print(f"{job.name} is accepted already ({digest[:12]}; {earlier.limits})")
         return 0
-    if not _shown(config, folder):
+    identity = _identity(options, config, folder, consent)
+    if not _shown(config, folder, identity):
         raise JobError(f"{job.name} is not accepted: it could not run here, see above")
     who = options.who or getpass.getuser()
-    print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, as often as the policy allows.")
+    peers = {} if identity is None else dict(identity.peers)
+    said = AcceptedSection(
+        digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now(), peers=peers, **limits
+    )
+    often = "as often as the policy allows" if said.limits == "unlimited" else f"for {said.limits}"
+    print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, {often}.")
     if not options.yes and not _agreed():
         print("not accepted")
         return JobError.exit_code
-    said = AcceptedSection(digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now())
     # The audit log has the consent before the consent has any effect.
-    Audit(consent.folder).write("accepted", job=digest, file=said.file, name=said.name, who=who)
-    consent.add(said)
+    until = None if said.until is None else said.until.isoformat()
+    about: dict[str, Any] = {
+        "file": said.file,
+        "name": said.name,
+        "who": who,
+        "runs": said.runs,
+        "until": until,
+        "peers": peers or None,
+    }
+    consent.add(said.model_copy(update={"line": audit.write("accepted", job=digest, **about)}))
     print(f"accepted by {who}; {consent.path} lists it")
     return 0
+
+
+def _limits(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns how often, and until when, a job may begin, as the options say; JobError where they say nothing that can be."""
+    out: dict[str, Any] = {}
+    if options.runs is not None:
+        if options.runs < 1:
+            raise JobError(f"--runs {options.runs}: wanted a number of at least 1")
+        out["runs"] = options.runs
+    if options.until is not None:
+        try:
+            out["until"] = datetime.date.fromisoformat(options.until)
+        except ValueError:
+            raise JobError(f"--until {options.until}: wanted a day, such as 2027-01-31") from None
+        if out["until"].isoformat() < audits.now()[:10]:
+            raise JobError(f"--until {options.until}: this day is over")
+    return out
+
+
+def _identity(options: argparse.Namespace, config: JobConfig, folder: Path, consent: Consent) -> Identity | None:
+    """Returns the identity by which this site takes part in a job with secure sums; None where it signs nothing.
+
+    The fingerprints of the others are those of the options, else those that were accepted before, else somebody is asked.
+    """
+    names = names_of(config)
+    sites = Sites(folder, names)
+    client = sites.whose()
+    given = dict(map(_peer_key, options.peer_key or ()))
+    key = sites.of(client).signing_key
+    if not config.secure or key is None:
+        if given:
+            why = "site.toml names no signing_key" if config.secure else "this job has no secure sums"
+            raise JobError(f"--peer-key: {why}, so nobody's key is looked at")
+        return None
+    others = [name for name in names if name != client]
+    before = {name: known for said in consent.read().job for name, known in said.peers.items() if name in others}
+    peers = {**before, **given}
+    if not options.yes and sys.stdin.isatty():
+        for name in [name for name in others if name not in peers]:
+            peers[name] = as_fingerprint(input(f"The fingerprint of {name}, as its people read it to you: "))
+    check_peers(names, client, peers)
+    return Identity(read_key(key), {name: peers[name] for name in others})
+
+
+def _peer_key(text: str) -> tuple[str, str]:
+    """Returns the name and the fingerprint of an option --peer-key."""
+    name, found, known = text.partition("=")
+    if not found:
+        raise JobError(f"--peer-key {text}: wanted NAME=FINGERPRINT")
+    return name.strip(), as_fingerprint(known)
 
 
 def _agreed() -> bool:
@@ -67,21 +134,40 @@ def _agreed() -> bool:
     return input("Accept it? (yes or no) ").strip().lower() in ("y", "yes")
 
 
-def _shown(config: JobConfig, folder: Path) -> bool:
+class _Here(InProcess):
+    """Is the place in which a job is shown: a site that signs is one that signs here, too."""
+
+    identity: Identity | None = None
+
+    def signer(self, client: int) -> Identity | None:
+        """Returns the identity of this site."""
+        return self.identity
+
+
+def _shown(config: JobConfig, folder: Path, identity: Identity | None) -> bool:
     """Prints what `check` and `check --local` say of a job at this site; returns whether it could run here."""
-    shown, client, path = as_seen_here(config, folder)
+    shown, client, path = as_seen_here(config, folder, signs=identity is not None)
     print(f"The job, as if all its clients ({', '.join(names_of(config))}) had the columns of {client}:\n")
+    place = _Here()
+    place.identity = identity
     try:
-        lines = check_job(InProcess(), shown, folder) or []
+        lines = check_job(place, shown, folder) or []
         print("\n".join(map(printable, lines)))
     except FedkernError as error:
         print(printable(f"(cannot be shown without the other sites: {error})"))
+    if identity is not None:
+        print(f"\nThis site signs by the key  {identity.fingerprint}\nand accepts these keys of the others alone:\n")
+        print("\n".join(map(printable, align_columns([*identity.peers.items()]))))
+    elif config.secure:
+        print(
+            "\nThis site signs no key, as its site.toml names no signing_key: a server that was changed could read its numbers."
+        )
     print("\nIts own file:\n")
     with show_own_faults():
         return local(load_method(config.job.method), Part(InProcess(), config, folder), path) == 0
 
 
-def as_seen_here(config: JobConfig, folder: Path) -> tuple[JobConfig, str, Path]:
+def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> tuple[JobConfig, str, Path]:
     """Returns a job of several organisations as one of them can look at it, its client there, and the client's file.
 
     Raises
@@ -93,7 +179,7 @@ def as_seen_here(config: JobConfig, folder: Path) -> tuple[JobConfig, str, Path]
     client = Sites(folder, names).whose()
     number = names.index(client)
     parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
-    permit(config, parties, number, RELAYED)
+    permit(config, parties, number, RELAYED, (number,) if signs else ())
     (path, *_) = parties.holding(number).paths
     return _alone(config, folder, names, path), client, path
 
@@ -113,23 +199,40 @@ def list_jobs(options: argparse.Namespace) -> int:
     """Runs `fedkern site list` and returns the exit code: the jobs that a site accepts."""
     consent = Consent(Path(options.folder).absolute())
     said = consent.read()
-    rows = [(job.digest[:12], job.file, job.name, job.who, job.date, _state(consent, job)) for job in said.job]
+    audit, head = Audit(consent.folder), ("digest", "file", "name", "accepted by", "when", "for", "now")
+    rows = [(job.digest[:12], job.file, job.name, job.who, job.date, job.limits, _state(consent, job, audit)) for job in said.job]
     if rows:
-        print("\n".join(map(printable, align_columns([("digest", "file", "name", "accepted by", "when", "now"), *rows]))))
+        print("\n".join(map(printable, align_columns([head, *rows]))))
     else:
         print(f"no job is accepted here ({consent.path})")
     print("a request for any other job " + ("waits for `fedkern site accept`" if said.open == "ask" else "is refused"))
     return 0
 
 
-def _state(consent: Consent, job: AcceptedSection) -> str:
+def _state(consent: Consent, job: AcceptedSection, audit: Audit) -> str:
     """Returns what would become of a request for a job now."""
     try:
         config, folder = consent.load(job)
-        Sites(folder, names_of(config)).whose()
+        names = names_of(config)
+        sites = Sites(folder, names)
+        client = sites.whose()
+        signs = config.secure and identity_of(sites.of(client), names, client, job.peers) is not None
+        if why := job.spent(audit):
+            return f"refused: {why}"
+        begun = "" if job.runs is None else f", {audit.starts(job.digest, job.line)} begun"
     except FedkernError as error:
         return f"refused: {error}"
-    return "as accepted"
+    return f"as accepted{begun}{', keys signed' if signs else ''}"
+
+
+def fingerprint(options: argparse.Namespace) -> int:
+    """Runs `fedkern site fingerprint` and returns the exit code: the fingerprint of the site's own key, to be read to others."""
+    folder = Path(options.folder).absolute()
+    said = Sites(folder, ()).own()
+    if said.signing_key is None:
+        raise JobError(f"{folder / SHARED}: signing_key is missing: the path of a private key of this site")
+    print(Identity(read_key(Path(said.signing_key))).fingerprint)
+    return 0
 
 
 def revoke(options: argparse.Namespace) -> int:
@@ -158,6 +261,8 @@ def log(options: argparse.Namespace) -> int:
             print(printable(_line(line.said)))
     if faults := sum(bool(line.fault) for line in lines):
         raise JobError(f"{faults} of {len(lines)} lines of the log are not as they were written; ask who could write to it")
+    if lost := Audit(Path(options.folder).absolute()).lost_end():
+        raise JobError(f"lines at the end of the log are gone, the last with the hash {lost}; ask who could write to it")
     if options.mark and options.mark not in [line.chain for line in lines]:
         raise JobError(
             f"no line of the log ends with the hash {options.mark}: lines were cut off at its end, or all written anew"
@@ -173,6 +278,8 @@ def _line(said: dict[str, Any]) -> str:
     by = said.get("identity") or said.get("who") or ""
     text = f"{said.get('time')}  {event:<9} {what}" + (f"  by {by}" if by else "")
     text += f" over {said['engine']}" if said.get("engine") else ""
+    text += f", for {said['runs']} runs" if event == "accepted" and "runs" in said else ""
+    text += f", until {said['until']}" if event == "accepted" and "until" in said else ""
     text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
     text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}" if event == "ended" else ""
     return text + (f": {said['why']}" if said.get("why") else "")

@@ -30,7 +30,7 @@ from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
-from ..transports.place import carrier
+from ..transports.place import carrier, signers
 from . import devices, few, holders, incomplete, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
@@ -163,7 +163,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
         return None
     # Each policy must allow the noise of the method's plan.
     n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
-    for party, binding in holders.permit_all(part.config, parties, here, carrier(part.place)).items() if said.plans else ():
+    over = carrier(part.place), signers(part.place, n)
+    for party, binding in holders.permit_all(part.config, parties, here, *over).items() if said.plans else ():
         # A party without a plan of its own is in a job that has one plan: for all clients, or for the server.
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
@@ -174,7 +175,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most) if latency is not None else None
-    over = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
+    waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
     least = [
@@ -182,7 +183,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
         *few.describe_few(part.config),
         *(f"note     {note}" for note in left),
     ]
-    return [*first, *said.lines, *least, *load, "", *listed, *over, *wire.unknown(said.unknown)]
+    return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
 
 
 def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
@@ -200,7 +201,8 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     # A check has no hooks: `holders.between` reports a refusal as `RunHooks.between_holder_and_job` does, and writes nothing.
-    bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server], carrier(place))
+    here, signed = [*place.mine(parties.n_clients), *server], signers(place, parties.n_clients)
+    bindings = holders.permit_all(config, parties, here, carrier(place), signed)
     kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return

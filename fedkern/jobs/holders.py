@@ -6,7 +6,7 @@ the client's own folder, and to `fedkern check JOB --local FILE`. Other parties 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -54,10 +54,11 @@ def who(names: tuple[str, ...], party: int) -> str:
     return "the server" if party == SERVER else f"client {names[party]!r}"
 
 
-def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None = None) -> Binding:
+def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None = None, signed: Container[int] = ()) -> Binding:
     """Returns the policies that bind a client's data, or the server's own account, once every policy allows the job.
 
-    `carrier` is the place of another package that carries the messages (`place.carrier`), if one does.
+    `carrier` is the place of another package that carries the messages (`place.carrier`), if one does; `signed`: the clients
+    that sign their keys of secure sums (`place.signers`).
 
     Raises
     ------
@@ -68,7 +69,8 @@ def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None 
     if party != SERVER:
         name = who(parties.names, party)
         binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
-        if refusal := _asks_more(config, binding, parties.site(party)) or _foreign(config, binding, carrier):
+        refusal = _asks_more(config, binding, parties.site(party), signed=party in signed)
+        if refusal := refusal or _foreign(config, binding, carrier):
             raise refused(name, *refusal)
         return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
@@ -78,9 +80,11 @@ def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None 
     return _allowed("the server", ACCOUNT, DataSet((ACCOUNT,)), "private", source, must="never")
 
 
-def permit_all(config: JobConfig, parties: Parties, here: Iterable[int], carrier: str | None = None) -> dict[int, Binding]:
+def permit_all(
+    config: JobConfig, parties: Parties, here: Iterable[int], carrier: str | None = None, signed: Container[int] = ()
+) -> dict[int, Binding]:
     """Returns the policies that bind each party that lives here, once all of them allow the job; nothing is kept."""
-    return {party: permit(config, parties, party, carrier) for party in here}
+    return {party: permit(config, parties, party, carrier, signed) for party in here}
 
 
 def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
@@ -99,10 +103,18 @@ def least_groups(config: JobConfig, policies: Iterable[Policy] = ()) -> int | No
     return max([asked, *(policy.least_groups for policy in policies if policy.least_groups is not None)])
 
 
-def _asks_more(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
+def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:
     """Returns why a job of an allowed kind is refused; None if it is not."""
     refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding)
-    return refusal or _codes(config, binding, site)
+    return refusal or _codes(config, binding, site) or _read_by_server(config, binding, signed=signed)
+
+
+def _read_by_server(config: JobConfig, binding: Binding, *, signed: bool) -> Refusal | None:
+    """Returns why a job is refused whose server could read this client's own numbers, which have no noise; None if it is not."""
+    for policy in binding.policies if use_of(config) != "private" else ():
+        if refusal := policy.refuses_sums(secure=config.secure, signed=signed):
+            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+    return None
 
 
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
@@ -412,6 +424,7 @@ def described(policy: Policy) -> str:
     few += "" if policy.lower else ", none that lowers its least rows or groups"
     strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
+    few += {"any": "", "secure": ", secure sums", "signed": ", secure sums with signed keys"}[policy.sums]
     few += f", own models of {', '.join(policy.factories)}" if policy.factories else ""
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
 
@@ -464,7 +477,8 @@ def local(
         lines.append("  policy  none names this file" + (f" ({files})" if files else ""))
         lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
     own = parties.site(parties.names.index(client)) if client in parties.names else Site()
-    refusal = binding.refusal(use_of(config), source_of(config)) or _asks_more(config, binding, own)
+    refusal = binding.refusal(use_of(config), source_of(config))
+    refusal = refusal or _asks_more(config, binding, own, signed=own.signing_key is not None)  # as between organisations
     refusal = refusal or _foreign(config, binding, None)
     # An account that cannot be used would end the run: it is a refusal here too.
     books, budget, broken = None, "", ""

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released
 from ..algorithms.exchanges import certificates
+from ..algorithms.exchanges.sum_keys import SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
@@ -25,7 +26,7 @@ from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
-from ..transports.place import Place, carrier
+from ..transports.place import Place, carrier, signers
 from . import counting, few, holders, tables
 from .files import RunFolder, write_atomically
 from .holders import Standing
@@ -44,6 +45,8 @@ NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
     "looked for (see account.json in its own folder)"
 )
+
+OF_NO_ROW = (Received, Kept, SumKey, SumSignature)  # messages that may leave before rows are read
 
 
 class RunHooks(Keeper):
@@ -127,9 +130,10 @@ class RunHooks(Keeper):
             A policy does not allow the job, or cannot be read, or one is required and none binds.
         """
         self.alone, self.quiet = place.size == 1, quiet
+        signed = signers(place, len(self.names))
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
             with self.between_holder_and_job(party):
-                binding = self.bindings[party] = holders.permit(self.config, parties, party, carrier(place))
+                binding = self.bindings[party] = holders.permit(self.config, parties, party, carrier(place), signed)
             if self.folder is not None:
                 for earlier in ("holder.txt", "fault.txt"):  # of a start that was refused
                     self.folder.remove(self.folder.home(party) / earlier)
@@ -225,7 +229,7 @@ class RunHooks(Keeper):
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         """Notes an open job in the holder's account before its first message leaves, and writes the ledger."""
-        if client in self._unnoted and type(message) not in (Received, Kept):
+        if client in self._unnoted and type(message) not in OF_NO_ROW:
             with self.between_holder_and_job(client):
                 job, others, allow = self._job_name(client), self._others(client), partial(self._near, client)
                 self._unnoted[client].note(job, "open", others, self._rows.get(client), allow)  # on the disk before a byte leaves

@@ -6,30 +6,20 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from ..algorithms.core.masked import HIDES, Hider
 from ..algorithms.exchanges import sum_keys
-from ..algorithms.exchanges.sum_keys import Signer
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY
-from ..transports.place import Place
+from ..transports.place import Place, signers
 from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage, column_sums_stage
 
-UNSIGNED = "keys come through the server, and nobody signs them here"
-SIGNED = "keys come through the server, and each site signs its own"
+UNSIGNED = "nobody signs them here, so a server that was changed can put its own in their place and read each client's numbers"
+SIGNED = "each site signs its own, and knows the others' by their fingerprints"
 UNSEEN = "not seen from sums of all: another unit, or a wrong cell, at one client, and one file at two clients"
 LIMIT = "protects against the server only if it is not the authority"
-
-
-@runtime_checkable
-class Identified(Protocol):
-    """Is a place whose clients have identities by which others know their keys."""
-
-    def signer(self, client: int) -> Signer:
-        """Returns the identity of a client that lives here."""
 
 
 def check_number(names: Sequence[str]) -> None:
@@ -45,7 +35,8 @@ def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
-    yield f"         {SIGNED if isinstance(place, Identified) else UNSIGNED}: {LIMIT}"
+    yield f"         keys come through the server, and {SIGNED if signers(place, len(names)) else UNSIGNED}:"
+    yield f"         it {LIMIT}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
     yield f"         {UNSEEN}: let the holders compare means and units before"
 
@@ -78,10 +69,8 @@ def begin(run: Run[C]) -> Run[C]:
         return run
     check_number(run.names)
     place, job = run.place, job_digest(run.config, run.names)
-    clients = {}
-    for k in run.mine:
-        signer = place.signer(k) if isinstance(place, Identified) else None
-        clients[k] = sum_keys.Client(k, run.names, job, os.urandom(KEY), signer)
+    own = signers(place, len(run.names))
+    clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), own.get(k)) for k in run.mine}
     _, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
     return replace(run, hiders={k: Hider(pairs, run.names[k]) for k, pairs in sum_keys.pairs_of(ended).items()})
 

@@ -34,6 +34,9 @@ class SiteFile(Section):
         None, path=True, help="of the client's data, in the place of data.clients; relative ones begin at this file"
     )
     policy: str | None = key(None, path=True, help="a policy file that binds these data too, wherever else policies lie")
+    signing_key: str | None = key(
+        None, path=True, help="a private key that signs this client's keys of secure sums, in jobs between organisations"
+    )
     threads: Count | None = key(None, help="the most threads that the client's kernels may use")
     dialect: DialectSection | None = key(None, help="how the client's text file is written, instead of the job's [data.dialect]")
 
@@ -44,13 +47,14 @@ class Site:
 
     Attributes
     ----------
-    path, policy : absolute paths that exist
+    path, policy, signing_key : absolute paths that exist
     """
 
     path: Path | None = None
     policy: Path | None = None
     threads: int | None = None
     dialect: Dialect | None = None
+    signing_key: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,19 @@ class Sites:
             raise JobError(f"{path}: {what}; the job's clients are {', '.join(self.names)}")
         return client
 
+    def own(self) -> SiteFile:
+        """Returns what the site file beside the job says, whatever the job; paths in it begin at the file.
+
+        Raises
+        ------
+        JobError
+            There is none, or it cannot be read.
+        """
+        path = self.folder / SHARED if self.given is None or self.given.is_dir() else self.given
+        said = self._said(path)
+        key = _there(path, "signing_key", said.signing_key)
+        return said.model_copy(update={"signing_key": None if key is None else str(key)})
+
     def everyone(self) -> Iterator[Site]:
         """Yields the paths and policies of all site files that a client could find here, whatever the clients are called.
 
@@ -158,8 +175,8 @@ class Sites:
         if said.path is not None and not own and said.client is None and len(self.names) > 1:
             many = f"it names a path, and the job has {len(self.names)} clients"
             raise JobError(f"{path.name}: client is missing: {many}; say whose it is, or write {EACH}/NAME.toml for each")
-        data, policy = (_there(path, name, getattr(said, name)) for name in ("path", "policy"))
-        return Site(data, policy, said.threads, None if said.dialect is None else said.dialect.dialect)
+        data, policy, signing_key = (_there(path, name, getattr(said, name)) for name in ("path", "policy", "signing_key"))
+        return Site(data, policy, said.threads, None if said.dialect is None else said.dialect.dialect, signing_key)
 
 
 def _there(site: Path, name: str, text: str | None) -> Path | None:

@@ -13,6 +13,7 @@ from ..algorithms.exchanges import column_sums
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
+from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
 from ..algorithms.exchanges.terms import AskTerms, LogTerms
 from ..models.encoding import Spec
 from ..transports import tags
@@ -32,6 +33,8 @@ WHEN: dict[type[Message], str] = {
     column_sums.AskColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
     column_sums.ColumnScales: "for each block of columns that are standardised",
+    SumSignature: "where a client signs its key",
+    SumSignatures: "where a client signs its key",
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 from ..algorithms.core import messages
+from ..algorithms.exchanges.sum_keys import Signer
 from .codec import Codec
 from .driver import Hooks, Offers, Signals
 
@@ -109,6 +110,21 @@ class Place(Transport, Protocol):
 
         Each place gives the numbers of its parties: clients, and `SERVER` at the server's. The rule is called as in `settle`.
         """
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """Is a place whose clients may have identities by which others know their keys."""
+
+    def signer(self, client: int) -> Signer | None:
+        """Returns the identity of a client that lives here; None where it has none."""
+
+
+def signers(place: Place, n_clients: int) -> dict[int, Signer]:
+    """Returns the identities by which clients that live here sign their keys; those that have none are left out."""
+    if not isinstance(place, Identified):
+        return {}
+    return {k: signer for k in place.mine(n_clients) if (signer := place.signer(k)) is not None}
 
 
 def carrier(place: Place) -> str | None:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from ..algorithms.exchanges.sum_keys import Signer
 from ..errors import JobError
 from .driver import ServerSide, Signals, Timeouts
 from .ending import Say, end, outcome
@@ -35,6 +36,7 @@ class _Relayed(Ranks):
     """Runs the part of one site, or of the server, in a job over a relay."""
 
     link: HubLink | SpokeLink
+    identity: Signer | None = None  # of the client that lives here
 
     @property
     def gathering(self) -> Transport:
@@ -52,6 +54,10 @@ class _Relayed(Ranks):
         """Checks that server and sites have the same job, and sets the same level of instructions at all."""
         super().agree(configuration)
         self.n_threads = None
+
+    def signer(self, client: int) -> Signer | None:
+        """Returns the identity of the client that lives here."""
+        return self.identity
 
     def ends_before(self, server: ServerSide[S, C]) -> bool:
         """Ends a protocol with its last words, which travel with what comes next: a trip of each protocol less."""
@@ -114,6 +120,7 @@ class Spoke:
     n_clients : of the job
     timeouts : how long silence may last
     busy : seconds after which a reply leaves although the site still computes; at most a quarter of `timeouts.lost`
+    signer : signs the site's keys of secure sums, and knows the other sites'; None: nobody signs here
 
     Raises
     ------
@@ -121,12 +128,20 @@ class Spoke:
         The job has no client of this number.
     """
 
-    def __init__(self, client: int, n_clients: int, timeouts: Timeouts | None = None, busy: float = 10.0) -> None:
+    def __init__(
+        self,
+        client: int,
+        n_clients: int,
+        timeouts: Timeouts | None = None,
+        busy: float = 10.0,
+        signer: Signer | None = None,
+    ) -> None:
         if not 0 <= client < n_clients:
             raise JobError(f"client = {client}: wanted a number from 0 to {n_clients - 1}, for the job has {n_clients} clients")
         timeouts = timeouts or Timeouts()
         self.link = SpokeLink(1 + client, 1 + n_clients, min(busy, timeouts.lost / 4))
         self.ranks = _Relayed(self.link, timeouts)
+        self.ranks.identity = signer
         self._has_run = False
 
     def answer(self, request: bytes) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -181,7 +182,7 @@ def test_wrong_answers_are_refused_by_name() -> None:
 
 
 def test_only_protocols_whose_answers_can_all_be_masked_are() -> None:
-    with pytest.raises(ValueError, match="sum-keys: SumKey cannot be masked"):
+    with pytest.raises(ValueError, match="sum-keys: SumKey, SumSignature cannot be masked"):
         _ = Sums(sum_keys.PROTOCOL, importance.SUMS, DIMS).masked
     assert MaskedValues not in ONCE.masked.to_server
 
@@ -199,52 +200,122 @@ class Signed:
     def sign(self, content: bytes) -> bytes:
         return hmac.digest(self.of[self.name], content, "sha256")
 
-    def verify(self, name: str, content: bytes, signature: bytes) -> bool:
-        return hmac.compare_digest(hmac.digest(self.of[name], content, "sha256"), signature)
+    def fault(self, name: str, content: bytes, signature: bytes) -> str:
+        same = hmac.compare_digest(hmac.digest(self.of[name], content, "sha256"), signature)
+        return "" if same else "its signature is of other keys"
 
 
 IDENTITIES = {name: name.encode() for name in NAMES}
 
 
-def agreed(signers: bool, replaced: dict[int, dict[int, bytes]] | None = None, identities: Any = None) -> list[Pairs]:
-    """The pairs of three clients; `replaced`: the keys that a server puts in the place of others', client -> other -> key."""
+Told = Callable[[int, Any], Any]  # what a server tells client k in the place of a message
+
+
+def clients_of(signers: set[str], identities: Any = None) -> dict[int, sum_keys.Client]:
     of = identities or dict.fromkeys(NAMES, IDENTITIES)
-    clients = {
-        k: sum_keys.Client(k, NAMES, b"job", SECRETS[k], Signed(name, of[name]) if signers else None)
+    return {
+        k: sum_keys.Client(k, NAMES, b"job", SECRETS[k], Signed(name, of[name]) if name in signers else None)
         for k, name in enumerate(NAMES)
     }
-    state, _ = sum_keys.start(NAMES)
-    told: Any = []
-    for k, client in clients.items():
-        clients[k], (answer,) = sum_keys.client_receive(client, sum_keys.AskSumKey(0))
-        state, told = sum_keys.server_receive(state, k, answer)  # type: ignore[arg-type]  # no charge is among them
-    for k, message in told:
-        keys = [message.keys[32 * i : 32 * i + 32] for i in range(3)]
-        for other, key in (replaced or {}).get(k, {}).items():
-            keys[other] = key
-        clients[k], _ = sum_keys.client_receive(clients[k], replace(message, keys=b"".join(keys)))
+
+
+def agreed(clients: dict[int, sum_keys.Client], told: Told = lambda k, message: message) -> list[Pairs]:
+    """The pairs of three clients, whose server is honest but for what it tells."""
+    state, asked = sum_keys.start(NAMES)
+    while asked:
+        ((k, question), *asked) = asked
+        clients[k], answers = sum_keys.client_receive(clients[k], told(k, question))  # type: ignore[arg-type]
+        for answer in answers:
+            state, more = sum_keys.server_receive(state, k, answer)  # type: ignore[arg-type]  # no charge is among them
+            asked = [*asked, *more]
+    assert sum_keys.finished(state)
     return list(sum_keys.pairs_of(clients).values())
 
 
-@pytest.mark.parametrize("signers", [False, True])
-def test_both_ends_of_a_pair_have_the_same_secret(signers: bool) -> None:
-    own = agreed(signers)
+def with_key(of: int, key: bytes, at: int) -> Told:
+    """Puts a key in the place of a client's, at another client."""
+
+    def told(k: int, message: Any) -> Any:
+        if not (isinstance(message, sum_keys.SumKeys) and k == at):
+            return message
+        keys = [message.keys[32 * i : 32 * i + 32] for i in range(3)]
+        keys[of] = key
+        return replace(message, keys=b"".join(keys))
+
+    return told
+
+
+@pytest.mark.parametrize("signers", [set(), {*NAMES}, {"bo"}])
+def test_both_ends_of_a_pair_have_the_same_secret(signers: set[str]) -> None:
+    if signers == {"bo"}:  # who signs wants all others to
+        with pytest.raises(JobError, match="client 'bo': the key of client 'ada' is not signed by it: it has signed nothing"):
+            agreed(clients_of(signers))
+        return
+    own = agreed(clients_of(signers))
     for a in range(3):
         assert a not in own[a].shared
         assert all(own[a].shared[b] == own[b].shared[a] for b in range(3) if b != a)
     assert len({key for one in own for key in one.shared.values()}) == 3
 
 
+STRANGER = public_key(bytes([9]) * 32)
+
+
 def test_a_key_in_anothers_place_is_refused_where_keys_are_signed() -> None:
-    stranger = public_key(bytes([9]) * 32)
-    with pytest.raises(JobError, match="client 'ada': the key of client 'cy' is not signed by it"):
-        agreed(True, {0: {2: stranger}})
+    wrong = "client 'ada': the key of client 'bo' is not signed by it: its signature is of other keys"
+    with pytest.raises(JobError, match=wrong):
+        agreed(clients_of({*NAMES}), with_key(2, STRANGER, at=0))
+    others = {name: IDENTITIES | ({"bo": b"another"} if name == "bo" else {}) for name in NAMES}
     with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
-        agreed(True, identities={name: IDENTITIES | ({"bo": b"another"} if name == "bo" else {}) for name in NAMES})
+        agreed(clients_of({*NAMES}, others))
     # Without signatures clients do not see it: what one has with a stranger, no other has.
-    own = agreed(False, {0: {2: stranger}})
+    own = agreed(clients_of(set()), with_key(2, STRANGER, at=0))
     assert own[0].shared[2] != own[2].shared[0]
     assert own[0].shared[1] != own[1].shared[0]  # nor with anybody else, since all keys are part of all secrets
+
+
+def test_a_server_that_asks_nobody_to_sign_is_refused() -> None:
+    def told(k: int, message: Any) -> Any:
+        return replace(message, signed=0) if isinstance(message, sum_keys.SumKeys) else message
+
+    with pytest.raises(JobError, match="client 'ada': it signs its key, and the server asks nobody to sign"):
+        agreed(clients_of({*NAMES}), told)
+    # Nor does an exchange that ends before signatures are told give anybody a secret.
+    clients = clients_of({*NAMES})
+    for k in clients:
+        clients[k], _ = sum_keys.client_receive(clients[k], sum_keys.AskSumKey(0))
+        keys = sum_keys.SumKeys(b"".join(map(public_key, SECRETS)), 1)
+        clients[k], _ = sum_keys.client_receive(clients[k], keys)
+    with pytest.raises(RemoteFault, match="ends the exchange of keys before they are checked"):
+        sum_keys.pairs_of(clients)
+
+
+def test_a_signature_of_an_earlier_run_is_refused() -> None:
+    """An old key of bo, with what bo had signed then, is told again to clients with new keys."""
+    old: dict[type, Any] = {}
+
+    def seen(k: int, message: Any) -> Any:
+        old[type(message)] = message
+        return message
+
+    agreed(clients_of({*NAMES}), seen)
+    clients = clients_of({*NAMES})
+    clients[0] = replace(clients[0], secret=bytes([7]) * 32)  # new, as every client's at every start
+    again = with_key(1, old[sum_keys.SumKeys].keys[32:64], at=0)
+
+    def told(k: int, message: Any) -> Any:
+        return old[sum_keys.SumSignatures] if isinstance(message, sum_keys.SumSignatures) else again(k, message)
+
+    with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
+        agreed(clients, told)
+
+
+def test_signatures_that_are_cut_are_refused() -> None:
+    def told(k: int, message: Any) -> Any:
+        return replace(message, lengths=b"\xff\xff" * 3) if isinstance(message, sum_keys.SumSignatures) else message
+
+    with pytest.raises(RemoteFault, match="SumSignatures are not those of 3 clients"):
+        agreed(clients_of({*NAMES}), told)
 
 
 def test_no_secret_is_shown() -> None:
@@ -257,4 +328,4 @@ def test_keys_that_are_none_are_refused(keys: bytes) -> None:
     client = sum_keys.Client(0, NAMES, b"job", SECRETS[0])
     client, _ = sum_keys.client_receive(client, sum_keys.AskSumKey(0))
     with pytest.raises((RemoteFault, JobError)):
-        sum_keys.client_receive(client, sum_keys.SumKeys(keys, bytes(6), bytes(3072)))
+        sum_keys.client_receive(client, sum_keys.SumKeys(keys, 0))

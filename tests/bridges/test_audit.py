@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from fedkern.bridges.audit import NAME, Audit
+from fedkern.bridges.audit import LOCK, NAME, Audit
 from fedkern.cli.__main__ import main
+from fedkern.errors import JobError
 
 
 def faults(folder):
@@ -85,7 +86,9 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
 def test_a_line_that_a_crash_has_cut_shows_and_the_log_goes_on(tmp_path):
     log = Audit(tmp_path)
     log.write("opened")
+    mark = (tmp_path / LOCK).read_bytes()
     log.write("started")
+    (tmp_path / LOCK).write_bytes(mark)  # it is written once a line is whole
     with log.path.open("r+b") as file:
         file.truncate(log.path.stat().st_size - 9)
     log.write("closed")
@@ -123,6 +126,50 @@ def test_a_cut_end_shows_to_those_who_kept_the_last_hash(tmp_path, capsys):
     assert main(["site", "log", str(tmp_path), "--mark", mark]) == 0
     lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
     (tmp_path / NAME).write_bytes(b"".join(lines[:2]))
+    assert main(["site", "log", str(tmp_path)]) == 2
+    assert "lines at the end of the log are gone" in capsys.readouterr().err
+    (tmp_path / LOCK).unlink()  # who removes both
     assert main(["site", "log", str(tmp_path)]) == 0
     assert main(["site", "log", str(tmp_path), "--mark", mark]) == 2
     assert f"no line of the log ends with the hash {mark}" in capsys.readouterr().err
+
+
+def test_what_was_cut_off_stays_known_when_the_log_goes_on(tmp_path):
+    log = Audit(tmp_path)
+    for number in range(4):
+        log.write("started", run=f"{number}", job="a")
+    lines = log.path.read_bytes().splitlines(keepends=True)
+    log.path.write_bytes(b"".join(lines[:2]))
+    log.write("opened")
+    assert [line.said["event"] for line in log.lines()] == ["started", "started", "cut", "opened"]
+    assert [bool(fault) for fault in faults(tmp_path)] == [False, False, True, False]
+    assert main(["site", "log", str(tmp_path)]) == 2
+
+
+def test_starts_are_counted_while_the_log_is_whole(tmp_path):
+    log = Audit(tmp_path, most=400)
+    log.write("started", job="a")
+    since = log.write("accepted", job="a")
+    for job in ("a", "b", "a"):
+        log.write("started", job=job)
+    assert (log.starts("a", since), log.starts("b", since), log.starts("a", "")) == (2, 1, 3)
+    assert len(log.files()) > 1
+    whole = {path: path.read_bytes() for path in (*log.files(), tmp_path / LOCK)}
+
+    def lost(path):
+        """What is said where a file is gone, and after another line was written."""
+        for file, data in whole.items():
+            file.write_bytes(data)
+        path.unlink()
+        said = []
+        for _ in range(2):
+            with pytest.raises(JobError, match="nobody can tell how often the job has begun") as fault:
+                log.starts("a", since)
+            said.append(str(fault.value))
+            log.write("opened")
+        return said
+
+    assert all("does not have the line of the acceptance" in one or "removed" in one for one in lost(log.files()[0]))
+    before, after = lost(log.path)
+    assert "has lost lines at its end" in before
+    assert "cut off" in after

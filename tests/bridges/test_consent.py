@@ -13,7 +13,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.keys import OWN_PATHS
 from fedkern.methods import METHODS, load, load_method
 from fedkern.sections import marked_keys
-from support.organisations import NAMES, accept, audit, found, write_job
+from support.organisations import NAMES, accept, audit, found, residents, run, write_job
 
 # Keys that are marked as paths because their letters are not the user's to write otherwise: names, which parties compare.
 NO_FILES = {"data.names", "algorithm.client_weights", "privacy.clients", "model.priors"}
@@ -186,3 +186,90 @@ def test_a_list_of_another_user_accepts_nothing(site, monkeypatch):
         os.chown(site / NAME, 12345, -1)
         with pytest.raises(JobError, match=r"belongs to another user \(number 12345\)"):
             Consent(site).find(bytes(32))
+
+
+def run_once(folder):
+    """Runs the job; returns the server's code and what ada's log says last."""
+    code, _, _ = run(folder, residents(folder), out=f"out-{len(list((folder / 'server').iterdir()))}")
+    return code, audit(folder, "ada")[-1]
+
+
+@pytest.fixture
+def limited(tmp_path, monkeypatch):
+    """A site that has accepted a job for two runs, beside others without a limit; its runs end at once."""
+    monkeypatch.setattr("fedkern.bridges.site.perform", lambda *given: (_ for _ in ()).throw(JobError("it was only to begin")))
+    found(tmp_path, accepted=("bo", "cy"))
+    assert main(["site", "accept", str(tmp_path / "ada" / "job.toml"), "--yes", "--runs", "2", "--until", "2999-01-31"]) == 0
+    return tmp_path
+
+
+def test_a_consent_is_for_so_many_runs_and_no_more(limited, capsys):
+    site = limited / "ada"
+    assert Consent(site).read().job[0].limits == "2 runs, until 2999-01-31"
+    for begun in (1, 2):
+        assert run_once(limited)[1]["event"] == "ended"
+        assert main(["site", "list", str(site)]) == 0
+        told = capsys.readouterr().out
+        assert ("as accepted, 1 begun" if begun == 1 else "refused: it was accepted for 2 runs, until 2999-01-31") in told
+    code, said = run_once(limited)
+    assert (code, said["event"]) == (2, "refused")
+    assert "job.toml: it was accepted for 2 runs, until 2999-01-31, and has begun 2 times" in said["why"]
+    assert main(["site", "accept", str(site / "job.toml"), "--yes", "--runs", "1"]) == 0  # and is asked anew
+    assert len(Consent(site).read().job) == 1
+    assert [run_once(limited)[1]["event"] for _ in range(2)] == ["ended", "refused"]
+    assert main(["site", "list", str(limited / "bo")]) == 0
+    assert "unlimited  as accepted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("audit.jsonl", "the log does not have the line of the acceptance"), (".audit.jsonl.lock", "")]
+)
+def test_no_file_that_is_gone_gives_a_job_more_runs(limited, name, why):
+    for _ in range(2):
+        run_once(limited)
+    (limited / "ada" / name).unlink()
+    code, said = run_once(limited)
+    assert (code, said["event"]) == (2, "refused")
+    assert (why or "has begun 2 times") in said["why"]
+
+
+def test_a_consent_ends_with_its_last_day(limited, monkeypatch):
+    monkeypatch.setattr("fedkern.bridges.consent.now", lambda: "2999-01-31T23:59:59Z")
+    assert run_once(limited)[1]["event"] == "ended"
+    monkeypatch.setattr("fedkern.bridges.consent.now", lambda: "2999-02-01T00:00:00Z")
+    code, said = run_once(limited)
+    assert (code, said["event"]) == (2, "refused")
+    assert "it was accepted until 2999-01-31" in said["why"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--runs", "0"], "wanted a number of at least 1"),
+        (["--until", "tomorrow"], "wanted a day, such as 2027-01-31"),
+        (["--until", "2020-01-31"], "this day is over"),
+    ],
+)
+def test_limits_that_are_none_are_refused(site, capsys, options, why):
+    assert main(["site", "accept", "job.toml", "--yes", *options]) == 2
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("runs = 0", "runs"),
+        ("until = 2027-01-31T00:00:00Z", "until"),
+        ('until = "2027-01-31"', "until"),
+        ('peers = {bo = "SHA256:12"}', "peers"),
+        ('line = "12"', "line"),
+    ],
+)
+def test_a_list_with_limits_that_are_none_accepts_nothing(site, line, why):
+    accept(site / "job.toml")
+    with (site / NAME).open("a") as file:
+        file.write(f"{line}\n" if line.split()[0] not in (site / NAME).read_text() else "")
+    if line.startswith("line"):
+        (site / NAME).write_text((site / NAME).read_text().replace('line = ""', line))
+    with pytest.raises(JobError, match=why):
+        Consent(site).find(bytes(32))

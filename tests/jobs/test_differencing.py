@@ -238,3 +238,16 @@ def test_over_mpi_others_read_that_a_policy_refuses(fedkern: Any, tmp_path: Path
     assert codes == {"check": 2}, err
     assert "client 'b': the account of its data cannot be used" in err
     assert str(home) not in err
+
+
+def test_a_job_with_secure_sums_is_noted_with_its_rows(fedkern: Any, home: Path, tmp_path: Path) -> None:
+    """Its clients tell each other keys before they read rows: no job of which something has left is without its sketch."""
+    for name in "abc":
+        write(tmp_path, name)
+    policy(home, "say", *"abc")
+    data = {"clients": [str(tmp_path / f"{name}.csv") for name in "abc"], "response": "y"}
+    data |= {"ignore": ["z", "site", "u", "v"], "least_rows": 1}
+    job = {"job": {"method": "likelihood", "sums": "secure"}, "data": data, "algorithm": {"points": 256, "effective": 10}}
+    package.run(job)
+    assert sorted(line["data"] for line in noted(home)) == ["a", "b", "c"]
+    assert all("rows" in line for line in noted(home)), noted(home)

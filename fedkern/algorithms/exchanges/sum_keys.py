@@ -1,38 +1,39 @@
 """Brings the public keys of all clients to each, by which they mask what the server adds (`core.masked`).
 
-Each client makes a key for this start of the run, and forgets it at its end. The keys travel through the server. Where the
-clients have identities that others can check (`Signer`), each signs its key together with the job and its name, and none goes on
-with a key whose signature is another's. Without them a server could put keys of its own in the place of others', and read.
+Each client makes a key for this start of the run, and forgets it at its end. The keys travel through the server. Where clients
+have identities that others can check (`Signer`), each then signs the keys of all as it was told them, with the job and the
+names, and none goes on before all have. A signature holds for one start of a run, since every client's key is new: an old one
+cannot be told again. Without signatures a server could put keys of its own in the place of others', and read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 from typing import Protocol as Shape
 
 from ...errors import JobError
-from ...privacy.masks import KEY, LABEL, Pairs, public_key
+from ...privacy.masks import KEY, LABEL, Pairs, digest_of_group, public_key
 from ..core import once
 from ..core.messages import NOTHING, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, evolve
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
-LONGEST = 1024  # bytes of a signature
+LONGEST = 1280  # bytes of a signature, with all that is needed to check it
 
 
 class Signer(Shape):
-    """Signs for a client, and checks what others have signed: the identity that a site has in the engine that carries messages.
+    """Signs for a client, and checks what others have signed: the identity that a site has for the others.
 
-    The authority that vouches for identities must not be the server's: else it protects against nobody that runs the server.
+    Who vouches for identities must not be the server: else it protects against nobody that runs the server.
     """
 
     def sign(self, content: bytes) -> bytes:
-        """Returns this client's signature of some bytes, of at most 1,024 bytes."""
+        """Returns this client's signature of some bytes, of 1 to 1,280 bytes."""
 
-    def verify(self, name: str, content: bytes, signature: bytes) -> bool:
-        """Tells whether the client of this name has signed these bytes."""
+    def fault(self, name: str, content: bytes, signature: bytes) -> str:
+        """Returns why these bytes are not signed by the client of this name, as the end of a sentence; empty where they are."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,31 @@ class AskSumKey(Message, kind=240):
 
 @dataclass(frozen=True)
 class SumKey(Message, kind=241, tells=Tells(NOTHING)):
-    """Client to server: its public key, and its signature of it; empty where clients have no identities."""
+    """Client to server: its public key, and whether (1 or 0) it signs, and wants the others to."""
 
     key: Annotated[bytes, "key"]
-    signature: Annotated[bytes, "signature"]
+    signs: int
 
 
 @dataclass(frozen=True)
 class SumKeys(Message, kind=242):
-    """Server to client: the keys of all clients, in the order of their numbers, and their signatures, filled up with zeros."""
+    """Server to client: the keys of all clients, in the order of their numbers, and whether (1 or 0) all are to sign them."""
 
     keys: Annotated[bytes, "keys"]
+    signed: int
+
+
+@dataclass(frozen=True)
+class SumSignature(Message, kind=280, tells=Tells(NOTHING)):
+    """Client to server: its signature of the keys of all; empty where it has no identity."""
+
+    signature: Annotated[bytes, "signature"]
+
+
+@dataclass(frozen=True)
+class SumSignatures(Message, kind=281):
+    """Server to client: the signatures of all clients, one after another, and the length of each."""
+
     lengths: Annotated[bytes, "lengths"]
     signatures: Annotated[bytes, "signatures"]
 
@@ -65,10 +80,16 @@ class Server:
 
     names: tuple[str, ...]
     replies: PersistentMap[int, SumKey] = field(default_factory=PersistentMap)
+    signatures: PersistentMap[int, SumSignature] = field(default_factory=PersistentMap)
 
     @property
     def round(self) -> int:
         return 0
+
+    @property
+    def signed(self) -> bool:
+        """Whether somebody signs: then all are asked to."""
+        return any(one.signs for one in self.replies.values())
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,8 @@ class Client:
     ----------
     index, names, job : its number; all names; the job's digest
     secret : 32 bytes that are new, and that nobody else has
-    signer : its identity; None where clients have none
+    signer : its identity; None where it has none
+    keys : of all clients, once it was told them
     pairs : what it shares with each other client, at the end
     """
 
@@ -88,6 +110,7 @@ class Client:
     job: bytes
     secret: bytes = field(repr=False)
     signer: Signer | None = None
+    keys: tuple[bytes, ...] = ()
     pairs: Pairs | None = None
 
 
@@ -103,70 +126,106 @@ def start(names: tuple[str, ...]) -> tuple[Server, ServerEffects]:
 
 
 def finished(state: Server) -> bool:
-    return len(state.replies) == len(state.names)
+    n = len(state.names)
+    return len(state.replies) == n and (not state.signed or len(state.signatures) == n)
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one key; after the last all are told all."""
+    """Takes one key, or one signature; after the last all are told all."""
     needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
+    n = len(state.names)
+    if isinstance(event, SumSignature) and len(state.replies) == n and state.signed and sender not in state.signatures:
+        state = evolve(state, signatures=state.signatures.plus(sender, event))
+        told = [state.signatures[k].signature for k in sorted(state.signatures)]
+        lengths = b"".join(len(one).to_bytes(2, "little") for one in told)
+        return state, once.ask(n, SumSignatures(lengths, b"".join(told))) if finished(state) else []
     if not isinstance(event, SumKey) or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if len(event.key) != KEY:
         raise RemoteFault(f"client {sender}: SumKey.key of {len(event.key)} bytes, needs {KEY}")
     state = evolve(state, replies=state.replies.plus(sender, event))
-    if not finished(state):
+    if len(state.replies) < n:
         return state, []
-    told = [state.replies[k] for k in range(len(state.names))]
-    keys = b"".join(one.key for one in told)
-    lengths = b"".join(len(one.signature).to_bytes(2, "little") for one in told)
-    signatures = b"".join(one.signature.ljust(LONGEST, b"\0") for one in told)
-    return state, [(k, SumKeys(keys, lengths, signatures)) for k in range(len(state.names))]
+    keys = b"".join(state.replies[k].key for k in range(n))
+    return state, once.ask(n, SumKeys(keys, int(state.signed)))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Tells its key, and then checks all keys.
+    """Tells its key, signs the keys of all, and then checks all signatures.
 
     Raises
     ------
     JobError
-        A key is not signed by the client whose it is said to be, or is none.
+        The keys are not signed by a client that has one of them, or a key is none.
     """
-    if isinstance(event, AskSumKey) and state.pairs is None:
-        key = public_key(state.secret)
-        signature = b"" if state.signer is None else state.signer.sign(_signed(state, state.index, key))
-        return state, [SumKey(key, signature)]
-    if not isinstance(event, SumKeys) or state.pairs is not None:
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    if isinstance(event, AskSumKey) and not state.keys:
+        return state, [SumKey(public_key(state.secret), int(state.signer is not None))]
+    if isinstance(event, SumKeys) and not state.keys:
+        return _take_keys(state, event)
+    if isinstance(event, SumSignatures) and state.keys and state.pairs is None:
+        _check_signatures(state, _parts(event, len(state.names)))
+        return evolve(state, pairs=_agreed(state)), []
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _take_keys(state: Client, event: SumKeys) -> tuple[Client, ClientEffects]:
     n = len(state.names)
-    wanted = dims(n)
-    if any(len(getattr(event, name)) != wanted[name] for name in ("keys", "lengths", "signatures")):
+    if len(event.keys) != KEY * n:
         raise RemoteFault(f"server: SumKeys are not those of {n} clients")
-    keys = [event.keys[KEY * k : KEY * (k + 1)] for k in range(n)]
+    state = evolve(state, keys=tuple(event.keys[KEY * k : KEY * (k + 1)] for k in range(n)))
+    pairs = _agreed(state)  # before anything is signed: the keys are keys, and its own is among them
+    if event.signed:
+        signature = b"" if state.signer is None else state.signer.sign(_signed(state, state.index))
+        return state, [SumSignature(signature)]
+    # It has told that it signs. A server that forgets it could have put keys of its own in the place of others'.
     if state.signer is not None:
-        for k, name in enumerate(state.names):
-            length = int.from_bytes(event.lengths[2 * k : 2 * k + 2], "little")
-            signature = event.signatures[LONGEST * k : LONGEST * k + length]
-            if k != state.index and not state.signer.verify(name, _signed(state, k, keys[k]), signature):
-                raise JobError(
-                    f"client {state.names[state.index]!r}: the key of client {name!r} is not signed by it: somebody has put "
-                    "another in its place, or its identity is not the one that is known here; ask that client for its fingerprint"
-                )
-    return evolve(state, pairs=Pairs.agree(state.index, state.secret, state.names, keys, state.job)), []
+        name = state.names[state.index]
+        raise JobError(f"client {name!r}: it signs its key, and the server asks nobody to sign; ask who runs it")
+    return evolve(state, pairs=pairs), []
 
 
-def _signed(state: Client, k: int, key: bytes) -> bytes:
-    """Returns the bytes that client k signs."""
-    name = state.names[k].encode()
-    return LABEL + b"key " + state.job + len(name).to_bytes(4, "little") + name + key
+def _parts(event: SumSignatures, n: int) -> list[bytes]:
+    """Returns the signatures of all clients."""
+    sizes = [int.from_bytes(event.lengths[2 * k : 2 * k + 2], "little") for k in range(n)]
+    if len(event.lengths) != 2 * n or len(event.signatures) != sum(sizes):
+        raise RemoteFault(f"server: SumSignatures are not those of {n} clients")
+    return [event.signatures[sum(sizes[:k]) : sum(sizes[: k + 1])] for k in range(n)]
+
+
+def _check_signatures(state: Client, signatures: Sequence[bytes]) -> None:
+    """Raises JobError, which names a client, where this one knows identities, and the keys are not signed by all others."""
+    for k, name in enumerate(state.names):
+        if state.signer is None or k == state.index:
+            continue
+        fault = state.signer.fault(name, _signed(state, k), signatures[k]) if signatures[k] else "it has signed nothing"
+        if fault:
+            raise JobError(f"client {state.names[state.index]!r}: the key of client {name!r} is not signed by it: {fault}")
+
+
+def _agreed(state: Client) -> Pairs:
+    return Pairs.agree(state.index, state.secret, state.names, state.keys, state.job)
+
+
+def _signed(state: Client, k: int) -> bytes:
+    """Returns the bytes that client k signs, if it was told the same keys as this one."""
+    return LABEL + b"keys " + digest_of_group(state.job, state.names, state.keys) + state.names[k].encode()
 
 
 def pairs_of(clients: Mapping[int, Client]) -> dict[int, Pairs]:
-    """Returns the secrets that clients share with the others, from their last states."""
+    """Returns the secrets that clients share with the others, from their last states.
+
+    Raises
+    ------
+    RemoteFault
+        The server has ended the exchange before a client had checked the others' keys.
+    """
     out = {}
     for k, client in clients.items():
-        assert client.pairs is not None
+        if client.pairs is None:
+            raise RemoteFault("server: it ends the exchange of keys before they are checked")
         out[k] = client.pairs
     return out
 
 
-PROTOCOL = once.protocol("sum-keys", (AskSumKey, SumKeys), (SumKey,), server_receive, client_receive, finished)
+TO_CLIENT = (AskSumKey, SumKeys, SumSignatures)
+PROTOCOL = once.protocol("sum-keys", TO_CLIENT, (SumKey, SumSignature), server_receive, client_receive, finished)

@@ -8,6 +8,8 @@
     places = ["mine.place:Place"]   # classes of other packages that may carry messages to other parties; also
                                     # "fedkern.places:Spoke", whose messages the caller carries; fedkern's others are allowed
     factories = ["schools.model:make"]  # of own models: functions of packages that open jobs may have this holder run
+    sums = "secure"                 # jobs without noise only where the server gets sums of all clients; "signed": and each site
+                                    # signs its key of them; "any" by default
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
     least_noise_multiplier = 1.0
@@ -25,7 +27,7 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open, client_level, values, factories, methods and places may differ for a data set
+    open = false                    # open, client_level, values, factories, methods, places and sums may differ for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -95,6 +97,7 @@ class Policy:
     least_groups: int | None = None
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
+    sums: Literal["any", "secure", "signed"] = "any"
     file: Path = Path()
 
     def refuses_least(self, asked: int, usual: int, what: Literal["rows", "groups"] = "rows") -> Refusal | None:
@@ -120,6 +123,28 @@ class Policy:
             "output.without and output.sites have the result say what it would be without this client, or what its rows alone "
             "say; ask the holder to allow that on these data (values = true), or remove the key",
             f"values is not true for [data.{self.data}]",
+        )
+
+    def refuses_sums(self, *, secure: bool, signed: bool) -> Refusal | None:
+        """Returns why a job without noise is not allowed, for what its server reads; None if it is allowed.
+
+        Parameters
+        ----------
+        secure : whether the server gets sums alone
+        signed : whether this client signs its key of them, and knows the others'
+        """
+        if self.sums == "any" or (secure and (signed or self.sums == "secure")):
+            return None
+        if not secure:
+            return Refusal(
+                'the policy wants job.sums = "secure", without which the server reads each client\'s numbers; set that, where '
+                "the method has it, or ask the holder to allow others (sums)",
+                f'sums = "{self.sums}" for [data.{self.data}], and the job has no secure sums',
+            )
+        return Refusal(
+            "nobody signs the keys of its secure sums at this client, so that the server could change them; run it between "
+            "organisations with a signing_key in the site file, or ask the holder to allow it (sums)",
+            f'sums = "signed" for [data.{self.data}], and no key of this client is signed here (signing_key in site.toml)',
         )
 
     def refuses_factory(self, factory: str) -> Refusal | None:
@@ -276,6 +301,7 @@ def read_policies(path: Path) -> PolicyFile:
             factories=tuple(said.factories if table.factories is None else table.factories),
             methods=tuple(said.methods if table.methods is None else table.methods),
             places=tuple(said.places if table.places is None else table.places),
+            sums=said.sums if table.sums is None else table.sums,
             file=path,
             **told,
         )

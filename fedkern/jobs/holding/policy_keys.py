@@ -28,6 +28,8 @@ def _path(text: str) -> str:
 Text = Annotated[str, AfterValidator(_path)]
 OneOrMore = Annotated[list[Word], Field(min_length=1), BeforeValidator(_listed)]
 
+Sums = Literal["any", "secure", "signed"]
+
 
 class Disclosure(Section):
     """Declares a table [disclosure], of the file or of a data set: limits for open jobs with few rows, or one after another."""
@@ -53,6 +55,7 @@ class Data(Section):
     factories: list[str] | None = key(None, help="functions that own models may have run on these data; default: the file's")
     methods: list[str] | None = key(None, help="methods of other packages that these data may be in; default: the file's")
     places: list[str] | None = key(None, help="places of others that may carry their messages; default: the file's")
+    sums: Sums | None = key(None, help="what jobs without noise must have of secure sums; default: the file's")
     disclosure: Disclosure = key(Disclosure(), help="of open jobs on these data, where it is another than the file's")
 
 
@@ -69,6 +72,9 @@ class File(Section):
     unit: OneOrMore[Unit] = key(["example"], help="what jobs may protect")
     noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
     least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
+    sums: Sums = key(
+        "any", help='"secure": jobs without noise need job.sums = "secure"; "signed": and this client signs its keys'
+    )
     accounts: Text | None = key(None, help="a folder for budgets, if not the file's own")
     disclosure: Disclosure = key(Disclosure(), help="of open jobs: least numbers of rows, and what two jobs tell together")
     data: dict[str, Data] = key({}, help="a table [data.NAME] for each data set")

@@ -226,8 +226,9 @@ class Identity:
     def sign(self, content: bytes) -> bytes:
         return hmac.digest(self.name.encode() * (1 + (self.name == self.stranger)), content, "sha256")
 
-    def verify(self, name: str, content: bytes, signature: bytes) -> bool:
-        return hmac.compare_digest(hmac.digest(name.encode(), content, "sha256"), signature)
+    def fault(self, name: str, content: bytes, signature: bytes) -> str:
+        same = hmac.compare_digest(hmac.digest(name.encode(), content, "sha256"), signature)
+        return "" if same else "it is another's"
 
 
 def test_keys_are_signed_where_the_place_knows_its_clients(job: Path, whole: fedkern.Result) -> None:
@@ -236,7 +237,7 @@ def test_keys_are_signed_where_the_place_knows_its_clients(job: Path, whole: fed
     assert done is not None
     assert done.digest == whole.digest
     said = "\n".join(fedkern.api.check_job(Known(), config, folder) or [])
-    assert "each site signs its own: protects against the server only if it is not the authority" in said
+    assert "each site signs its own, and knows the others' by their fingerprints" in said
     with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
         perform(Known(stranger="bo"), config, folder, Output(quiet=True))
 
