@@ -31,14 +31,25 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
-def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
-    """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
+def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iterator[str]:
+    """Yields lines on secure sums, for `fedkern check`.
+
+    Parameters
+    ----------
+    units : whether clients tell moments of their own columns all the same, by which units are compared
+
+    Raises
+    ------
+    JobError
+        There are too few clients.
+    """
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
     yield f"         keys come through the server, and {SIGNED if signers(place, len(names)) else UNSIGNED}:"
     yield f"         it {LIMIT}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
-    yield f"         {UNSEEN}: let the holders compare means and units before"
+    if not units:
+        yield f"         {UNSEEN}: let the holders compare means and units before"
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:

@@ -14,7 +14,7 @@ from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
-from ..algorithms.exchanges.terms import AskTerms, LogTerms
+from ..algorithms.exchanges.terms import AskTerms, LogTerms, MaskedLogTerms
 from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec
@@ -30,6 +30,7 @@ WHEN: dict[type[Message], str] = {
     Moving: "where the server's own unknowns have settled",
     AskTerms: "where all has settled",
     LogTerms: "where all has settled",
+    MaskedLogTerms: "where all has settled",
     column_sums.AskColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
     column_sums.ColumnScales: "for each block of columns that are standardised",

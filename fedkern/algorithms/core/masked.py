@@ -57,6 +57,7 @@ TOO_MUCH = (
     "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e74 without loss of a digit: give them in "
     "another unit"
 )
+TOO_LARGE = "are too large for secure sums"
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel
 NEEDED = "the sum of all less that of the others would be its number; --resume goes on from the last checkpoint when it is back"
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
@@ -117,13 +118,15 @@ class Sum(NamedTuple):
     kind : of the messages that are added
     masked : of the messages that travel in their place
     form : of its words
-    exact : what its numbers are, where one that a word does not hold with all its digits ends the job; "" where it is rounded
+    what : its numbers, where one of them that a word does not hold is a fault of its client; "" where none can be such
+    exact : whether a word has to hold all digits of a number
     """
 
     kind: type[Any]  # a Message that is Summed: no type is both a class of the one and a shape of the other
     masked: type[Any]  # a Message that is Masked
     form: Form = ROUND
-    exact: str = ""
+    what: str = ""
+    exact: bool = False
 
     @property
     def symbol(self) -> str:
@@ -160,11 +163,12 @@ class Hider:
         Raises
         ------
         JobError
-            A word does not hold all digits of a number, where it must.
+            A word does not hold a number of these.
         """
         values = np.concatenate([numbers, outside.astype(np.float64), np.zeros(CHECKED)])
-        if one.exact and not holds(values, one.form, self.n_clients).all():
-            raise JobError(f"client {self.name!r}: {one.exact} {TOO_MUCH}")
+        good = holds(values, one.form, self.n_clients) if one.exact else np.abs(values) < one.form.each(self.n_clients)
+        if one.what and not good.all():
+            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH if one.exact else TOO_LARGE}")
         counter, self.used = self.used, self.used + 1
         words, beyond = to_words(values, one.form, self.n_clients)
         if beyond.any():

@@ -98,7 +98,7 @@ class ColumnSums:
         return cast(Message, cls(round, float(numbers[0]), sums, squares))
 
 
-SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns"),)
+SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns", exact=True),)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class MaskedLevelSums(
     words: Annotated[bytes, "masked_level"]
 
 
-SUMS = (Sum(LevelSums, MaskedLevelSums, ONCE, "sums of the response, or of exposures,"),)
+SUMS = (Sum(LevelSums, MaskedLevelSums, ONCE, "sums of the response, or of exposures,", exact=True),)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ MAY_SEND = (
     *until.UP,
     *settled.PROTOCOL.to_server,
     LogTerms,
+    terms.MaskedLogTerms,
     *figures.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
     fit_sums.MaskedFitSums,
@@ -100,7 +101,8 @@ def fitted(model: SigmaModel) -> Stage:
 
 def weighed(model: SigmaModel) -> Stage:
     """Returns the stage of a question about log-likelihoods, which comes at most `pieces` times."""
-    return Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
+    stage = Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
+    return stage.with_sums(terms.SUMS) if model.secure else stage
 
 
 def judged(model: SigmaModel) -> Stage:
