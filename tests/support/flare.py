@@ -83,10 +83,10 @@ def simulate(folder: Path, sites: list[str]) -> str:
     return said.stdout + said.stderr
 
 
-def over_tls(folder: Path, fault: str) -> dict[str, Any]:
+def over_tls(folder: Path, fault: str, *more: str) -> dict[str, Any]:
     """Runs the job over the engine with TLS, with one thing that goes wrong; returns what came of it."""
     command = [sys.executable, str(ROOT / "benchmarks" / "nvflare_tls.py"), "--engine", ENGINE, "--fault", fault]
-    command += ["--parties", str(folder / "parties"), "--job", str(folder / "flare"), "--out", str(folder / "tls")]
+    command += ["--parties", str(folder / "parties"), "--job", str(folder / "flare"), "--out", str(folder / "tls"), *more]
     said = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=folder, text=True, capture_output=True, check=False, timeout=580
     )
