@@ -317,6 +317,21 @@ def test_a_job_is_accepted_with_a_fingerprint_of_everybody_or_not_at_all(tmp_pat
     assert "signing_key is missing" in capsys.readouterr().err
 
 
+def test_fingerprints_that_no_option_gives_are_asked_for(tmp_path, keys, fingerprints, monkeypatch, capsys):
+    found(tmp_path, accepted=(), **SECURE)
+    site = tmp_path / "ada"
+    shutil.copy2(keys["ada"], site / "site.key")
+    with (site / "site.toml").open("a") as file:
+        file.write('signing_key = "site.key"\n')
+    asked, answers = [], iter([fingerprints["bo"].lower().removeprefix("sha256:"), fingerprints["cy"], "yes"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda text: (asked.append(text), next(answers))[1])
+    assert main(["site", "accept", str(site / "job.toml")]) == 0
+    assert [("bo" in text, "cy" in text) for text in asked] == [(True, False), (False, True), (False, False)]
+    assert Consent(site).read().job[0].peers == {name: fingerprints[name] for name in ("bo", "cy")}
+    assert capsys.readouterr().out.count(fingerprints["bo"]) == 1  # shown before the yes
+
+
 # A holder that demands them --------------------
 
 
