@@ -16,9 +16,15 @@ from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage
 
-UNSIGNED = "nobody signs them here, so a server that was changed can put its own in their place and read each client's numbers"
-SIGNED = "each site signs its own, and knows the others' by their fingerprints"
 LIMIT = "protects against the server only if it is not the authority"
+UNSIGNED = (
+    "nobody signs them here: a server that was changed can put its own in their",
+    f"place, and read each client's numbers; so it {LIMIT}",
+)
+SIGNED = (
+    "each site signs its own, and knows the others' by their fingerprints:",
+    f"so it {LIMIT} that has told them",
+)
 
 
 def check_number(names: Sequence[str]) -> None:
@@ -34,8 +40,9 @@ def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
-    yield f"         keys come through the server, and {SIGNED if signers(place, len(names)) else UNSIGNED}:"
-    yield f"         it {LIMIT}"
+    of_keys, so = SIGNED if signers(place, len(names)) else UNSIGNED
+    yield f"         keys come through the server, and {of_keys}"
+    yield f"         {so}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
 
 
@@ -47,7 +54,7 @@ def stages(config: JobConfig, n_clients: int) -> tuple[Stage, ...]:
 def exchange_keys(run: Run[C]) -> Run[C]:
     """Returns the run with secrets that its clients share pair by pair: new ones at every start, kept nowhere.
 
-    Nothing of any row has left a client before: where another's key is not signed by it, none does.
+    Nothing of a row has left a client before, and nothing of it leaves one that misses another's signature.
     """
     check_number(run.names)
     place, job = run.place, job_digest(run.config, run.names)
