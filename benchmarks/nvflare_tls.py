@@ -7,7 +7,8 @@ another than this one.
     python benchmarks/nvflare_tls.py --engine /opt/nvflare/bin/python --parties DIR --out DIR [--fault killed-site]
 
 DIR of --parties has a folder for the server and one for each site, with the party's copy of job.toml, site.toml and consent.toml.
-Several jobs run one after another in one federation.
+Several jobs run one after another in one federation. With --sign each site signs its keys of secure sums by the key of its own
+certificate, and accepts the job with the others' fingerprints.
 """
 
 from __future__ import annotations
@@ -272,9 +273,31 @@ FAULTS = {
     "other-version": "a site has another version of fedkern",
     "other-engine": "a site has an engine of a version that was not tried",
     "other-site-asks": "a site asks another one in the server's name",
+    "other-key": "a site was told another fingerprint of another site's key, and the job has secure sums (--sign)",
     "aborted": "the coordinator aborts the job, and later goes on with --resume",
 }
 SITE = "bo"
+
+
+def sign(federation: Federation, fault: str) -> None:
+    """Lets each site sign by the key that `nvflare cert request` has made there, as docs/how-to/site.md says."""
+
+    def fedkern(*words: str) -> str:
+        command = [sys.executable, "-P", "-m", "fedkern", "site", *words]
+        return subprocess.run(command, text=True, check=True, capture_output=True).stdout
+
+    told = {}
+    for site in federation.sites:
+        folder = federation.parties / site
+        with (folder / "site.toml").open("a") as file:
+            file.write(f'signing_key = "{federation.kits / site / "startup" / "client.key"}"\n')
+        told[site] = fedkern("fingerprint", str(folder)).strip()
+    for site in federation.sites:
+        known = {name: own for name, own in told.items() if name != site}
+        if fault == "other-key" and site == SITE:
+            known["ada"] = "SHA256:" + ":".join(reversed(known["ada"].removeprefix("SHA256:").split(":")))
+        peers = [word for name, own in known.items() for word in ("--peer-key", f"{name}={own}")]
+        fedkern("accept", str(federation.parties / site / "job.toml"), "--yes", *peers)
 
 
 def prepare(federation: Federation, fault: str) -> dict[str, str]:
@@ -378,10 +401,13 @@ def main() -> None:
     parser.add_argument("--job", type=Path, nargs="+", required=True, help="what `fedkern bridge nvflare` has written")
     parser.add_argument("--out", type=Path, required=True, help="a new folder, for kits and logs")
     parser.add_argument("--fault", choices=FAULTS, default="none", help="; ".join(f"{k}: {v}" for k, v in FAULTS.items() if v))
+    parser.add_argument("--sign", action="store_true", help="sites sign their keys of secure sums")
     options = parser.parse_args()
     inside()
     federation = Federation(options.engine, options.parties.absolute(), options.out.absolute())
     federation.make()
+    if options.sign:
+        sign(federation, options.fault)
     try:
         folders = [path.absolute() for path in options.job]
         alone = len(folders) == 1

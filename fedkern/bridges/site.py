@@ -184,7 +184,7 @@ class Resident:
         about |= {"client": client, "folder": str(out.relative_to(self.folder))}
         # Nothing is read of a row, and nothing is charged, before this line is on the disk.
         try:
-            self.audit.write("started", lambda: _check_limits(found.said, self.audit), **about)
+            self.audit.write("started", lambda: check_limits(found.said, self.audit), **about)
         except JobError as error:
             self._refuse(asked.job, about, str(error))
             return refuse(request, NOT_HERE)
@@ -281,7 +281,7 @@ class Resident:
         return news
 
 
-def _check_limits(said: AcceptedSection, audit: Audit) -> None:
+def check_limits(said: AcceptedSection, audit: Audit) -> None:
     """Raises JobError where a job has begun as often, or as late, as was accepted."""
     if why := said.spent(audit):
         raise JobError(f"{said.file}: {why}; fedkern site accept lets it begin again")

@@ -16,10 +16,16 @@ from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage, column_sums_stage
 
-UNSIGNED = "nobody signs them here, so a server that was changed can put its own in their place and read each client's numbers"
-SIGNED = "each site signs its own, and knows the others' by their fingerprints"
 UNSEEN = "not seen from sums of all: another unit, or a wrong cell, at one client, and one file at two clients"
 LIMIT = "protects against the server only if it is not the authority"
+UNSIGNED = (
+    "nobody signs them here: a server that was changed can put its own in their",
+    f"place, and read each client's numbers; so it {LIMIT}",
+)
+SIGNED = (
+    "each site signs its own, and knows the others' by their fingerprints:",
+    f"so it {LIMIT} that has told them",
+)
 
 
 def check_number(names: Sequence[str]) -> None:
@@ -45,8 +51,9 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iter
     """
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
-    yield f"         keys come through the server, and {SIGNED if signers(place, len(names)) else UNSIGNED}:"
-    yield f"         it {LIMIT}"
+    of_keys, so = SIGNED if signers(place, len(names)) else UNSIGNED
+    yield f"         keys come through the server, and {of_keys}"
+    yield f"         {so}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
     if not units:
         yield f"         {UNSEEN}: let the holders compare means and units before"
@@ -74,7 +81,8 @@ def begin(run: Run[C]) -> Run[C]:
     Raises
     ------
     JobError
-        Too few clients take part. Nothing has left any of them.
+        Too few clients take part, or another's key is not signed by it. Nothing of a row has left a client before, and nothing
+        of it leaves one that misses another's signature.
     """
     if not run.config.secure:
         return run

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import threading
 
 import pytest
 
-from fedkern.bridges.consent import NAME, Consent
+from fedkern.bridges.audit import Audit
+from fedkern.bridges.consent import NAME, AcceptedSection, Consent
 from fedkern.bridges.digest import as_asked, digest_of
 from fedkern.bridges.engines import own_files
+from fedkern.bridges.site import check_limits
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.keys import OWN_PATHS
@@ -273,3 +276,25 @@ def test_a_list_with_limits_that_are_none_accepts_nothing(site, line, why):
         (site / NAME).write_text((site / NAME).read_text().replace('line = ""', line))
     with pytest.raises(JobError, match=why):
         Consent(site).find(bytes(32))
+
+
+def test_processes_that_begin_at_once_share_one_count(tmp_path):
+    """Engines with several jobs have a process for each: the count and the line of the start are one step."""
+    audit = Audit(tmp_path)
+    said = AcceptedSection(digest="ab" * 32, file="job.toml", runs=3, line=audit.write("accepted", job="ab" * 32))
+    refused = []
+
+    def begin():
+        try:
+            Audit(tmp_path).write("started", lambda: check_limits(said, Audit(tmp_path)), job=said.digest)
+        except JobError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert audit.starts(said.digest, said.line) == 3
+    assert len(refused) == 5
+    assert all("accepted for 3 runs, and has begun 3 times; fedkern site accept lets it begin again" in one for one in refused)

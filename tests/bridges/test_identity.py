@@ -199,7 +199,7 @@ def test_without_signatures_a_server_in_the_middle_reads_every_client_and_nobody
     # And that is what a holder is told before.
     assert main(["site", "accept", str(tmp_path / "ada" / "job.toml"), "--yes", "--runs", "1"]) == 0
     told = capsys.readouterr().out
-    assert "a server that was changed can put its own in their place and read each client's numbers" in told
+    assert "a server that was changed can put its own in their place, and read each client's numbers" in " ".join(told.split())
     assert "This site signs no key, as its site.toml names no signing_key" in told
 
 
@@ -315,6 +315,21 @@ def test_a_job_is_accepted_with_a_fingerprint_of_everybody_or_not_at_all(tmp_pat
     assert "site.toml names no signing_key, so nobody's key is looked at" in capsys.readouterr().err
     assert main(["site", "fingerprint"]) == 2
     assert "signing_key is missing" in capsys.readouterr().err
+
+
+def test_fingerprints_that_no_option_gives_are_asked_for(tmp_path, keys, fingerprints, monkeypatch, capsys):
+    found(tmp_path, accepted=(), **SECURE)
+    site = tmp_path / "ada"
+    shutil.copy2(keys["ada"], site / "site.key")
+    with (site / "site.toml").open("a") as file:
+        file.write('signing_key = "site.key"\n')
+    asked, answers = [], iter([fingerprints["bo"].lower().removeprefix("sha256:"), fingerprints["cy"], "yes"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda text: (asked.append(text), next(answers))[1])
+    assert main(["site", "accept", str(site / "job.toml")]) == 0
+    assert [("bo" in text, "cy" in text) for text in asked] == [(True, False), (False, True), (False, False)]
+    assert Consent(site).read().job[0].peers == {name: fingerprints[name] for name in ("bo", "cy")}
+    assert capsys.readouterr().out.count(fingerprints["bo"]) == 1  # shown before the yes
 
 
 # A holder that demands them --------------------

@@ -14,6 +14,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.load import tables_of
 from fedkern.methods import load
 from support.flare import ENGINE, ROOT, digests, over_tls, simulate, write_parties
+from support.organisations import audit, found, in_one_process
 from support.parties import GOLDEN
 
 JOB = """
@@ -174,3 +175,21 @@ def test_over_tls_a_job_has_the_digest_of_one_process_or_the_documented_end(faul
     assert server in " ".join(said["server"])
     assert site in " ".join(said["bo"])
     assert said["digests"] == ([digest] if ends else [])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not ENGINE, reason="FEDKERN_NVFLARE names no Python that has NVFlare")
+@pytest.mark.parametrize("fault", ["none", "other-key"])
+def test_over_tls_sites_sign_by_the_keys_of_their_certificates(fault, tmp_path):
+    secure = {"rounds": 'sums = "secure"\n'}
+    server = found(tmp_path / "parties", accepted=(), **secure)
+    digest = in_one_process(tmp_path / "parties", **secure)
+    assert main(["bridge", "nvflare", str(server / "job.toml"), "--out", str(tmp_path / "flare")]) == 0
+    said = over_tls(tmp_path, fault, "--sign")
+    assert said["digests"] == ([digest] if fault == "none" else [])
+    told = " ".join(said["server"])
+    assert ("client 'bo': the key of client 'ada' is not signed by it: its fingerprint is SHA256:" in told) is (fault != "none")
+    left = audit(tmp_path / "parties", "bo")[-1]["sent"]
+    assert left["SumSignature"]["messages"] == 1
+    assert ("MaskedValues" in left) is (fault == "none")

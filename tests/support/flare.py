@@ -59,10 +59,18 @@ def simulate(folder: Path, sites: list[str], job: str = "flare") -> str:
     return said.stdout + said.stderr
 
 
-def over_tls(folder: Path, fault: str = "none", jobs: Sequence[str] = ("flare",), timeout: float = 580.0) -> Any:
+def over_tls(folder: Path, fault: str = "none", *more: str, jobs: Sequence[str] = ("flare",), timeout: float = 580.0) -> Any:
     """Runs jobs over the engine with TLS, with one thing that goes wrong; returns what came of them."""
     command = [sys.executable, str(ROOT / "benchmarks" / "nvflare_tls.py"), "--engine", ENGINE, "--fault", fault]
-    command += ["--parties", str(folder / "parties"), "--out", str(folder / "tls"), "--job", *(str(folder / job) for job in jobs)]
+    command += [
+        "--parties",
+        str(folder / "parties"),
+        "--out",
+        str(folder / "tls"),
+        "--job",
+        *(str(folder / job) for job in jobs),
+        *more,
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     said = subprocess.run(command, env=environment, cwd=folder, text=True, capture_output=True, check=False, timeout=timeout)
     assert said.returncode == 0, said.stdout + said.stderr
