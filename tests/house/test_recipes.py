@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from pathlib import Path
+
+from fedkern.bridges.engines import TRIED
+from fedkern.cli.__main__ import parser
 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"
@@ -15,6 +19,7 @@ PYTHON = PROJECT["requires-python"].removeprefix(">=")
 CONDA = (PACKAGING / "conda-forge/recipe.yaml").read_text(encoding="utf-8")
 SPACK = (PACKAGING / "spack/package.py").read_text(encoding="utf-8")
 CONTAINER = (PACKAGING / "container/Containerfile").read_text(encoding="utf-8")
+SITE = (PACKAGING / "site/Containerfile").read_text(encoding="utf-8")
 APPTAINER = (PACKAGING / "apptainer/fedkern.def").read_text(encoding="utf-8")
 
 Bounds = dict[str, str]  # name of a package -> its lowest version
@@ -126,6 +131,32 @@ def test_the_definition_of_apptainer_has_its_sections() -> None:
     image = re.search(r"^From: (.*)$", given[""], re.MULTILINE)
     assert image is not None
     assert set(re.findall(r"^FROM (\S+)", CONTAINER, re.MULTILINE)) == {image[1]}, "the same system in both"
+
+
+def test_the_image_of_a_site() -> None:
+    """It is built of the same sources and system as the other, has an engine that was tried, and no user with rights."""
+    copied = [re.findall(r"^COPY (?!--from|README.md dis)(.*)", text, re.MULTILINE) for text in (SITE, CONTAINER)]
+    assert copied[0] == copied[1]
+    image = re.search(r"^FROM (\S+)$", CONTAINER, re.MULTILINE)
+    assert image is not None
+    assert re.findall(r"^ARG BASE=(.*)", SITE, re.MULTILINE) == [image[1]]
+    assert re.findall(r"^FROM (\S+)", SITE, re.MULTILINE) == ["${BASE}"] * 2
+    assert f'image.version="{PROJECT["version"]}"' in SITE
+    assert '"${wheel:-.}[dp]"' in SITE
+    engines = dict(re.findall(r"ENGINE=(\w+)==([\d.]+)", SITE))
+    assert {name: version.rpartition(".")[0] for name, version in engines.items()} == {
+        "flwr": TRIED["flower"][0],
+        "nvflare": TRIED["nvflare"][0],
+    }
+    assert re.findall(r"^USER (.*)", SITE, re.MULTILINE) == re.findall(r"--uid (\d+)", SITE)
+    # No shell starts it, and its arguments are the command's.
+    entry, arguments = (json.loads(re.findall(rf"^{word} (.*)", SITE, re.MULTILINE)[0]) for word in ("ENTRYPOINT", "CMD"))
+    options = parser().parse_args(arguments)
+    assert (entry, options.step, options.folder) == (["fedkern"], "run", "/site")
+    assert options.socket == "/run/fedkern-site/site.sock"
+    page = (ROOT / "docs/how-to/site.md").read_text(encoding="utf-8")
+    assert "--stop-timeout=60" in page
+    assert options.grace < 60
 
 
 def test_no_recipe_names_an_index() -> None:
