@@ -45,6 +45,7 @@ def run(
     server: object = None,
     prior: object = None,
     out: str | Path | None = None,
+    resume: bool = False,
     progress: bool | None = None,
     place: None = None,
     **sections: Mapping[str, object],
@@ -59,6 +60,7 @@ def run(
     server: object = None,
     prior: object = None,
     out: str | Path | None = None,
+    resume: bool = False,
     progress: bool | None = None,
     place: Place | str,
     **sections: Mapping[str, object],
@@ -72,6 +74,7 @@ def run(
     server: object = None,
     prior: object = None,
     out: str | Path | None = None,
+    resume: bool = False,
     progress: bool | None = None,
     place: Place | str | None = None,
     **sections: Mapping[str, object],
@@ -88,6 +91,8 @@ def run(
     test, server : the server's test rows, and its rows of a vertical job; in the forms of a client's
     prior : for a spatial job the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
+    resume : whether to go on from the last checkpoint in `out`, to the result that the run would have had. Job and rows must be
+        those with which it began. Of a job of several places all resume, or none
     progress : whether to show the progress; by default in a notebook alone
     place : where this process stands in a job of several (`fedkern.places`), or the name of a place that an installed package
         brings (entry points "fedkern.places"). By default the whole job runs here. No job file chooses it
@@ -123,8 +128,16 @@ def run(
     """
     if out == "":
         raise JobError("out = '' names no folder; give one, or None to write nothing")
+    if not isinstance(resume, bool):
+        raise JobError(f"resume = {resume!r}: wanted True or False; the run's folder is `out`")
+    if resume and out is None:
+        raise JobError(
+            "resume = True goes on with a run whose files were kept, and out = None keeps none: give the folder of the run"
+        )
     config, folder, held = _given(job, data, test, server, prior, sections)
-    output = Output(None if out is None else Path(out), quiet=not (in_notebook() if progress is None else progress))
+    output = Output(
+        None if out is None else Path(out), resume=resume, quiet=not (in_notebook() if progress is None else progress)
+    )
     at = _place(place, config, folder)
     with _in_memory(held, config.private, alone=at.size == 1):
         result = perform(at, config, folder, output, held)

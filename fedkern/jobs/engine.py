@@ -140,6 +140,8 @@ def agree(part: Part[C], parties: Parties) -> None:
     # A formula is compared by itself: ranks may read it differently although their job files are the same, and the text says how.
     place = part.place
     place.names = parties.names
+    if (heed := getattr(place, "heed_deadline", None)) is not None:
+        heed(part.config.job.deadline)
     place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
     if part.config.read_alike:
         place.settle(json.dumps(part.config.read_alike).encode(), laid.alike)

@@ -17,7 +17,8 @@ from ..transports.relay_letters import ENVELOPE, ITEM
 from .keys import JobConfig
 from .stage import Stage
 
-HELLO, FOLDER, END = 1, 2, 2  # requests: of the agreement; of the run's folder; of the end, with the exit code
+HELLO, FOLDER = 1, 2  # requests: of the agreement; of the run's folder
+END, EXIT = 1, 1  # of the last exchange's end, which travels with its question where it has one alone; of the exit code
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def count_trips(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec
         raise JobError("--latency is for jobs with a server; this one has none between its clients (allgather)")
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     start = HELLO + bool(config.read_alike) + leaves_out + 2 * (config.job.device != "cpu") + FOLDER
-    site = path = start + END
+    site = path = start + EXIT + (0 if stages[-1].protocol.once else END)
     items = 2 * site
     for stage in stages:
         asked, said = (

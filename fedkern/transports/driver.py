@@ -348,6 +348,8 @@ class ServerSide(Generic[S, C]):
             self.open[client] -= 1
             self.n_open -= 1
         if not isinstance(message, (Kept, Received)):
+            if self.keeping is not None:  # all that is open then is whether the clients have kept their states
+                raise RemoteFault(f"client {client}: {type(message).__name__} came, asked to keep its state")
             if self.told_last:  # a transport need not wait for this answer
                 raise FedkernError(f"{self.protocol.name}: the server has finished, and {type(message).__name__} answers it")
             self.feed(client, message)
@@ -411,8 +413,9 @@ class ServerSide(Generic[S, C]):
         if self.keeping:
             raise RemoteFault(f"{_names(self.keeping)} answered Keep without Kept")
         self.keeping = None
-        # `unsent` may still have frames to lost clients, which `outgoing` leaves out.
-        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.unsent, frozenset(self.lost))
+        # The machine goes on without lost clients: a resumed run, in which one may be back, must not ask it their questions.
+        frames = [item for item in self.unsent if item[0] not in self.lost]
+        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), frames, frozenset(self.lost))
         if self.stopping:
             raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
 

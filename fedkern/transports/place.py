@@ -54,8 +54,11 @@ class Place(Transport, Protocol):
     for one protocol after another.
 
     Nothing waits for ever. A place that is gone, or silent for too long, is a `LostPeer` at the others, or the loss of its
-    clients (`ServerSide.lose`) where the server's machine can go on. What ends the job at one place ends it at all of them, with
-    one exit code (`exit_code` of the error); the others read `hooks.public(error)`, and not the error's own text.
+    clients (`ServerSide.lose`) where the server's machine can go on. Where a place has a method `heed_deadline`, the job calls it
+    before `agree` with the seconds of `job.deadline`: how long is too long.
+
+    What ends the job at one place ends it at all of them, with one exit code (`exit_code` of the error); the others read
+    `hooks.public(error)`, and not the error's own text.
 
     Attributes
     ----------

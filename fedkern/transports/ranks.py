@@ -164,14 +164,20 @@ class Ranks:
         for client, rank in enumerate(homes):
             here[rank].add(client)
         self._drop(server)
+        parted = False  # whether all know already that the protocol ends
         while True:
             if server.unsent or not server.n_open:
                 if server.done:
                     break
                 # Once the job is to stop, `outgoing` begins a checkpoint instead of a round.
                 server.stopping = server.stopping or self._stop or self.signals.pending
-                for client, frame in server.outgoing():
+                out = server.outgoing()
+                for client, frame in out:
                     link.send(homes[client], tags.FRAME, frame)
+                if out and self.parts_after(server):
+                    parted = True
+                    for rank in self.others():
+                        link.send(rank, tags.END)
                 if self.ends_before(server):
                     break
             item = self.next(longest, tags.FRAME)
@@ -184,9 +190,14 @@ class Ranks:
                     server.arrive(item[2], here[item[0]])
                 except RemoteFault as fault:
                     raise RemoteFault(f"{self.label(item[0])}: {fault}") from None
-        for rank in self.others():
-            link.send(rank, tags.END)
+        if not parted:
+            for rank in self.others():
+                link.send(rank, tags.END)
         return server.state
+
+    def parts_after(self, server: ServerSide[S, C]) -> bool:
+        """Tells whether the end of a protocol travels with the questions that have just left, since no others follow."""
+        return False
 
     def ends_before(self, server: ServerSide[S, C]) -> bool:
         """Tells whether a protocol ends before all clients say that they have received its last words."""
@@ -251,13 +262,18 @@ class Ranks:
             return bytes(item[2])
         # Rank 0 collects from every rank that takes part, and watches those it still waits for.
         gathered, missing = {0: mine}, set(self.others()) - self.idle
+        # A rank is silent only as long as it is listened to, and one whose message lies unread is not: rank 0 may have computed
+        # for long, and looks at one message at a time.
+        since = time.monotonic()
         while missing:
             act()
             item = self.next(0, tags.GATHER)
             if item is not None:
                 gathered[item[0]] = bytes(item[2])
                 missing.discard(item[0])
+                continue
             for rank in missing:
+                self.link.clock[rank] = max(self.link.clock[rank], since)
                 self.check(rank)
         # Ranks are in order, so that the answers do not depend on who was faster.
         replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))

@@ -11,7 +11,9 @@ The wire keeps sites apart and knows who they are. It is trusted with no row: it
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from ..algorithms.exchanges.sum_keys import Signer
@@ -37,6 +39,16 @@ class _Relayed(Ranks):
 
     link: HubLink | SpokeLink
     identity: Signer | None = None  # of the client that lives here
+
+    def __init__(self, link: HubLink | SpokeLink, timeouts: Timeouts | None) -> None:
+        super().__init__(link, timeouts)
+        self._is_given = timeouts is not None
+
+    def heed_deadline(self, seconds: float) -> None:
+        """Lets silence last as long as the job says, where the caller has not said how long."""
+        if not self._is_given:
+            self.timeouts = replace(self.timeouts, lost=seconds)
+            self.link.heed_deadline(seconds)
 
     @property
     def gathering(self) -> Transport:
@@ -66,6 +78,18 @@ class _Relayed(Ranks):
             return True
         return False
 
+    def parts_after(self, server: ServerSide[S, C]) -> bool:
+        """Lets a protocol of one question end with it: a site's reply then holds what it says next, too."""
+        if server.protocol.once and server.keeping is None:
+            self.link.parted = self.link.run
+            return True
+        return False
+
+    def _serve(self, server: ServerSide[S, C]) -> S:
+        state = super()._serve(server)
+        self.link.over = self.link.run  # what sites have said beyond it is news from here on
+        return state
+
     def label(self, rank: int) -> str:
         """Returns a site's name, or "the server"."""
         here = [name for client, name in enumerate(self.names) if self.home(client) == rank]
@@ -87,7 +111,7 @@ class Hub:
     ----------
     wire : to the sites
     sites : the names by which the wire knows them, in the order of the job's clients
-    timeouts : how long silence may last
+    timeouts : how long silence may last; by default as `job.deadline` of the job that runs there
     again : seconds after which a request without a reply is sent again
     digest : 32 bytes of the job, by which a site that has several finds its own copy of it
     """
@@ -100,15 +124,26 @@ class Hub:
         again: float = 30.0,
         digest: bytes = bytes(32),
     ) -> None:
-        timeouts = timeouts or Timeouts()
-        self.link = HubLink(wire, sites, again, digest, min(timeouts.lost / 4, getattr(wire, "every", EVERY)))
+        every = min((timeouts or Timeouts()).lost / 4, getattr(wire, "every", EVERY))
+        self.link = HubLink(wire, sites, again, digest, every)
         self.ranks = _Relayed(self.link, timeouts)
 
     def run(self, main: Callable[[Place], int], say: Say, signals: Signals | None = None) -> int:
         """Runs `main` at the server's place and brings all sites to one end; returns the job's exit code."""
         self.ranks.signals = signals or self.ranks.signals
         self.link.say = say
-        return end(self.ranks, *outcome(main, self.ranks, say), say)
+        over = threading.Event()
+        threading.Thread(target=self._sign, args=(over,), daemon=True).start()
+        try:
+            code, text = outcome(main, self.ranks, say)
+        finally:
+            over.set()
+        return end(self.ranks, code, text, say)
+
+    def _sign(self, over: threading.Event) -> None:
+        """Keeps the sites from taking the server for gone while `main` computes and no exchange runs."""
+        while not over.wait(self.link.every / 2):
+            self.link.sign()
 
 
 class Spoke:
@@ -118,7 +153,7 @@ class Spoke:
     ----------
     client : the number of the job's client that lives here, from 0
     n_clients : of the job
-    timeouts : how long silence may last
+    timeouts : how long silence may last; by default as `job.deadline` of the job that runs there
     busy : seconds after which a reply leaves although the site still computes; at most a quarter of `timeouts.lost`
     signer : signs the site's keys of secure sums, and knows the other sites'; None: nobody signs here
 
@@ -138,8 +173,7 @@ class Spoke:
     ) -> None:
         if not 0 <= client < n_clients:
             raise JobError(f"client = {client}: wanted a number from 0 to {n_clients - 1}, for the job has {n_clients} clients")
-        timeouts = timeouts or Timeouts()
-        self.link = SpokeLink(1 + client, 1 + n_clients, min(busy, timeouts.lost / 4))
+        self.link = SpokeLink(1 + client, 1 + n_clients, min(busy, (timeouts or Timeouts()).lost / 4))
         self.ranks = _Relayed(self.link, timeouts)
         self.ranks.identity = signer
         self._has_run = False

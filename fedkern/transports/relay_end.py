@@ -30,6 +30,7 @@ class End:
     def __init__(self, rank: int, size: int, wait: Callable[[], None]) -> None:
         self.rank, self.size, self.run = rank, size, 0
         self.over = -1  # the latest protocol, once its frames are late
+        self.parted = -1  # the latest protocol whose end has travelled with its question
         self.patience: Patience = Waiting(wait)
         self.gone: set[int] = set()
         self.clock = [time.monotonic()] * size

@@ -7,6 +7,7 @@ site ends the job by the site's name.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ class Wire(Protocol):
     It may lose, delay, double or reorder replies. What comes as a site's must be that site's: the wire knows who is who. At most
     one request to a site is under way, but for the last of a job that fails. What the wire raises ends the job with code 3; if
     it has lost one site, it brings `Lost` instead.
+    It is called by one thread at a time, which is not always the same.
     A wire on which a request is dear says by an attribute `every` after how many seconds a site that waits is asked for a sign
     of life.
     """
@@ -90,35 +92,73 @@ class HubLink(End):
         self._broken = self._deaf = False  # whether the wire has failed; whether it brings nothing any more
         self._is_ending = False  # whether sites are told to end
         self._looked = time.monotonic()
+        self._lock = threading.RLock()  # of all this: `sign` is called by a thread of its own
+        self._fault: Exception | None = None  # that `sign` has met
         if len(self._ranks) < len(self.sites):
             raise JobError(f"two sites have one name: {', '.join(sorted(self.sites))}")
 
     def send(self, rank: int, tag: int, data: Frame = b"") -> None:
         """Puts a message into the next request to a site."""
-        line = self._lines[rank]
-        # Every request is a sign of life, and a site that waits is asked now and then.
-        if rank in self.gone or line.state == ENDED or tag == tags.PING:
-            return
-        line.todo.append((tags.numbered(tag, self.run), bytes(data)))
-        self._is_ending = self._is_ending or tag == tags.EXIT
-        self.clock[rank] = self.patience.reset()
+        with self._lock:
+            line = self._lines[rank]
+            # Every request is a sign of life, and a site that waits is asked now and then.
+            if rank in self.gone or line.state == ENDED or tag == tags.PING:
+                return
+            line.todo.append((tags.numbered(tag, self.run), bytes(data)))
+            self._is_ending = self._is_ending or tag == tags.EXIT
+            self.clock[rank] = self.patience.reset()
 
     def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
         """Returns the next message (rank, tag, content), or None if none has come."""
-        self.take(0.0)
+        with self._lock:
+            if self._fault is not None:
+                fault, self._fault = self._fault, None
+                raise fault
+            self.take(0.0)
+            return self._next(longest, only)
+
+    def _next(self, longest: int, only: int | None) -> tuple[int, int, Frame] | None:
+        """Returns the first message of what has come that is wanted now."""
         for _ in range(len(self._came)):
             rank, number, data = self._came.popleft()
             tag = number % tags.RUN
             if number == GONE:
                 self.gone.add(rank)
-            elif only is not None and tag != only:
+            elif (only is not None and tag != only) or (self._is_ahead(tag) and only is None):
                 self._came.append((rank, number, data))
             elif self.is_due(self.describe(rank), number, data, longest):
                 return rank, tag, data
         return None
 
+    def _is_ahead(self, tag: int) -> bool:
+        """Tells whether a message is of what follows the protocol that runs, whose end its site knows already."""
+        return self.parted == self.run != self.over and tag in (tags.GATHER, tags.BYE)
+
     def take(self, seconds: float) -> None:
         """Takes what has come; waits up to `seconds` for the first."""
+        with self._lock:
+            self._take_all(seconds)
+
+    def sign(self) -> None:
+        """Shows the sites that the server lives, while it computes between two exchanges or after the last: for another thread.
+
+        What is wrong is raised where the server looks next. In an exchange nothing is shown, so that a machine that hangs is
+        noticed.
+        """
+        with self._lock:
+            if self.over != self.run or time.monotonic() - self._looked < self.every:
+                return
+            try:
+                self._take_all(0.0)
+            except Exception as error:
+                self._fault = self._fault or error
+            self.clock = [time.monotonic()] * self.size  # nobody is asked for anything
+
+    def heed_deadline(self, seconds: float) -> None:
+        """Asks a site that waits more often than sites end by themselves."""
+        self.every = min(self.every, seconds / 4)
+
+    def _take_all(self, seconds: float) -> None:
         # A site is silent only as long as it is listened to: what the server has computed since counts for nobody.
         now = time.monotonic()
         if (away := now - self._looked) > self.every:
@@ -138,7 +178,8 @@ class HubLink(End):
 
     def drain(self) -> None:
         """Drops what sites have said."""
-        self._came.clear()
+        with self._lock:
+            self._came.clear()
 
     def flush(self, seconds: float) -> bool:
         """Waits until every message has come to its site."""
@@ -151,10 +192,11 @@ class HubLink(End):
 
     def abort(self, code: int) -> None:
         """Tells the sites that can hear it to end, also those whose reply is still awaited."""
-        self._deaf = True
-        for rank in self._lines:
-            self.send(rank, tags.EXIT, CODE.pack(code))
-        self._ask()
+        with self._lock:
+            self._deaf = True
+            for rank in self._lines:
+                self.send(rank, tags.EXIT, CODE.pack(code))
+            self._ask()
 
     def describe(self, rank: int) -> str:
         """Returns the name of a party for texts of errors."""

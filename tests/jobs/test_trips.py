@@ -18,12 +18,12 @@ from support.relayed import Clocked, over_threads
 GOLDEN = golden_jobs()
 # job -> requests that wait for one another, in the run and as `check` bounds them
 JOBS = {
-    "pvi-sequential": (20, 24),
-    "pvi-synchronous-weighted": (17, 23),
-    "pvi-global-vi": (23, 24),
+    "pvi-sequential": (19, 23),
+    "pvi-synchronous-weighted": (16, 22),
+    "pvi-global-vi": (22, 23),
     "pvi-private-budget": (None, None),
-    "sparse-sums": (53, 57),
-    "likelihood-formula": (26, 67),
+    "sparse-sums": (52, 56),
+    "likelihood-formula": (24, 66),
     "vertical-mean-field": (None, None),
 }
 

@@ -290,6 +290,40 @@ def test_checkpoints_change_no_bit_and_are_taken_between_rounds(seed):
     assert [frames for _, frames in hooks.server.values()] == [list(range(N))] * ROUNDS
 
 
+def keeping(due):
+    """A server that has asked everybody to keep its state, with its second question unsent."""
+    hooks = Keeping()
+    hooks.checkpoint_due = lambda: due[0]
+    hooks.keep_server = lambda number, saved, frames, lost: hooks.server.update({number: ([k for k, _ in frames], lost)})
+    server = side(hooks=hooks)
+    due[0] = True
+    for client in range(N):
+        server.arrive(answer(client), HERE)
+    assert [client for client, _ in server.outgoing()] == list(range(N))
+    assert server.keeping == set(range(N))
+    return server, hooks
+
+
+def test_an_answer_to_no_question_before_a_client_has_kept_its_state_reaches_no_machine():
+    server, _ = keeping([False])
+    before = pack(toy.save(server.state))
+    with pytest.raises(RemoteFault, match="client 2: Answer came, asked to keep its state"):
+        server.arrive(answer(2, 1), HERE)
+    assert pack(toy.save(server.state)) == before
+
+
+def test_a_checkpoint_keeps_no_question_to_a_client_that_was_lost_meanwhile():
+    """A resumed run, in which it may be back, would ask it what the machine takes from nobody."""
+    due = [False]
+    server, hooks = keeping(due)
+    server.lose({3: "rank 4 has died"})
+    for client in range(3):
+        server.arrive(CODEC.encode(client, Kept(1)), HERE)
+    due[0] = False
+    assert [client for client, _ in server.outgoing()] == [0, 1, 2]
+    assert hooks.server == {1: ([0, 1, 2], frozenset({3}))}
+
+
 def test_a_stop_waits_for_open_questions_and_a_checkpoint():
     hooks = Keeping(stop_after=N + 1)  # in the middle of the second round
     with pytest.raises(LostPeer, match="stopped by SIGUSR1; --resume goes on from checkpoint 3"):

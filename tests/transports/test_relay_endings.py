@@ -3,11 +3,14 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+import fedkern
+from fedkern.algorithms.core import once
 from fedkern.api import perform
-from fedkern.errors import JobError
+from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.keeping import Keeper
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -17,6 +20,7 @@ from fedkern.transports.inprocess import InProcess
 from fedkern.transports.relay import Hub, Letter, Lost, Spoke
 from fedkern.transports.relay_hub import HubLink
 from fedkern.transports.relay_letters import VERSION
+from support import toy as toy_machine
 from support.golden_jobs import golden_jobs
 from support.outside import threads
 from support.relayed import Threads
@@ -91,6 +95,124 @@ def test_the_time_that_the_server_computes_is_no_silence_of_a_site():
     link.wire.asked["north"] = threads.queue.Queue()
     link.take(0.0)
     assert 2.9 < time.monotonic() - link.clock[1] < 100.0
+
+
+def test_a_server_that_computes_long_after_the_result_ends_the_job_in_order():
+    def main(place, site):
+        toy(place, site)
+        if site is None:
+            time.sleep(4.0)  # its figures, say
+
+    codes, said, others = ending(main, timeouts=Timeouts(lost=2.0, grace=1.0))
+    assert (set(codes.values()), said) == ({0}, [])
+    assert not any(others.values())
+
+
+def test_a_server_that_computes_long_between_two_exchanges_is_not_gone_and_nobody_is_lost():
+    def main(place, site):
+        toy(place, site)
+        if site is None:
+            time.sleep(3.0)
+        place.settle(b"", lambda told: b"")
+
+    codes, said, _ = ending(main, timeouts=Timeouts(lost=2.0, grace=1.0))
+    assert (set(codes.values()), said) == ({0}, [])
+
+
+def test_a_server_that_hangs_in_an_exchange_is_gone_for_its_sites():
+    def main(place, site):
+        if site is None:
+            place.hooks = None
+            place.names = NAMES
+            place.agree(b"job")
+            time.sleep(4.0)  # before any exchange has ended
+        toy(place, site)
+
+    codes, _, others = ending(main, timeouts=Timeouts(lost=1.0, grace=0.5))
+    assert {codes[name] for name in NAMES} == {3}
+    assert all(others.values())
+
+
+def test_what_is_wrong_while_the_server_computes_is_raised_where_it_looks_next():
+    spokes = {"a": Spoke(0, 1, SHORT, busy=0.1)}
+
+    class Broken(Threads):
+        def receive(self, seconds):
+            if self.broken:
+                raise OSError("no route")
+            return super().receive(seconds)
+
+        broken = False
+
+    link = HubLink(Broken(spokes), ["a"], every=0.0)
+    link.over = link.run
+    link.wire.broken = True
+    link.sign()
+    with pytest.raises(LostPeer, match="brings no replies any more"):
+        link.receive(0)
+
+
+ASKED = once.Question("toy-question", toy_machine.Question, toy_machine.Answer)
+
+
+def test_a_site_may_be_ahead_of_a_question_that_another_has_not_answered():
+    """It knows with the question that no other follows, and says what comes next in the same reply."""
+    told = []
+
+    def answer(asked):
+        return toy_machine.Answer(asked.round, b"", asked.h, asked.P)
+
+    def main(place, site):
+        place.names = NAMES
+        place.agree(b"job")
+        if site == "site-2":
+            time.sleep(1.0)
+        clients = {k: once.Client(answer) for k in place.mine(len(NAMES))}
+        question = toy_machine.Question(0, 1.0, np.ones(toy_machine.D), np.ones(toy_machine.D))
+        start = ASKED.start(len(NAMES), question) if place.is_server else None
+        codec = toy_machine.codec(len(NAMES))
+        server, _ = place.run_protocol(ASKED.protocol, start, clients, codec)
+        told.append(place.settle(str(place.rank).encode(), b" ".join))
+        if place.is_server:
+            assert sorted(server.replies) == list(range(len(NAMES)))
+            server, _ = place.run_protocol(ASKED.protocol, ASKED.start(len(NAMES), question), {}, codec)
+        else:
+            place.run_protocol(ASKED.protocol, None, clients, codec)
+
+    wires = []
+    codes, said, _ = ending(
+        main, lambda spokes: wires.append(Threads(spokes)) or wires[0], Timeouts(lost=20.0, grace=3.0), busy=5.0
+    )
+    assert (set(codes.values()), said) == ({0}, [])
+    assert set(told) == {" ".join(map(str, range(1 + len(NAMES)))).encode()}
+    # A hello; the question, and what all tell then; the second question with the goodbye; the exit code.
+    assert [site for site, _ in wires[0].sent].count("site-0") == 4
+
+
+def test_a_hub_and_spokes_without_timeouts_heed_the_deadline_of_the_job():
+    data = {name: (np.linspace(-1, 1, 30)[:, None], np.linspace(0, 1, 30)) for name in NAMES[:2]}
+    said = []
+
+    def main(place):
+        fedkern.run(JOB, data=data, place=place, job={"deadline": 1.0})
+        return 0
+
+    spokes = {name: Spoke(k, 2) for k, name in enumerate(NAMES[:2])}
+    hub = Hub(Threads(spokes), NAMES[:2])
+    began = time.monotonic()
+    codes = threads.run_all(lambda: hub.run(main, said.append), {NAMES[0]: lambda: spokes[NAMES[0]].run(main, said.append)})
+    assert set(codes.values()) == {3}
+    assert said[0].startswith("site 'site-1' has been silent for 1 s")
+    assert time.monotonic() - began < 60.0  # and not the ten minutes of a place without a job
+    given = Hub(Threads(spokes), NAMES[:2], Timeouts(lost=7.0))
+    given.ranks.heed_deadline(1.0)
+    assert given.ranks.timeouts.lost == 7.0  # what the caller says comes first
+    assert Spoke(0, 2).link.busy == 10.0
+    spokes[NAMES[0]].ranks.heed_deadline(1.0)
+    assert spokes[NAMES[0]].link.busy == 0.25
+
+
+JOB = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
 
 
 def test_the_fault_of_a_site_that_waits_is_fetched():

@@ -190,12 +190,12 @@ class Server(Generic[S]):
     ----------
     inner : of its machine, whose only client is all of them
     names : of the clients
-    answers : client -> its masked answer to the open question
+    answers : client -> its masked answers to the open questions, of which not all have answered the first
     """
 
     inner: S
     names: tuple[str, ...] = field(metadata=GIVEN)
-    answers: PersistentMap[int, Masked] = field(default_factory=PersistentMap, metadata=GIVEN)
+    answers: PersistentMap[int, tuple[Masked, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
 
     @property
     def round(self) -> int:
@@ -304,20 +304,23 @@ class Sums:
             return evolve(state, inner=inner), _to_all(effects, len(state.names))
         one = next(one for one in self.used if one.masked is type(event))
         name = type(event).__name__
-        if sender in state.answers:
+        before = state.answers.get(sender, ())
+        if before and event.round <= before[-1].round:
             raise RemoteFault(f"client {sender}: {name} came twice")
         if len(event.words) != one.n_bytes(self.dims):
             raise RemoteFault(f"client {sender}: {name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}")
-        for other in state.answers.values():
+        # Where several questions are asked at once, each client answers them in their order.
+        for other in (others[len(before)] for others in state.answers.values() if len(others) > len(before)):
             if type(other) is not type(event) or other.round != event.round:
                 raise RemoteFault(
                     f"client {sender}: {name} of round {event.round}, others sent {type(other).__name__} of round {other.round}"
                 )
-        answers = state.answers.plus(sender, event)
-        if len(answers) < len(state.names):
+        answers = state.answers.plus(sender, (*before, event))
+        if before or len(answers) < len(state.names):
             return evolve(state, answers=answers), []
-        inner, effects = self._inner_receive(state, 0, self._total(answers, one, event.round))
-        return evolve(state, inner=inner, answers=PersistentMap()), _to_all(effects, len(state.names))
+        first, rest = {k: one[0] for k, one in answers.items()}, {k: one[1:] for k, one in answers.items() if one[1:]}
+        inner, effects = self._inner_receive(state, 0, self._total(first, one, event.round))
+        return evolve(state, inner=inner, answers=PersistentMap(rest)), _to_all(effects, len(state.names))
 
     def _inner_receive(self, state: Server[S], sender: int, event: Event) -> tuple[S, ServerEffects]:
         """Gives the machine an event; a fault of its one client is one of all clients together."""

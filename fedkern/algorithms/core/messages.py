@@ -202,6 +202,7 @@ class Protocol(Generic[S, C]):
 
     A state is linear: it is given to one transition, and from then on only the state that came back may be read. A machine may so
     change large arrays where they are, and some do. `save` and `load` serve server and client states alike; rows are never saved.
+    `once`: whether each client is asked at most one question, so that its part is over when it has answered.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Protocol(Generic[S, C]):
     finished: Callable[[S], bool]
     save: Callable[[S | C], Saved]
     load: Load[S, C]
+    once: bool = False
 
 
 def array(saved: Mapping[str, Value], name: str) -> NDArray[np.float64]:

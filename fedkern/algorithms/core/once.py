@@ -130,7 +130,7 @@ class Question(Generic[Q, A]):
     def protocol(self) -> Protocol[Server[A], Client[Q, A]]:
         """The protocol of this question, as a transport needs it."""
         receive = self.server_receive, self.client_receive
-        return protocol(self.name, (self.ask,), (self.reply,), *receive, self.finished)
+        return protocol(self.name, (self.ask,), (self.reply,), *receive, self.finished, once=True)
 
 
 def ask(n_clients: int, question: Message) -> ServerEffects:
@@ -167,6 +167,8 @@ def protocol(
     server_receive: Callable[[S, int, Event], tuple[S, ServerEffects]],
     client_receive: Callable[[C, Event], tuple[C, ClientEffects]],
     finished: Callable[[S], bool],
+    *,
+    once: bool = False,
 ) -> Protocol[S, C]:
-    """Returns a protocol that keeps no state."""
-    return Protocol(name, to_client, to_server, server_receive, client_receive, finished, save, load)
+    """Returns a protocol that keeps no state; `once`: as `Protocol` has it."""
+    return Protocol(name, to_client, to_server, server_receive, client_receive, finished, save, load, once)

@@ -27,6 +27,7 @@ NEAR, CLOSE = 1e-3, 1e-2  # posterior sds: what is left of the way; and where ro
 SEVERAL = 10.0  # times as much of the way as of one coordinate may be left in all directions together
 LOWER = 1e-9  # nats, and a thousandth of this part of the value, that are no loss
 SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
+ARRIVING = 0.1  # posterior sds: of a way that one more step ends, as a step's error is about the square of the way before it
 APART = 0.1  # posterior sds by which modes differ
 
 
@@ -118,6 +119,15 @@ class Climb:
     def ended(self) -> bool:
         """Whether no climb goes on."""
         return bool((self.done | self.flat).all())
+
+    @property
+    def arriving(self) -> Climb | None:
+        """The climbs as they are if each that goes on is at its mode with its next step; None if that cannot be expected."""
+        on = ~(self.done | self.flat)
+        near = (np.abs(self.left).max(axis=1) < ARRIVING) & (self.changed.max(axis=1) < SETTLED) & ~self.cut
+        if not (on.any() and near[on].all() and np.isfinite(self.value[on]).all()):
+            return None
+        return evolve(self, at=np.where(on[:, np.newaxis], self.trial, self.at), done=self.done | on)
 
     def climbed(self, value: Array, gradient: Array, hessian: Array) -> Climb:
         """Returns the climbs after the answers at the trial points."""

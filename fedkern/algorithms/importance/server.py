@@ -5,9 +5,10 @@ Source: docs/spec/likelihood.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol as Shape
-from typing import final
+from typing import TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,10 @@ from ...kernels import rng
 from ...models.dense import unpacked
 from ...models.weighted import Weighted
 from ..core.kept import GIVEN
-from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
+from ..core.messages import SERVER, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
+from ..core.rounds import in_order, needs_all, summed, tell_all, to_each
 from .coordinates import Coordinates, Derivatives, name_flagged
 from .learnt_scale import Scaled, held
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
@@ -29,6 +30,7 @@ from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
 
 Array = NDArray[np.float64]
+M = TypeVar("M", bound=Message)
 
 STREAM = "posterior"
 
@@ -73,13 +75,14 @@ class Server:
     own_gradient, own_hessian : (c, J, P), (c, J, P(P+1)/2) of each client's log-likelihood in xi at the climbs' best points
     nodes : quadrature nodes a dimension
     round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
+    ahead : 1 where draws were asked with the step that is expected to end at the mode, else 0
     rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
     proposals, scaled, draws : of the rounds whose values count: their sources, `scaled` if a prior's scale is learnt, and draws
-    centre, asked : (P,) and (points, P) of the open question: its draws of xi are the centre and these steps
+    centre, asked : (P,) and (n, P) of the open questions: their draws of xi are the centre and these steps
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
     halted : why no more is asked; "" before
-    waiting, answers : clients that have yet to answer; client -> its answer
+    waiting, answers : clients that have yet to answer; client -> its answers to the open questions
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -98,13 +101,14 @@ class Server:
     round: int = 0
     newton: int = 0
     drawn: int = 0
+    ahead: int = 0
     began: float = 0.0
     proposals: tuple[Proposal, ...] = ()
     scaled: tuple[Scaled, ...] = ()
     draws: tuple[Draws, ...] = ()
     halted: str = ""
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
-    answers: PersistentMap[int, Curvature | Values] = field(default_factory=PersistentMap, metadata=GIVEN)
+    answers: PersistentMap[int, tuple[Curvature | Values, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
 
     @property
     def stop(self) -> str | None:
@@ -121,11 +125,17 @@ class Server:
         """The distribution of draws of each round whose values count."""
         return self.proposals if self.coordinates.learnt is None else self.scaled
 
-    def drawing(self, source: Proposal | Scaled) -> Server:
-        """Returns the state with one more source."""
+    @property
+    def open(self) -> tuple[type[Curvature] | type[Values], ...]:
+        """The kinds of answers to the questions that each client was asked at once."""
+        of_draws = (Values,) * (len(self.asked) // self.settings.points)
+        return (Curvature, *of_draws) if self.ahead or not of_draws else of_draws
+
+    def drawing(self, source: Proposal | Scaled, rounds: int) -> Server:
+        """Returns the state with the source of so many rounds more."""
         if isinstance(source, Scaled):
-            return evolve(self, scaled=(*self.scaled, source))
-        return evolve(self, proposals=(*self.proposals, source))
+            return evolve(self, scaled=(*self.scaled, *[source] * rounds))
+        return evolve(self, proposals=(*self.proposals, *[source] * rounds))
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -133,6 +143,7 @@ class Server:
         return np.full(len(self.names), self.round)
 
 
+SURELY = 0.5  # the k-hat up to which ratios have a variance, so that it is known how many draws lack
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 
@@ -208,28 +219,60 @@ def finished(state: Server) -> bool:
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
-    state = with_answer(state, sender, event, Values if state.asked.size else Curvature)
-    if isinstance(event, Curvature | Values) and np.min(event.rule) < 0:
+    needs_all(event, state.names, state.round)
+    before = state.answers.get(sender, ())
+    # All that is asked at once is answered in the order of the questions, each of which is a round of its own.
+    round, of_one = state.round + len(before), state.open[len(before)] if sender in state.waiting else None
+    if of_one is None or not isinstance(event, of_one) or event.round != round:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {round}")
+    if np.min(event.rule) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__}.rule is negative")
     if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.points:
         raise RemoteFault(f"client {sender}: Values.drops of {len(event.drops)} bytes are not one for each draw")
+    state = evolve(state, answers=state.answers.plus(sender, (*before, event)))
+    if len(before) + 1 < len(state.open):
+        return state, []
+    state = evolve(state, waiting=state.waiting.minus(sender))
     if state.waiting:
         return state, []
-    state = evolve(state, round=state.round + 1)
-    return _drawn(state) if state.asked.size else _climbed(state)
+    state = evolve(state, round=state.round + len(state.open))
+    return _climbed(state) if state.open[0] is Curvature else _drawn(state)
+
+
+def _ask(state: Server, questions: Sequence[AskCurvature | AskValues]) -> tuple[Server, ServerEffects]:
+    """Asks every client all of these questions at once."""
+    everyone = range(len(state.names))
+    state = evolve(state, waiting=PersistentSet(everyone), answers=PersistentMap())
+    return state, [effect for question in questions for effect in to_each(everyone, question)]
+
+
+def _answers_of(state: Server, kind: type[M]) -> list[list[M]]:
+    """Returns the answers to each open question of this kind, in the order of the clients."""
+    several = zip(*in_order(state.answers), strict=True)
+    return [[one for one in answers if isinstance(one, kind)] for answers in several if isinstance(answers[0], kind)]
 
 
 # The mode --------------------
 
 
-def _ask_curvature(state: Server) -> tuple[Server, ServerEffects]:
-    points = state.coordinates.sent(state.coordinates.safe(state.climb.trial, state.units), state.units)
-    return ask_all(state, AskCurvature(state.round, state.nodes, points))
+def _ask_curvature(state: Server, *, ahead: bool = False) -> tuple[Server, ServerEffects]:
+    """Asks for a step of each climb. With `ahead`, where the mode is expected there, the first draws are asked with it."""
+    expected = state.climb.arriving if ahead else None
+    question = AskCurvature(state.round, state.nodes, _sent(state, state.climb.trial))
+    if expected is None:
+        return _ask(state, [question])
+    state = _with_draws(evolve(state, ahead=1), _first(evolve(state, climb=expected)))
+    return _ask(state, [question, *_of_draws(state, state.round + 1)])
+
+
+def _sent(state: Server, trial: Array) -> Array:
+    """Returns xi of points of z."""
+    return state.coordinates.sent(state.coordinates.safe(trial, state.units), state.units)
 
 
 def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     """Takes a step of each climb, or makes the first draws."""
-    answers, s = all_of(state.answers, Curvature), state.settings
+    (answers,), s = _answers_of(state, Curvature), state.settings
     first = not np.isfinite(state.climb.value).any()
     if first:
         values = np.array([answer.value for answer in answers])
@@ -254,20 +297,28 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     )
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
-        return _ask_curvature(state)
+        return _ask_curvature(_without_draws(state))
     if not climb.ended and state.newton < s.newton:
-        return _ask_curvature(state)
+        # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
+        once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
+        return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
     if s.rounds == 0:
         return _end(state, MODE)
-    return _ask_values(state, _first(state))
+    return _drawn(evolve(state, ahead=0)) if state.ahead else _ask_values(state, _first(state))
+
+
+def _without_draws(state: Server) -> Server:
+    """Returns the state without draws that were asked for around a point that is no mode; they count as a round."""
+    if not state.ahead:
+        return state
+    return evolve(state, ahead=0, asked=np.empty((0, state.coordinates.size)), proposals=(), drawn=state.drawn + 1)
 
 
 def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
     """Returns derivatives of the log-posterior of z at the trial points; NaN if a client's value is no number."""
-    points = state.coordinates.sent(state.coordinates.safe(state.climb.trial, state.units), state.units)
-    prior = [state.prior.curvature(xi) for xi in points]
+    prior = [state.prior.curvature(xi) for xi in _sent(state, state.climb.trial)]
     lost = np.any([answer.value <= LOST for answer in answers], axis=0)
     value = np.array([one[0] for one in prior]) + summed([answer.value for answer in answers])
     gradient = np.array([one[1] for one in prior]) + summed([answer.gradient for answer in answers])
@@ -335,41 +386,51 @@ def _first(state: Server) -> Proposal | Scaled:
     return q.with_wide(state.coordinates.wide)
 
 
-def _ask_values(state: Server, proposal: Proposal | Scaled) -> tuple[Server, ServerEffects]:
-    """Asks for the values of new draws."""
-    z = proposal.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
+def _ask_values(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> tuple[Server, ServerEffects]:
+    """Asks for the values of new draws, of so many rounds at once."""
+    return _ask_again(_with_draws(state, proposal, rounds))
+
+
+def _with_draws(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> Server:
+    """Returns the state with the draws of so many rounds that are to be asked."""
+    mirrored, seed = state.coordinates.mirrored, state.settings.seed
+    z = np.concatenate([proposal.points(mirrored, seed, state.drawn + i) for i in range(rounds)])
     centre, steps = shortened(state.coordinates.sent(z, state.units))
-    state = evolve(state.drawing(proposal), centre=centre, asked=steps)
-    return _ask_again(state)
+    return evolve(state.drawing(proposal, rounds), centre=centre, asked=steps)
 
 
 def _ask_again(state: Server) -> tuple[Server, ServerEffects]:
     """Asks for the values of the same points once more."""
-    return ask_all(state, AskValues.of(state.round, state.nodes, state.centre, state.asked))
+    return _ask(state, _of_draws(state, state.round))
+
+
+def _of_draws(state: Server, round: int) -> list[AskValues]:
+    """Returns the questions for the draws of the state, from this round on."""
+    several = np.split(state.asked, len(state.asked) // state.settings.points)
+    return [AskValues.of(round + i, state.nodes, state.centre, steps) for i, steps in enumerate(several)]
 
 
 def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     """Takes the values of draws, and ends, draws more, or asks the same once more with more nodes."""
-    answers, s = all_of(state.answers, Values), state.settings
-    at_draws = sum(answer.rule for answer in answers)
+    several, s = _answers_of(state, Values), state.settings
+    at_draws = max(sum(answer.rule for answer in answers) for answers in several)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
-        # What was found before is as uncertain: draws begin anew from the last proposal.
-        last = {"proposals": state.proposals[-1:], "scaled": state.scaled[-1:]}
-        state = evolve(state, nodes=s.doubled(state.nodes), draws=(), **last)
-        return _ask_again(state)
-    values = np.array([answer.values for answer in answers]).T
-    lost = values <= LOST
-    _finite_enough(state, lost)
-    xi = drawn(state.centre, state.asked)
-    with np.errstate(all="ignore"):
-        log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
-    z = folded(state.coordinates.of(xi), state.coordinates.mirrored)
-    draws = Draws(z, xi, log_prior, np.where(lost, -np.inf, values))
+        # What was found before is as uncertain: draws begin anew from the last proposal, with its first round.
+        first = {"proposals": state.proposals[-1:], "scaled": state.scaled[-1:], "asked": state.asked[: s.points]}
+        given_up = state.drawn + len(several) - 1  # their values have been told, and count among the rounds that may be
+        return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
+    values = [np.array([answer.values for answer in answers]).T for answers in several]
+    lost = [one <= LOST for one in values]
+    _finite_enough(state, np.concatenate(lost))
+    draws = [
+        _draws_of(state, drawn(state.centre, steps), np.where(none, -np.inf, one))
+        for steps, one, none in zip(np.split(state.asked, len(several)), values, lost, strict=True)
+    ]
     state = evolve(
         state,
-        draws=(*state.draws, draws),
-        drawn=state.drawn + 1,
-        not_finite=state.not_finite + lost.sum(axis=0),
+        draws=(*state.draws, *draws),
+        drawn=state.drawn + len(several),
+        not_finite=state.not_finite + sum(none.sum(axis=0) for none in lost),
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
     posterior = weighted(state)
@@ -381,7 +442,28 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     proposal = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
     if isinstance(proposal, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
         proposal = proposal.with_wide(state.coordinates.flat(every, posterior.smoothed))
-    return _ask_values(state, proposal)
+    return _ask_values(state, proposal, _rounds_at_once(state, posterior))
+
+
+def _draws_of(state: Server, xi: Array, values: Array) -> Draws:
+    """Returns draws xi (n, P) with the clients' values (n, J) there."""
+    with np.errstate(all="ignore"):
+        log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
+    return Draws(folded(state.coordinates.of(xi), state.coordinates.mirrored), xi, log_prior, values)
+
+
+def _rounds_at_once(state: Server, posterior: Weighted) -> int:
+    """Returns how many rounds of draws are asked for at once: as many as seem to lack, where the draws so far say so surely.
+
+    What draws are worth grows as their number, and errors fall as its root. Of ratios with heavy tails neither is known, and the
+    next round's draws are best made where this round's say: it is asked for alone.
+    """
+    s, n = state.settings, len(state.draws)
+    if not posterior.k_hat <= SURELY:
+        return 1
+    short = max(s.effective / posterior.effective, (max(errors(state, posterior)) / s.error) ** 2)
+    lacking = int(np.ceil(n * (min(short, float(s.rounds)) - 1)))
+    return max(1, min(lacking, s.rounds - state.drawn))
 
 
 def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:

@@ -221,7 +221,10 @@ def test_the_order_of_times_is_not_compared_with_times(files: Path, whole: fedke
 def test_a_common_curve_of_a_cox_model(tmp_path: Path) -> None:
     """The average over hospitals, with each one's baseline; at the pooled means, near what the rows say without a model."""
     frames = federation("cox", 1)
-    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]\nrestricted_mean = 48")
+    # Of 200 draws the mean of a curve varies by .003; how far rows are from the model is half of what is allowed.
+    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]\nrestricted_mean = 48").replace(
+        "draws = 100", "draws = 1000"
+    )
     result = fedkern.run(written(tmp_path, frames, text("cox", asked)), out=tmp_path / "out")
     whole = MADE["pooled"](frames)
     time, event, eta = whole["time"] * whole["unit"], whole["event"], np.zeros(330)
