@@ -312,7 +312,10 @@ def test_a_resident_that_was_started_anew_has_lost_the_run_and_pays_for_nothing_
     sites["bo"] = restarted = Restarted()
     code, said, _ = run(tmp_path, sites)
     assert code == 4, said  # pvi goes on without a lost client
-    assert said == ["site 'bo': it was started anew, and knows nothing of this run"]
+    assert said == [
+        "site 'bo': it was started anew, and knows nothing of this run",
+        "finished without client 'bo' (site 'bo' has died)",
+    ]
     assert "the run has begun here before" in reasons(tmp_path, "bo")[0]
     assert [line["event"] for line in audit(tmp_path, "bo")] == ["started", "ended", "refused"]
     assert restarted.charged == budget.read_bytes() != b""
