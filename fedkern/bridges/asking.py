@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from ..transports.relay import Lost
@@ -29,8 +30,9 @@ class AskingWire:
         self._replies = queue.SimpleQueue[tuple[str, bytes] | Lost]()
         self._requests = {site: queue.SimpleQueue[bytes]() for site in sites}
         self._closed = threading.Event()
-        for site in sites:
-            threading.Thread(target=self._carry, args=[site], name=f"fedkern-{site}", daemon=True).start()
+        self._threads = [threading.Thread(target=self._carry, args=[site], name=f"fedkern-{site}", daemon=True) for site in sites]
+        for thread in self._threads:
+            thread.start()
 
     def send(self, site: str, data: bytes) -> None:
         """Starts a request to a site, and does not wait."""
@@ -47,18 +49,26 @@ class AskingWire:
         """Tells the hub that a site is lost for good."""
         self._replies.put(Lost(site, why))
 
-    def close(self) -> None:
-        """Lets the threads end."""
+    def close(self, grace: float = 5.0) -> None:
+        """Brings what was sent to the sites that answer at once, how the job has ended for example, and lets the threads end.
+
+        Parameters
+        ----------
+        grace : seconds that all of it may take
+        """
         self._closed.set()
         for requests in self._requests.values():
             requests.put(b"")
+        until = time.monotonic() + grace
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0.0))
 
     def _carry(self, site: str) -> None:
         """Brings requests to a site: each until its reply has come, or until the hub has sent another, or the same again."""
         requests = self._requests[site]
-        while (data := requests.get()) and not self._closed.is_set():
-            while (reply := self._ask(site, data)) is None and requests.empty():
-                self._closed.wait(self._pause)
+        while data := requests.get():
+            while (reply := self._ask(site, data)) is None and requests.empty() and not self._closed.wait(self._pause):
+                pass  # after a pause the site is asked again
             if reply is not None:
                 self.counts[site] += 1
                 self._replies.put((site, reply))

@@ -16,7 +16,7 @@ from support.toy_job import DEFAULTS, NAMES, in_one_process, protocols, result
 BRIEF = Timeouts(lost=20.0, grace=3.0)
 
 
-def over(ask_of, pause=0.01, again=30.0):
+def over(ask_of, pause=0.01, again=30.0, made=lambda wire: None):
     """Runs the toy job over a wire whose call is ask_of(spokes); returns the exit codes and the digests."""
     digests, spokes = [], {site: Spoke(k, len(NAMES), BRIEF) for k, site in enumerate(NAMES)}
 
@@ -27,11 +27,16 @@ def over(ask_of, pause=0.01, again=30.0):
         return 0
 
     wire = AskingWire(ask_of(spokes), NAMES, pause)
+    made(wire)
     hub = Hub(wire, NAMES, BRIEF, again)
     sites = {site: lambda spoke=spoke: spoke.run(main, print) for site, spoke in spokes.items()}
-    codes = threads.run_all(lambda: hub.run(main, print), sites)
-    wire.close()
-    return codes, digests
+
+    def server():
+        code = hub.run(main, print)
+        wire.close()  # as soon as the job has ended, as engines do
+        return code
+
+    return threads.run_all(server, sites), digests
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
@@ -74,6 +79,27 @@ def test_a_newer_request_takes_the_place_of_one_that_nobody_answers():
     assert wire.receive(5.0) == ("a", b"yes")
     assert set(asked) == {b"one", b"two"}
     wire.close()
+
+
+def test_sites_hear_that_a_job_has_ended_without_one_of_them():
+    wires = []
+
+    def ask_of(spokes):
+        asked = dict.fromkeys(NAMES, 0)
+
+        def ask(site, data):
+            asked[site] += 1
+            if site == NAMES[-1] and asked[site] > 6:
+                wires[0].lose(site, "gone")
+                return None
+            time.sleep(0.02)
+            return spokes[site].answer(data)
+
+        return ask
+
+    codes, _ = over(ask_of, made=wires.append)
+    assert codes[None] == 4
+    assert {codes[name] for name in NAMES[:-1]} == {0}
 
 
 def test_losses_are_told_and_threads_end():
