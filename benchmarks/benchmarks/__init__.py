@@ -15,5 +15,6 @@ LEVEL = os.environ.get("FEDKERN_ISA", "")
 if core := {"avx2": "Haswell", "baseline": "Prescott"}.get(LEVEL):
     os.environ["OPENBLAS_CORETYPE"] = core
     os.environ["NUMBA_CPU_NAME"] = {"avx2": "haswell", "baseline": "nehalem"}[LEVEL]  # there is none without SSE4
+    os.environ["NUMBA_CPU_FEATURES"] = ""  # those of that name: otherwise Numba takes this machine's, AVX-512 included
     most = {"avx2": "AVX2", "baseline": "SSE4_2"}[LEVEL]
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={most}".strip()

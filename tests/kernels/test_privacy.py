@@ -138,6 +138,15 @@ def test_edges_of_the_clip_rule(backend, row, want):
     assert np.isfinite(found).all()
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_beyond_a_cores_caches_are_summed_like_few(dtype):
+    """They have a loop of their own (`cached_bytes` of csrc/include/fedkern/privacy/rows.hpp, at most 8 MiB)."""
+    rows = np.random.default_rng(3).standard_normal((9 * 2**20 // (108 * np.dtype(dtype).itemsize), 108)).astype(dtype)
+    rows[1234], rows[-3], rows[77, 5] = 0, np.nan, np.inf
+    want, size = (privacy.clip_sum(x, 5.0, backend="reference") for x in (rows, np.abs(rows)))
+    np.testing.assert_allclose(privacy.clip_sum(rows, 5.0), want, rtol=0, atol=(5e-6 if dtype == "f4" else 1e-12) * size.max())
+
+
 def test_fused_clipping_is_plain_clipping_of_the_rows_vectors():
     generator = np.random.default_rng(2)
     X, y = 2 * generator.standard_normal((60, 6)), (generator.random(60) < 0.5).astype(float)

@@ -90,7 +90,7 @@ class NarrowSums {
         }
         if (rows_ + padded > block_rows) close(g);
         rows_ += padded;
-        add_eights(kept.x, alpha, padded, d_, at, pace, sum_.data());
+        add_eights<false>(kept.x, alpha, padded, d_, at, pace, sum_.data());
         return true;
     }
     void close(double* g) {

@@ -9,11 +9,18 @@ inline namespace FEDKERN_ISA {
 
 FEDKERN_INLINE void ask(const char* address) { __builtin_prefetch(address, 0, 1); } // into the second-level cache
 
+/// Rows of up to so many bytes in all stay in a core's own caches, or so near to them that it takes longer to ask for a line than to
+/// wait for it. They are read by whole registers; see `Streamed` for the others.
+inline constexpr Index cached_bytes = Index{register_bytes == 64 ? 8 : 2} << 20;
+template <bool cached, class T, int size = 64 / sizeof(T)> using PackOf =
+    Pack<T, size, cached ? register_bytes : std::min(register_bytes, 32)>;
+
 /// sum_j += sum_i w_i x_ij over n rows, n a multiple of eight; the sum is padded to 64 bytes. Eight rows at a time: the first four and
-/// the last four are added up before they meet the sum. Asks the memory for what is at `at`, four times for eight packs that it reads.
-template <class T> void add_eights(const T* const* x, const T* w, Index n, Index d, const char* at, Index pace, T* sum) {
+/// the last four are added up before they meet the sum. Where rows are not `cached`, asks the memory for what is at `at`, four times
+/// for eight packs that it reads.
+template <bool cached, class T> void add_eights(const T* const* x, const T* w, Index n, Index d, const char* at, Index pace, T* sum) {
     constexpr int bytes = register_bytes == 16 ? 32 : 64; // of a pack: there are few registers
-    using V = Pack<T, bytes / sizeof(T), std::min(register_bytes, 32)>;
+    using V = PackOf<cached, T, bytes / sizeof(T)>;
     for (Index i = 0; i < n; i += 8) {
         V wi[8];
         for (int r = 0; r < 8; ++r) wi[r] = V::all(w[i + r]);
@@ -23,7 +30,7 @@ template <class T> void add_eights(const T* const* x, const T* w, Index n, Index
                 first = first + wi[r] * load(x[i + r] + j);
                 last = last + wi[4 + r] * load(x[i + 4 + r] + j);
             }
-            for (int k = 0; k < 4; ++k) ask(at), at += pace;
+            for (int k = 0; !cached && k < 4; ++k) ask(at), at += pace;
             (V::load(sum + j) + (first + last)).store(sum + j);
         };
         Index j = 0;
