@@ -1,5 +1,6 @@
 """Jobs over Flower itself: its simulation, and a SuperLink with TLS and registered keys, with the digests of one process."""
 
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 import fedkern
 from fedkern.cli.__main__ import main
 from support import flower
-from support.organisations import accept
+from support.organisations import accept, audit
 
 pytestmark = [
     pytest.mark.nightly,
@@ -22,6 +23,8 @@ ROUNDS = '[job]\nmethod = "pvi"\nrounds = 2\n[algorithm]\nschedule = "synchronou
 JOBS = {
     "likelihood": '[job]\nmethod = "likelihood"\n' + HEAD,
     "pvi": ROUNDS + '[model]\ncovariance = "full"\n' + HEAD,
+    "long": '[job]\nmethod = "pvi"\nrounds = 4\ndeadline = 150\n'
+    '[algorithm]\nschedule = "synchronous"\ncheckpoint_every = 0.1\n[model]\ncovariance = "full"\n' + HEAD,
     "private": (
         ROUNDS + "local_steps = 5\n[data.columns.age]\ncenter = 60\nscale = 12\n[privacy]\nepsilon = inf\ndelta = 1e-4\n"
         'clip = 2.5\nsampling_rate = 0.1\nnoise_multiplier = 2.0\nnoise_source = "keyed"\n' + HEAD
@@ -83,7 +86,7 @@ def federation(parties, tmp_path):
     subprocess.run(["rm", "-rf", *map(str, (parties / "server").glob("runs")), *map(str, parties.glob("*/runs"))], check=True)
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [job for job in JOBS if job != "long"])
 def test_flowers_simulation_has_the_digest_of_one_process(job, parties, federation):
     start_residents(federation, parties)
     federation.start_link(simulated=True)
@@ -104,6 +107,40 @@ def test_a_superlink_with_tls_and_registered_keys_has_the_digest_of_one_process(
     federation.start_link()
     start_nodes(federation, sockets, tmp_path)
     expect_digest(parties, "likelihood", federation.flwr("run", parties / "app-likelihood", "--stream", timeout=1500))
+
+
+def ends_of(parties):
+    """Returns how the last run ended at each site, by their audit logs; None where it has not."""
+    last = {name: audit(parties, name)[-1] for name in NAMES}
+    return {name: (line["exit"], line["why"]) if line["event"] == "ended" else None for name, line in last.items()}
+
+
+@pytest.mark.parametrize("how", ["flwr stop", "a SuperLink that ends and starts again"])
+def test_a_job_that_flower_has_ended_goes_on_from_its_checkpoint(how, parties, federation, tmp_path):
+    sockets, _ = start_residents(federation, parties)
+    link = federation.start_link()
+    start_nodes(federation, sockets, tmp_path)
+    started = federation.flwr("run", parties / "app-long")
+    number = re.search(r"run (\d+)", started)
+    assert number, started
+    ledgers = [parties / name / "runs" / "long" / "ledger" / f"{name}.jsonl" for name in NAMES]
+    told = lambda: all(path.exists() and path.read_text().count("SiteDelta") >= 1 for path in ledgers)  # noqa: E731
+    flower.wait(told, started, 600)
+    if how == "flwr stop":
+        print(federation.flwr("stop", number[1], "link"))
+    else:
+        flower.end(link)
+        federation.start_link()
+    # The ServerApp is gone without a word: a site ends by the server's silence, and keeps what it has.
+    flower.wait(lambda: all(ends_of(parties).values()), "a resident goes on", 500)
+    print(ends_of(parties))
+    assert {code for code, _ in ends_of(parties).values()} == {3}
+    assert not (parties / "server" / "runs" / "long" / "summary.json").exists()
+    said = federation.flwr("run", parties / "app-long", "--stream", "--run-config", "resume=true", timeout=1000)
+    print(said)
+    assert (parties / "server" / "runs" / "long").exists()
+    assert not (parties / "server" / "runs" / "long-2").exists()
+    expect_digest(parties, "long", said)
 
 
 def test_a_key_that_nobody_has_registered_is_not_let_in(federation, tmp_path):
