@@ -20,7 +20,10 @@ from .stage import Stage, column_sums_stage
 
 UNSIGNED = "keys come through the server, and nobody signs them here"
 SIGNED = "keys come through the server, and each site signs its own"
-UNSEEN = "not seen from sums of all: another unit, or a wrong cell, at one client, and one file at two clients"
+UNSEEN = (
+    "not seen from sums of all: at which client a column, the response or times are in another unit, or have a wrong cell, and\n"
+    "         which two have one file"
+)
 LIMIT = "protects against the server only if it is not the authority"
 
 

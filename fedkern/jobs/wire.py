@@ -32,6 +32,7 @@ WHEN: dict[type[Message], str] = {
     MaskedLogTerms: "where all has settled",
     column_sums.AskColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
+    column_sums.MaskedOddColumns: "for each block of columns that are standardised",
     column_sums.ColumnScales: "for each block of columns that are standardised",
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
