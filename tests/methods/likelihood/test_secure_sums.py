@@ -177,7 +177,7 @@ def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Pa
     told = str(fedkern.api.ledger(tmp_path / "out"))
     assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
     assert said.count("it hides whose number it was, not what the sum says") == 6  # of the job, and of five messages
-    assert "not seen from sums of all: at which client a column, the response or times are in another unit" in said
+    assert "not seen: at which client a column, the response or times are in another unit" in said
     assert "sums and sums of squares of the numeric columns" not in said  # of `SchemaReply`
     assert "protects against the server only if it is not the authority" in said
 
