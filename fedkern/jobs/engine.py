@@ -31,7 +31,7 @@ from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
 from ..transports.place import carrier
-from . import devices, few, holders, incomplete, trips, wire
+from . import devices, few, holders, incomplete, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -44,7 +44,7 @@ from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint, mark_of_rows
 from .publish import publish
-from .run import Output, Part, Run
+from .run import Output, Part, Run, spec_of_agreement
 from .stage import Stage
 
 LOG = logging.getLogger(__name__)
@@ -106,10 +106,11 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.note_use()
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
-        run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
+        opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
+        run = Run(part, parties, opening, hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):
-            fit = method.run.fit(run)
+            fit = method.run.fit(secure.begin(run))
         with owned(SERVER):
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
@@ -169,7 +170,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
     stages = (*opening, *method.stages.stages(said.model))
     most = max((plan.paid for plan in said.plans.values()), default=None)
-    sent = wire.describe_messages(part.config, n, stages, parties.spec, device=said.load is not None)
+    told = spec_of_agreement(part.config, parties.spec)
+    sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most) if latency is not None else None
     over = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
@@ -206,7 +208,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     # Clients that stay have new numbers from here on.
     bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
-    opening = tuple(method.stages.opening(config))
+    opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes

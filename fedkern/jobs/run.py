@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from ..algorithms.core import masked, once
 from ..algorithms.core.messages import Message, ServerEffects
-from ..algorithms.exchanges import certificates
+from ..algorithms.exchanges import certificates, column_sums
 from ..algorithms.exchanges import columns as agreement
+from ..algorithms.exchanges.columns import Summary
 from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
@@ -27,14 +28,14 @@ from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
 from .keeping import Exchange
+from .keys import C, JobConfig
 from .parties import Parties
 from .progress import Progress
-from .stage import Stage
+from .stage import Stage, column_sums_stage
 from .watch import Lines, Watch
 
 LOG = logging.getLogger(__name__)
 
-C = TypeVar("C")
 S = TypeVar("S")
 K = TypeVar("K")
 Ended = tuple[S | None, dict[int, K]]  # the server's last state, where it lives, and the clients' that live here
@@ -209,22 +210,39 @@ class Run(At[C]):
 
     def agreed(self, tables: Mapping[int, Table], spec: Spec | None = None, alias: str = "") -> Encoding:
         """Agrees on the columns' encoding, the same at every place; `spec`, `alias`: of other columns, in a second exchange."""
-        spec, clients = spec or self.parties.spec, {}
+        spec, summaries = spec or self.parties.spec, {}
         for k, table in tables.items():
             with owned(k):
-                clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
-        server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(spec, self.names), clients)
+                summaries[k] = describe(table, spec, self.names[k])
+        told = spec_of_agreement(self.config, spec)
+        clients = {k: agreement.Client(told, summary, name=self.names[k]) for k, summary in summaries.items()}
+        server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(told, self.names), clients)
         self.hooks.notes += () if server is None else server.notes
         self.hooks.doubts += () if server is None else server.doubts
         encoding = anyone(server, clients).encoding
         assert isinstance(encoding, Encoding)
         if server is not None:
             self.hooks.notes += naming_rows(column.name for column in encoding.columns if column.name not in spec.columns)
-        return encoding
+        return encoding if told is spec else self._scaled(encoding, spec, summaries, alias)
+
+    def _scaled(self, encoding: Encoding, spec: Spec, summaries: Mapping[int, Summary], alias: str) -> Encoding:
+        """Returns the encoding with centres and scales, of the job file or of sums over all clients together."""
+        known = tuple(spec.columns.get(c.name, c) if c.kind == "numeric" else c for c in encoding.columns)
+        lacking = tuple(c.name for c in known if c.kind == "numeric" and not spec.complete(c.name))
+        n = len(self.names)
+        clients = {k: column_sums.Client(self.names[k], spec, n, lacking, summary) for k, summary in summaries.items()}
+        stage = column_sums_stage().with_alias(alias and f"column-sums-{alias}")
+        server, clients = self.exchange(stage, lambda: column_sums.start(lacking, n), clients)
+        if server is not None:
+            self.hooks.notes += server.notes
+            self.hooks.doubts += server.doubts
+        for k, client in clients.items():
+            self.hooks.own_notes.setdefault(k, []).extend(client.notes)
+        return replace(encoding, columns=column_sums.with_constants(known, anyone(server, clients)))
 
     def note_rows(self, client: int, notes: Sequence[str], faults: Faults) -> None:
         """Writes rows.json, for the client alone: remarkable facts of its rows, and their faults."""
-        content = {"notes": list(notes), "faults": asdict(faults)}
+        content = {"notes": [*self.hooks.own_notes.get(client, ()), *notes], "faults": asdict(faults)}
         self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew
 
     def certified(self) -> dict[str, Record]:
@@ -241,6 +259,14 @@ class Run(At[C]):
 def _of_inner(lines: Lines[Any]) -> Lines[masked.Server[Any]]:
     """Returns lines of the state of the machine that gets sums."""
     return lambda state, due: lines(state.inner, due)
+
+
+def spec_of_agreement(config: JobConfig, spec: Spec) -> Spec:
+    """Returns the facts of the columns by which parties agree on names and levels.
+
+    Where the server gets sums over all clients alone, columns' sums come after these, in an exchange of their own.
+    """
+    return replace(spec, standardise="none") if config.secure and spec.standardise == "exchange" else spec
 
 
 def anyone(server: S | None, clients: Mapping[int, K]) -> S | K:

@@ -16,10 +16,14 @@ from ..privacy.masks import FEWEST, KEY
 from ..transports.place import Place
 from .keys import C, JobConfig
 from .run import Run
-from .stage import Stage
+from .stage import Stage, column_sums_stage
 
 UNSIGNED = "keys come through the server, and nobody signs them here"
 SIGNED = "keys come through the server, and each site signs its own"
+UNSEEN = (
+    "not seen from sums of all: at which client a column, the response or times are in another unit, or have a wrong cell, and\n"
+    "         which two have one file"
+)
 LIMIT = "protects against the server only if it is not the authority"
 
 
@@ -40,35 +44,60 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
-def check_start(run: Run[C]) -> None:
-    """Raises JobError, before anything leaves, where too few clients take part in a job with secure sums."""
-    if run.config.secure:
-        check_number(run.names)
+def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iterator[str]:
+    """Yields lines on secure sums, for `fedkern check`.
 
+    Parameters
+    ----------
+    units : whether clients tell moments of their own columns all the same, by which units are compared
 
-def describe(place: Place, names: Sequence[str]) -> Iterator[str]:
-    """Yields lines on secure sums, for `fedkern check`; JobError where there are too few clients."""
+    Raises
+    ------
+    JobError
+        There are too few clients.
+    """
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
     yield f"         {SIGNED if isinstance(place, Identified) else UNSIGNED}: {LIMIT}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
+    if not units:
+        yield f"         {UNSEEN}: let the holders compare means and units before"
 
 
-def stage_of_keys(n_clients: int) -> Stage:
+def opening(config: JobConfig, n_clients: int) -> list[Stage]:
+    """Returns the stages that a job with secure sums has before its method's: of keys, and of columns' sums; none without."""
+    if not config.secure:
+        return []
+    runs = 1 if getattr(config, "formula", None) is None else 2
+    columns = [column_sums_stage(runs)] if getattr(config.data, "standardise", None) == "exchange" else []
+    return [_stage_of_keys(n_clients), *columns]
+
+
+def _stage_of_keys(n_clients: int) -> Stage:
     """Returns the stage in which clients get each other's keys."""
     return Stage(sum_keys.PROTOCOL, sum_keys.dims(n_clients))
 
 
-def exchange_keys(run: Run[C]) -> Run[C]:
-    """Returns the run with secrets that its clients share pair by pair: new ones at every start, kept nowhere."""
+def begin(run: Run[C]) -> Run[C]:
+    """Returns the run, in a job with secure sums with secrets that its clients share pair by pair.
+
+    These are new at every start, and kept nowhere.
+
+    Raises
+    ------
+    JobError
+        Too few clients take part. Nothing has left any of them.
+    """
+    if not run.config.secure:
+        return run
     check_number(run.names)
     place, job = run.place, job_digest(run.config, run.names)
     clients = {}
     for k in run.mine:
         signer = place.signer(k) if isinstance(place, Identified) else None
         clients[k] = sum_keys.Client(k, run.names, job, os.urandom(KEY), signer)
-    _, ended = run.exchange(stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
-    return replace(run, hiders={k: Hider(own) for k, own in sum_keys.pairs_of(ended).items()})
+    _, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
+    return replace(run, hiders={k: Hider(pairs, run.names[k]) for k, pairs in sum_keys.pairs_of(ended).items()})
 
 
 def know_alike(run: Run[C], known: bytes) -> None:

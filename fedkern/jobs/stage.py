@@ -13,6 +13,7 @@ from typing import Protocol as Shape
 
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
+from ..algorithms.exchanges import column_sums
 
 
 class Sized(Shape):
@@ -89,3 +90,9 @@ class Stage:
     def words(self) -> tuple[str, tuple[type[Message], ...], tuple[type[Message], ...], dict[str, int], bool]:
         """The parts of the stage that `fedkern check` prints, whatever its alias."""
         return self.protocol.name, self.protocol.to_client, self.protocol.to_server, dict(self.dims), self.allgather
+
+
+def column_sums_stage(runs: int = 1) -> Stage:
+    """Returns the stage in which centres and scales of columns are found from sums over all clients alone."""
+    stage = Stage(column_sums.protocol(), column_sums.DIMS, times=column_sums.TIMES, runs=runs)
+    return stage.with_sums(column_sums.SUMS)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..algorithms.core.messages import Message, Refused, schema
 from ..algorithms.core.until import AskMoving, Moving
+from ..algorithms.exchanges import column_sums
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
-from ..algorithms.exchanges.terms import AskTerms, LogTerms
+from ..algorithms.exchanges.terms import AskTerms, LogTerms, MaskedLogTerms
 from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec
@@ -28,6 +29,11 @@ WHEN: dict[type[Message], str] = {
     Moving: "where the server's own unknowns have settled",
     AskTerms: "where all has settled",
     LogTerms: "where all has settled",
+    MaskedLogTerms: "where all has settled",
+    column_sums.AskColumnSums: "for each block of columns that are standardised",
+    column_sums.MaskedColumnSums: "for each block of columns that are standardised",
+    column_sums.MaskedOddColumns: "for each block of columns that are standardised",
+    column_sums.ColumnScales: "for each block of columns that are standardised",
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }

@@ -88,6 +88,22 @@ def to_words(values: Array, form: Form, n_clients: int) -> tuple[Words, NDArray[
     return words, outside
 
 
+def holds(values: Array, form: Form, n_clients: int) -> NDArray[np.bool_]:
+    """Tells which values (n,) have words that lose no digit of them: finite whole multiples of 2^-fraction that are in range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.masks import ONCE, holds
+    >>> holds(np.array([0.1, 1e-100, 1e80]), ONCE, n_clients=3)
+    array([ True, False, False])
+    """
+    values = np.asarray(values, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = np.ldexp(values, form.fraction) % 1 == 0
+    return np.asarray((np.abs(values) < form.each(n_clients)) & whole)
+
+
 def _place(values: Array, outside: NDArray[np.bool_], form: Form, words: Words) -> None:
     """Writes the words of values into `words` (limbs, n), which are 0 before."""
     bits = values.view(np.uint64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algorithms.core.masked import ALL
 from ..algorithms.core.once import Server
 from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
@@ -98,11 +99,21 @@ def piece(summary: Record) -> str:
 
 def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:
     """Returns notes for a reader: rows whose densities are not reliable, and clients that are not in the sums."""
+    if tuple(names) == (ALL,):
+        few = f"clients with fewer than {LEAST} rows, if there are any, are not in the leave-one-out sums"
+        return [f"{few}: which, the server cannot know", *_not_used(told, names), *_unreliable(content)]
     silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
     said = [f"{silent} clients have fewer than {LEAST} rows: they are not in the leave-one-out sums"] if silent else []
     said += [f"{lost} clients were lost: they are not in the leave-one-out sums"] if lost else []
-    said += [f"client {names[k]!r} is not in the leave-one-out sums, for {why}" for k, why in sorted(told.dropped.items())]
+    return [*said, *_not_used(told, names), *_unreliable(content)]
+
+
+def _not_used(told: Server[LooSums], names: Sequence[str]) -> list[str]:
+    """Returns notes on answers that cannot be."""
+    return [f"client {names[k]!r} is not in the leave-one-out sums, for {why}" for k, why in sorted(told.dropped.items())]
+
+
+def _unreliable(content: dict[str, Any]) -> list[str]:
+    """Returns a note on rows whose densities are not reliable."""
     far = content["k_hat"][f"<= {EDGES[-1]:g}"] + content["k_hat"][f"> {EDGES[-1]:g}"] if content else 0
-    if far:
-        said.append(f"leave-one-out densities of {far} rows are not reliable (k-hat above {psis.UNRELIABLE:g})")
-    return said
+    return [f"leave-one-out densities of {far} rows are not reliable (k-hat above {psis.UNRELIABLE:g})"] if far else []

@@ -21,7 +21,8 @@ from typing import Protocol as Shape
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import ROUND, Form, Pairs, add, from_words, to_words
+from ...errors import JobError
+from ...privacy.masks import ROUND, Form, Pairs, add, from_words, holds, to_words
 from . import until
 from .kept import GIVEN
 from .messages import (
@@ -54,6 +55,11 @@ Array = NDArray[np.float64]
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
 HEARD = "masked.heard"  # in a client's checkpoint, beside its machine's state
+TOO_MUCH = (
+    "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e74 without loss of a digit: give them in "
+    "another unit"
+)
+TOO_LARGE = "are too large for secure sums"
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel
 NEEDED = "the sum of all less that of the others would be its number; --resume goes on from the last checkpoint when it is back"
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
@@ -114,11 +120,15 @@ class Sum(NamedTuple):
     kind : of the messages that are added
     masked : of the messages that travel in their place
     form : of its words
+    what : its numbers, where one of them that a word does not hold is a fault of its client; "" where none can be such
+    exact : whether a word has to hold all digits of a number
     """
 
     kind: type[Any]  # a Message that is Summed: no type is both a class of the one and a shape of the other
     masked: type[Any]  # a Message that is Masked
     form: Form = ROUND
+    what: str = ""
+    exact: bool = False
 
     @property
     def symbol(self) -> str:
@@ -137,25 +147,45 @@ MOVING = Sum(until.Moving, MaskedMoving)
 class Hider:
     """Masks what one client says, for one start of a run. It counts its messages, so that no mask is used twice.
 
-    The count is kept here, and not in a machine's state, since a state may be put back, and a count must not.
+    The count is kept here, and not in a machine's state, since a state may be put back, and a count must not. It is of all
+    exchanges of the start: two of them may ask the same.
+
+    Parameters
+    ----------
+    pairs : the secrets
+    name : of the client, for the texts of errors
     """
 
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs, self.used, self.known = pairs, 0, b""
+    def __init__(self, pairs: Pairs, name: str = "") -> None:
+        self.pairs, self.name, self.used, self.known = pairs, name, 0, b""
 
     def know(self, known: bytes) -> None:
         """Takes what all clients must know alike from here on: masks of those that know something else do not cancel."""
         self.known = hashlib.blake2b(known, digest_size=32, person=b"fedkern known").digest()
 
     def hide(self, numbers: Array, outside: NDArray[np.bool_], one: Sum, question: bytes) -> bytes:
-        """Returns masked words of numbers, of a count of the places that are out of range, and of a zero."""
-        counter, self.used = self.used, self.used + 1
+        """Returns masked words of numbers, of a count of the places that are out of range, and of a zero.
+
+        Raises
+        ------
+        JobError
+            A word does not hold a number of these.
+        """
         values = np.concatenate([numbers, outside.astype(np.float64), np.zeros(CHECKED)])
-        words, beyond = to_words(values, one.form, len(self.pairs.shared) + 1)
+        good = holds(values, one.form, self.n_clients) if one.exact else np.abs(values) < one.form.each(self.n_clients)
+        if one.what and not good.all():
+            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH if one.exact else TOO_LARGE}")
+        counter, self.used = self.used, self.used + 1
+        words, beyond = to_words(values, one.form, self.n_clients)
         if beyond.any():
             raise ValueError(f"{one.kind.__name__} has numbers out of range that it does not say to be")
         self.pairs.hide(words, counter, one.masked.kind, question)
         return words.astype("<u8").tobytes()
+
+    @property
+    def n_clients(self) -> int:
+        """The number of clients whose sum it is."""
+        return len(self.pairs.shared) + 1
 
 
 @dataclass(frozen=True)
@@ -267,8 +297,7 @@ class Sums:
 
     def _numbers(self, message: Any, one: Sum, state: Client[Any]) -> tuple[Array, NDArray[np.bool_]]:
         """Returns a message's numbers and places out of range, after a look at their count."""
-        n_clients = len(state.hider.pairs.shared) + 1
-        numbers, outside = message.numbers(one.form.each(n_clients))
+        numbers, outside = message.numbers(one.form.each(state.hider.n_clients))
         if (len(numbers), len(outside)) != one.kind.count(self.dims):
             wanted, got = one.kind.count(self.dims), (len(numbers), len(outside))
             raise ValueError(f"{one.kind.__name__} has {got} numbers and places out of range, and {wanted} were agreed")

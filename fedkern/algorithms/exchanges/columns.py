@@ -106,6 +106,12 @@ class Summary:
     numeric: np.ndarray | None = None
     counts: NDArray[np.float64] | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """The number of rows in its sums."""
+        assert self.numeric is not None
+        return len(self.numeric) if self.counts is None else int(self.counts.sum())
+
 
 @dataclass(frozen=True)
 class Client:
@@ -308,9 +314,8 @@ def _description(state: Client, wanted: set[str]) -> dict[str, object]:
     if "sums" in wanted:
         if summary.numeric is None:
             raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
-        sums, _ = _moments(summary, np.zeros(summary.numeric.shape[1]))
-        n = len(summary.numeric) if summary.counts is None else int(summary.counts.sum())
-        out |= {"rows": n, "sums": _finite(state, sums)}
+        sums, _ = moments(summary, np.zeros(summary.numeric.shape[1]))
+        out |= {"rows": summary.n_rows, "sums": _finite(state, sums)}
     return out
 
 
@@ -318,11 +323,11 @@ def _deviations(state: Client, content: Mapping[str, object]) -> dict[str, objec
     """Returns a client's answer to leg 2."""
     summary = state.summary
     means = pieces.floats("server: AskSchema", "means", content.get("means"), summary.kinds.count("numeric"))
-    sums, squares = _moments(summary, np.array(means))
+    sums, squares = moments(summary, np.array(means))
     return {"sums": _finite(state, sums), "squares": _finite(state, squares)}
 
 
-def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns sums of x - center and of their squares, (p,) each, in one pass by blocks of rows."""
     x = summary.numeric
     if x is None:
@@ -348,7 +353,7 @@ def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
         name = [name for name, kind in zip(names, state.summary.kinds) if kind == "numeric"][j]
         what = "its values are too large to be summed; give them in another unit"
         who = f"client {state.name!r}: " if state.name else ""
-        raise OwnFault(f"{who}{_told(name, names, state.spec)}: {what}", f"{who}column {name!r}: {what}")
+        raise OwnFault(f"{who}{name_openly(name, names, state.spec)}: {what}", f"{who}column {name!r}: {what}")
     values: list[float] = sums.tolist()
     return values
 
@@ -411,7 +416,7 @@ def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dic
     return {name: [value[i] for i in places] if name in ordered else value for name, value in content.items()}
 
 
-def _told(name: str, names: Sequence[str], spec: Spec) -> str:
+def name_openly(name: str, names: Sequence[str], spec: Spec) -> str:
     """Names a covariate as every party may read it: by its name if the job file has it, else by its place."""
     return f"column {name!r}" if name in spec.known else f"covariate no. {list(names).index(name) + 1}"
 
@@ -435,15 +440,16 @@ def _check_columns(state: Server) -> None:
         there = frozenset(others)
         for name in names:
             if name not in there:
-                what = f"{_told(name, names, state.spec)} of client {example!r} is missing"
+                what = f"{name_openly(name, names, state.spec)} of client {example!r} is missing"
                 raise JobError(f"client {client!r}: {what}; add it, or ignore it in [data]")
         for name, kind in zip(others, other_kinds):
             if name not in wanted:
-                what = f"{_told(name, others, state.spec)} is not at client {example!r}"
+                what = f"{name_openly(name, others, state.spec)} is not at client {example!r}"
                 raise JobError(f"client {client!r}: {what}; remove it, or ignore it in [data]")
             if kind != wanted[name]:
+                what = f"{name_openly(name, names, state.spec)} is {kind}"
                 raise JobError(
-                    f"client {client!r}: {_told(name, names, state.spec)} is {kind}, at client {example!r} it is {wanted[name]}; "
+                    f"client {client!r}: {what}, at client {example!r} it is {wanted[name]}; "
                     f'correct the cells, or say which: kind = "{wanted[name]}" in [data.columns.NAME]'
                 )
 
@@ -490,14 +496,17 @@ def _deviations_known(state: Server) -> tuple[Column, ...]:
     These are mean and standard deviation (divisor n) of all rows together; a constant column has 1.
     """
     replies = in_order(state.replies)
-    constants: list[tuple[float, float]] = []
-    for mean, sums, squares in zip(state.means, zip(*(r["sums"] for r in replies)), zip(*(r["squares"] for r in replies))):
-        shift = math.fsum(sums) / state.rows
-        variance = max(math.fsum(squares) / state.rows - shift * shift, 0.0)
-        tiny = (1e-14 * abs(mean)) ** 2  # what rounding leaves of a constant column
-        constants.append((mean + shift, math.sqrt(variance) if variance > tiny else 1.0))
-    rest = iter(constants)
+    sums, squares = (map(math.fsum, zip(*(reply[name] for reply in replies))) for name in ("sums", "squares"))
+    rest = iter([standardise(*told, state.rows) for told in zip(state.means, sums, squares)])
     return tuple(_with(column, *next(rest)) if column.kind == "numeric" else column for column in state.columns)
+
+
+def standardise(mean: float, sums: float, squares: float, rows: float) -> tuple[float, float]:
+    """Returns centre and scale of a column, by sums over all rows of the deviations from `mean` and of their squares."""
+    shift = sums / rows
+    variance = max(squares / rows - shift * shift, 0.0)
+    tiny = (1e-14 * abs(mean)) ** 2  # what rounding leaves of a constant column
+    return mean + shift, math.sqrt(variance) if variance > tiny else 1.0
 
 
 def _with(column: Column, center: float, scale: float) -> Column:

@@ -8,11 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import Message, Tells
 from ..core.rounds import in_order
-from .rounding import LARGEST, bounded
+from .rounding import LARGEST, bounded, summable
 
 DIMS: dict[str, int] = {}
 LEAST = 5  # areas of a sum
@@ -40,9 +46,33 @@ class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
     waic_effective: float
     unreliable: int
 
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 2 + len(FIELDS), 0
+
+    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Returns the numbers that are added."""
+        sums = summable([getattr(self, name) for name in FIELDS])
+        return np.array([self.areas, self.unreliable, *sums.tolist()]), np.zeros(0, bool)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> FitSums:
+        """Returns the sums of all clients together."""
+        areas, unreliable, *sums = numbers.tolist()
+        return cls(round, int(areas), **dict(zip(FIELDS, sums, strict=True)), unreliable=int(unreliable))
+
+
+@dataclass(frozen=True)
+class MaskedFitSums(Masked, Message, kind=265, tells=Tells(f"sums over this client's areas, masked: {HIDES}")):
+    """Client to server: `FitSums`, masked."""
+
+    words: Annotated[bytes, "masked_fit"]
+
 
 NOBODY = FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
-SUMS = ("density", "squares", "effective", "waic", "waic_effective")
+SUMS = (Sum(FitSums, MaskedFitSums, ONCE),)
+FIELDS = ("density", "squares", "effective", "waic", "waic_effective")
 
 
 def make_reply(sums: FitSums) -> FitSums:
@@ -54,7 +84,7 @@ def total(replies: Mapping[int, FitSums]) -> FitSums:
     """Returns the sums over all clients, added in their order."""
     every = in_order(replies)
     areas, unreliable = sum(one.areas for one in every), sum(one.unreliable for one in every)
-    sums = {name: float(sum(getattr(one, name) for one in every)) for name in SUMS}
+    sums = {name: float(sum(getattr(one, name) for one in every)) for name in FIELDS}
     return FitSums(0, areas, **sums, unreliable=unreliable)
 
 

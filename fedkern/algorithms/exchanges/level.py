@@ -18,21 +18,27 @@ The two sums, `first` and `second`, are (`models.spatial.units.sums`; each term 
 The server notes a client whose standard deviation or mean of a measured response is not that of the others (`spreads`,
 `centres`): another unit, or a wrong cell, which a heavy-tailed response may have. The fit uses the agreed units (`Units.rows`),
 so it does not depend on the unit of exposures or of a measured response. Answers are added in client order, so the sums have the
-same bits on every run.
+same bits on every run. Where they are masked (`core.masked`), the server has the sums over all clients as the answer of one, and
+notes no client.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
@@ -65,6 +71,32 @@ class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
     round: int
     first: float
     second: float
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 2, 0
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the numbers that are added."""
+        return np.array([self.first, self.second]), np.zeros(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> LevelSums:
+        """Returns the sums of all clients together."""
+        return cls(round, *numbers.tolist())
+
+
+@dataclass(frozen=True)
+class MaskedLevelSums(
+    Masked, Message, kind=263, tells=Tells(f"{SUM}, masked: {HIDES}", "its response, not whose it is", FEW_AREAS)
+):
+    """Client to server: `LevelSums`, masked."""
+
+    words: Annotated[bytes, "masked_level"]
+
+
+SUMS = (Sum(LevelSums, MaskedLevelSums, ONCE, "sums of the response, or of exposures,", exact=True),)
 
 
 @dataclass(frozen=True)

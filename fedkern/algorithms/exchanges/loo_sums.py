@@ -6,15 +6,18 @@ A sum is of at least five rows, whatever the job's least number: a client with f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import SUM, Message, Tells
-from .rounding import DIGITS, LARGEST, bounded, rounded
+from .rounding import DIGITS, LARGEST, bounded, rounded, summable
 
 BINS = 4
 DIMS: dict[str, int] = {"bins": BINS}
@@ -40,6 +43,31 @@ class LooSums(Message, kind=148, tells=Tells(SUM)):
     squares: float
     effective: float
     bins: Annotated[NDArray[np.float64], "bins"]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 4 + dims["bins"], 0
+
+    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Returns the numbers that are added."""
+        return np.concatenate([[self.rows], summable([self.density, self.squares, self.effective]), self.bins]), np.zeros(0, bool)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> LooSums:
+        """Returns the sums of all clients together."""
+        rows, density, squares, effective, *bins = numbers.tolist()
+        return cls(round, int(rows), density, squares, effective, np.array(bins))
+
+
+@dataclass(frozen=True)
+class MaskedLooSums(Masked, Message, kind=264, tells=Tells(f"{SUM}, masked: {HIDES}")):
+    """Client to server: `LooSums`, masked."""
+
+    words: Annotated[bytes, "masked_loo"]
+
+
+SUMS = (Sum(LooSums, MaskedLooSums, ONCE),)
 
 
 def make_reply(sums: LooSums | None) -> LooSums:

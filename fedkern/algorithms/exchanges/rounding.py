@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 DIGITS = 3  # after the point: thousandths of a nat
+ADDED = 1e70  # of a number in a masked sum over clients (`privacy.masks.ONCE`)
 LARGEST = 1e100  # of such a number: the log-likelihood of a draw that cannot be, with the other sign
 
 
@@ -17,6 +18,11 @@ def rounded(values: ArrayLike) -> NDArray[np.float64]:
     """Returns the numbers as a client sends them. A draw that cannot be is not its fault, and no number is NaN."""
     finite = np.nan_to_num(np.asarray(values, np.float64), nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST)
     return np.asarray(np.round(np.clip(finite, -LARGEST, LARGEST), DIGITS) + 0.0, np.float64)  # and none is -0
+
+
+def summable(values: ArrayLike) -> NDArray[np.float64]:
+    """Returns the numbers as a masked sum over clients takes them: a larger one, of a model that cannot be, counts as `ADDED`."""
+    return np.clip(np.asarray(values, np.float64), -ADDED, ADDED)
 
 
 def bounded(values: ArrayLike, largest: float = LARGEST) -> bool:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import LEAST_DENSITY
 from ..core import once
-from ..core.masked import TELLS, Masked, Sum
+from ..core.masked import HIDES, TELLS, Masked, Sum
 from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
 from .rounding import DIGITS, LARGEST, bounded, rounded
 
@@ -79,16 +79,8 @@ class AskTermsOf(Message, kind=149):
 
 
 @dataclass(frozen=True)
-class LogTerms(Message, kind=166, tells=Tells(LIKELIHOOD, AREAS, "with few areas")):
-    """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns."""
-
-    round: int
-    values: Terms
-
-
-@dataclass(frozen=True)
-class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
-    """Client to server: log p(y_j | theta) at draws of q."""
+class Added:
+    """Holds the fields of log-likelihoods at draws, and says how they are added where they are masked."""
 
     round: int
     values: Terms
@@ -104,9 +96,26 @@ class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
         return np.rint(np.maximum(np.where(good, self.values, 0.0), LEAST_DENSITY) * 10**DIGITS), ~good
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> LogTermsOf:
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Self:
         """Returns the answer of all clients together; a draw that cannot be for any of them cannot be."""
         return cls(round, rounded(np.where(outside, -LARGEST, numbers / 10**DIGITS)))
+
+
+@dataclass(frozen=True)
+class LogTerms(Added, Message, kind=166, tells=Tells(LIKELIHOOD, AREAS, "with few areas")):
+    """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns."""
+
+
+@dataclass(frozen=True)
+class MaskedLogTerms(Masked, Message, kind=266, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, "with few areas")):
+    """Client to server: `LogTerms`, masked, with a count of each draw that cannot be."""
+
+    words: Annotated[bytes, "masked_log_terms"]
+
+
+@dataclass(frozen=True)
+class LogTermsOf(Added, Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+    """Client to server: log p(y_j | theta) at draws of q."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ class MaskedLogTermsOf(Masked, Message, kind=255, tells=TELLS):
     words: Annotated[bytes, "masked_terms"]
 
 
+SUMS = (Sum(LogTerms, MaskedLogTerms),)
 OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf),)
 
 

@@ -5,6 +5,7 @@ Source: docs/spec/sparse.md, sections 5 and 6.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
@@ -12,8 +13,12 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import DRAW, DRAWN, FEWER, LIKELIHOOD, ROTATED, SUM, Message, Tells
 from .settings import Settings
+
+TOGETHER = "second moments of all clients' rows together, not whose they are"
 
 Coefficients = Annotated[NDArray[np.float64], "c n"]
 
@@ -92,6 +97,31 @@ class Sums(Message, kind=34, tells=Tells(DRAW, DRAWN)):
 
     round: int
     sums: Annotated[NDArray[np.float64], "s c n"]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return dims["s"] * dims["c"] * dims["n"], 0
+
+    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Returns the numbers that are added."""
+        return self.sums.ravel(), np.zeros(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Sums:
+        """Returns the sums of all clients together."""
+        return cls(round, numbers.reshape(dims["s"], dims["c"], dims["n"]))
+
+
+@dataclass(frozen=True)
+class MaskedSums(Masked, Message, kind=267, tells=Tells(f"{DRAW}, masked: {HIDES}", TOGETHER)):
+    """Client to server: `Sums`, masked."""
+
+    words: Annotated[bytes, "masked_sums"]
+
+
+# 1 / lambda^2 is between 1e-60 and 1e60: the wide words hold it with all the digits of a float (spec, section 5).
+SUMS = (Sum(Sums, MaskedSums, ONCE, "sums of the deviations that were drawn"),)
 
 
 @dataclass(frozen=True)

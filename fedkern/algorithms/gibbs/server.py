@@ -60,6 +60,7 @@ class Server:
     rows : each client's number of rows, where they are known: weights of an average
     told : (M, P) of which coefficients each client's rows tell something; None: of all
     bound : the call of its sweeps
+    together : the number of clients that an answer is of: more than one where it is the sum of all
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -83,6 +84,7 @@ class Server:
     rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
     told: NDArray[np.bool_] | None = field(default=None, metadata=GIVEN)
     bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound, metadata=GIVEN)
+    together: int = field(default=1, metadata=GIVEN)
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the messages of an answer in its round."""
@@ -213,8 +215,9 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     if settings.aggregate == "sums":
         sums = {k: layout.full(_of(answer, Sums).sums, 0.0) for k, answer in state.answers.items()}
         for told in () if layout.whole else sums.values():
-            told[0][..., ~layout.has_coefficient] = 1.0
-        values, events = update.swept_sums(settings, state.values, sums, state.step)
+            told[0][..., ~layout.has_coefficient] = float(state.together)
+        n = len(sums) * state.together
+        values, events = update.swept_sums(settings, state.values, sums, n, state.step)
         return evolve(state, values=values, step=state.step + 1, events=add_events(state.events, events)), None
     deviation, lambda_sq = _collected(state)
     _check(state, deviation, lambda_sq)

@@ -111,13 +111,15 @@ def swept(
     return Values(*drawn), deviation, lambda_sq, events
 
 
-def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], step: int) -> tuple[Values, NDArray[np.int64]]:
-    """Runs one sweep from the clients' sums (s, c, g, p), added in client order."""
+def swept_sums(
+    settings: Settings, values: Values, sums: Mapping[int, Array], n_clients: int, step: int
+) -> tuple[Values, NDArray[np.int64]]:
+    """Runs one sweep from the sums (s, c, g, p) of the clients, or of all together, added in client order."""
     total = np.zeros_like(next(iter(sums.values())))
     for client in sorted(sums):
         total += sums[client]
     *drawn, events = shrinkage.global_sweep_sums(
-        total, len(sums), settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
+        total, n_clients, settings.layout.indicators, values.theta, values.tau_sq, values.gamma, values.eta, values.rho,
         step=step, **_options(settings),
     )  # fmt: skip
     return Values(*drawn), events

@@ -76,11 +76,11 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
     if not model.output.loo:
         return Checked()
     asked = loo_sums.AskLoo(0) if run.place.is_server else None
-    told = ask_clients(run, stage_of_loo(), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
+    told = ask_clients(run, stage_of_loo(model), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
     if told is None:
         return Checked()
     summary = loo.summary(in_order(told.replies), model.units.scale)
-    return Checked({"loo": summary}, tuple(loo.notes(summary, told, run.names)))
+    return Checked({"loo": summary}, tuple(loo.notes(summary, told, model.telling)))
 
 
 def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:

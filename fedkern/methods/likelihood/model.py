@@ -462,7 +462,10 @@ class Model(JobModel[OutputSection]):
     @property
     def response_stages(self) -> list[Stage]:
         """The exchange before the rounds in which the response's units become known."""
-        return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if self.measured else {})] if self.asks_level else []
+        if not self.asks_level:
+            return []
+        stage = Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if self.measured else {})
+        return [stage.with_sums(level.SUMS) if self.secure else stage]
 
     @property
     def sums_stage(self) -> Stage:

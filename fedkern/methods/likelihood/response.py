@@ -33,7 +33,7 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     responses = {k: _responses(own, model.exposure(rows[k])) for k, own in designs.items()}
     clients = {k: level.Client(run.names[k], asked, responses[k], weights=own.weights) for k, own in designs.items()}
     (stage,) = model.response_stages
-    server, clients = run.exchange(stage, lambda: level.start(asked, run.names), clients)
+    server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
     if server is not None and server.doubt:

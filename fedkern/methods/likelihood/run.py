@@ -13,7 +13,6 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import telling
 from ...errors import owned
-from ...jobs import secure
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from . import lines, publish
@@ -26,7 +25,6 @@ from .steps import Machine, Read
 
 def fit(run: Run[Config]) -> Fit | None:
     """Runs the part of one place in a job; returns the result at the server's place, None elsewhere."""
-    secure.check_start(run)
     steps = steps_of(run.config)
     tables = run.tables()
     opening = steps.agree(run, tables)
@@ -34,8 +32,6 @@ def fit(run: Run[Config]) -> Fit | None:
     read = opening.read_rows(run, tables)
     if steps.fit is not None:
         return steps.fit(run, read)
-    if read.model.secure:
-        run = secure.exchange_keys(run)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import (
     column_notes,
+    column_sums,
     hazard_curves,
     level,
     level_sums,
@@ -48,6 +49,8 @@ MAY_SEND = (
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
+    *(one.masked for one in column_sums.SUMS),
+    level.MaskedLevelSums,
     importance.Curvature,
     importance.Values,
     *sum_keys.PROTOCOL.to_server,
@@ -61,6 +64,7 @@ MAY_SEND = (
     *log_terms.PROTOCOL.to_server,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
+    loo_sums.MaskedLooSums,
     *marginal_sums.PROTOCOL.to_server,
     *site_modes.PROTOCOL.to_server,
     *survival_sums.PROTOCOL.to_server,
@@ -87,10 +91,8 @@ def stages(model: SampledModel) -> list[Stage]:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
-    if model.secure:
-        before.append(secure.stage_of_keys(len(model.names)))
     draws = [stage_of_telling(model)] if model.chains else []
-    loo = [stage_of_loo()] if model.output.loo else []
+    loo = [stage_of_loo(model)] if model.output.loo else []
     after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
     return [*before, *rounds, *draws, *after]
 
@@ -123,9 +125,10 @@ def stage_of_telling(model: SampledModel) -> Stage:
     return Stage(telling.PROTOCOL, {"t": TOLD, "xi": model.size})
 
 
-def stage_of_loo() -> Stage:
+def stage_of_loo(model: SampledModel) -> Stage:
     """Returns the stage of sums of the rows' leave-one-out densities."""
-    return Stage.of(loo_sums)
+    stage = Stage.of(loo_sums)
+    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
 
 
 def stages_of_sites(model: SampledModel) -> list[Stage]:

@@ -228,7 +228,7 @@ class LifetimeModel(TimeModel):
         return prior.held if isinstance(prior, Walk) else prior
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
-        return of_rates(self.names, answers, client=bool(self.layout.client))
+        return of_rates(self.telling, answers, client=bool(self.layout.client))
 
     @property
     def takes_client(self) -> bool:

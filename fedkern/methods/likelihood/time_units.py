@@ -39,6 +39,11 @@ NOT_COMPARED = (
     "have times in one unit (days, months) is not seen in this result; leave the key out to have it looked at"
 )
 
+NOT_COMPARED_SUMS = (
+    'clients\' times per event were not compared, for with job.sums = "secure" the server has the sums of all: whether all files '
+    "have times in one unit (days, months) is not seen in this result; let the holders compare their median times"
+)
+
 
 class Said(NamedTuple):
     """Notes for the reader of a result, and why it cannot stand; "" where it can."""

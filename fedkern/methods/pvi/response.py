@@ -127,11 +127,18 @@ class Known(Protocol):
     def encoding(self) -> Encoding: ...
     @property
     def response(self) -> Response: ...
+    @property
+    def secure(self) -> bool: ...
+    @property
+    def telling(self) -> tuple[str, ...]: ...
 
 
-def stages(given: Given) -> list[Stage]:
+def stages(model: Known) -> list[Stage]:
     """Returns the stage before the rounds, in which clients are asked for the response's level."""
-    return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if given.measured else {})] if given.asks else []
+    if not model.given.asks:
+        return []
+    stage = Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if model.given.measured else {})
+    return [stage.with_sums(level.SUMS) if model.secure else stage]
 
 
 def after(given: Given) -> list[Stage]:
@@ -148,7 +155,7 @@ def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> 
         return Response()
     asked = level.Settings(given.family, given.column, given.intercept, given.scale)
     clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
-    server, clients = run.exchange(stages(given)[0], lambda: level.start(asked, run.names), clients)
+    server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, model.telling), clients)
     # Nothing in the machine's note may speak of parts that this method's model has not.
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))

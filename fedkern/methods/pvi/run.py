@@ -45,7 +45,6 @@ def fit(run: Run[Config]) -> Fit | None:
     the result at the server's place, None elsewhere
     """
     # Agree on columns: from here on every place has the same model, and may exchange what it asks for.
-    secure.check_start(run)
     tables = run.tables()
     model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
     run = run.with_model(model)
@@ -69,9 +68,7 @@ def fit(run: Run[Config]) -> Fit | None:
     # `_clients` has opened the clients' accounts; where whole clients are protected, one account at the server pays for all.
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan_of_all)
-    if model.secure:
-        run = secure.exchange_keys(run)
-        secure.know_alike(run, model.told)
+    secure.know_alike(run, model.told)
     server, clients = run.with_lines(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, pearson, sum_keys, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, level, loo_sums, pearson, sum_keys, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -40,7 +40,7 @@ MAY_SEND = (
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
     *sum_keys.PROTOCOL.to_server,
-    *(one.masked for one in (*pvi.SUMS, *terms.OF_Q_SUMS)),
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS)),
 )
 
 
@@ -54,14 +54,12 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
-    before = [*incomplete.stages(model.config), *notes, *response.stages(model.given)]
+    before = [*incomplete.stages(model.config), *notes, *response.stages(model)]
     output = model.output
     told, judged = response.after(model.given), arrival.stage(model)
     after = [] if judged is None else [judged]
-    after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    after += ([weighed(model)] if output.reweigh else []) + ([left_out(model)] if output.loo else [])
     after += dispersion.stages(model)
-    if model.secure:
-        before.append(secure.stage_of_keys(len(model.names)))
     return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
@@ -86,9 +84,10 @@ def weighed(model: Model) -> Stage:
     return stage.with_sums(terms.OF_Q_SUMS) if model.secure else stage
 
 
-def left_out() -> Stage:
+def left_out(model: Model) -> Stage:
     """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
-    return Stage.of(loo_sums)
+    stage = Stage.of(loo_sums)
+    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
 
 
 def noisy_sums(model: Model) -> Stage:

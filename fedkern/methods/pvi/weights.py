@@ -66,13 +66,13 @@ def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: 
         return Checked(weights, None, tuple(notes), lines=drawn)
     own = {k: once.ready_client(loo_sums.make_reply(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
     asks = told is not None and told.asks
-    asked, _ = run.ask(stages.left_out(), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
+    asked, _ = run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
     if asked is None:
         return Checked(weights, None, tuple(notes), lines=drawn)
     if not asked.asks:
         return Checked(weights, None, (*notes, "no leave-one-out sums: a client was lost"), lines=drawn)
     content = loo.summary(in_order(asked.replies))
-    return Checked(weights, content, (*notes, *loo.notes(content, asked, run.names)), lines=drawn)
+    return Checked(weights, content, (*notes, *loo.notes(content, asked, model.telling)), lines=drawn)
 
 
 def _q(model: Model, asked: terms.AskTermsOf) -> Gaussian:

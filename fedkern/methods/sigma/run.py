@@ -17,10 +17,9 @@ from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence, secure
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
-from ...jobs.stage import Stage
 from ...jobs.watch import Line, Lines, measuring
 from ...models.spatial.loadings import LevelRidge
 from ...models.spatial.site import Site
@@ -44,7 +43,6 @@ def fit(run: Run[Config]) -> Fit | None:
     the result at the server's place, None elsewhere
     """
     config, names = run.config, run.names
-    secure.check_start(run)
     tables = run.tables()
     _check_headers(run, tables)  # `run.agreed` below compares covariates alone, so a missing response would be found too late
     files = prior.read(run)
@@ -81,8 +79,6 @@ def fit(run: Run[Config]) -> Fit | None:
     clients: Mapping[int, hmc.Client | sfvi.Client | nested.Client]
     settled: dict[str, bool | None] = {}  # name -> whether the client's unknowns have settled; None: the client is gone
     reweighed = None
-    if model.secure:
-        run = secure.exchange_keys(run)
     if model.chains:
         server, clients = _sampled(run, model, sites)
     elif model.is_nested:
@@ -110,7 +106,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.privacy is not None:
         certificates = run.certified()
         fitted = None if fitted is None else replace(fitted, privacy=certificates)
-    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names, hides=model.hides)
+    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, model.telling, hides=model.hides)
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
@@ -119,7 +115,7 @@ def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.Fit
         return None
     clients = {k: once.ready_client(fit_sums.make_reply(one)) for k, one in sums.items()}
     # 0 is the round; [0] is the state of the server.
-    return run.ask(Stage.of(fit_sums), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
+    return run.ask(stages.summed(model), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
@@ -135,7 +131,7 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """Asks the clients for the units of the response, the same at every place; the server's have the number `n` of rows too."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
-    server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, run.names), clients)
+    server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, model.telling), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note)
     units = anyone(server, clients).units

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...algorithms.core import masked, until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import certificates, column_notes, figures, fit_sums, level, settled, sum_keys, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, figures, fit_sums, level, settled, sum_keys, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -40,6 +40,8 @@ MAY_SEND = (
     *prior_agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
+    *(one.masked for one in column_sums.SUMS),
+    level.MaskedLevelSums,
     GlobalGradient,
     GlobalGradientBound,
     Reached,
@@ -53,8 +55,10 @@ MAY_SEND = (
     *until.UP,
     *settled.PROTOCOL.to_server,
     LogTerms,
+    terms.MaskedLogTerms,
     *figures.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
+    fit_sums.MaskedFitSums,
     *certificates.PROTOCOL.to_server,
 )
 
@@ -66,13 +70,12 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
-    asked = [Stage.of(fit_sums)] if model.output.fit else []
+    asked = [summed(model)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
     bits = [Stage.of(settled)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     spent = [Stage.of(certificates)] if model.config.private else []
-    keys = [secure.stage_of_keys(len(model.names))] if model.secure else []
-    return [Stage.of(column_notes), levelled(model), *keys, fitted(model), *bits, *weights, judged(model), *asked, *spent]
+    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -98,7 +101,8 @@ def fitted(model: SigmaModel) -> Stage:
 
 def weighed(model: SigmaModel) -> Stage:
     """Returns the stage of a question about log-likelihoods, which comes at most `pieces` times."""
-    return Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
+    stage = Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
+    return stage.with_sums(terms.SUMS) if model.secure else stage
 
 
 def judged(model: SigmaModel) -> Stage:
@@ -106,9 +110,16 @@ def judged(model: SigmaModel) -> Stage:
     return Stage(figures.PROTOCOL, figures.dims(len(publish.shared(model))))
 
 
+def summed(model: SigmaModel) -> Stage:
+    """Returns the stage of sums over areas by which the fit is judged."""
+    stage = Stage.of(fit_sums)
+    return stage.with_sums(fit_sums.SUMS) if model.secure else stage
+
+
 def levelled(model: SigmaModel) -> Stage:
     """Returns the stage in which the units of the response are found."""
-    return Stage(level.PROTOCOL, level.DIMS, times=model.level.times)
+    stage = Stage(level.PROTOCOL, level.DIMS, times=model.level.times)
+    return stage.with_sums(level.SUMS) if model.secure else stage
 
 
 def check_job(at: Check[Config]) -> Said | None:

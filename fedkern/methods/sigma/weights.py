@@ -55,7 +55,9 @@ def exchange_terms(
         told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, own)
         if told is None or server is None or not asks:
             continue
-        run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
+        run.hooks.notes += [
+            f"no weights: client {model.telling[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())
+        ]
         if not told.complete:
             weights, asks = None, False
             continue

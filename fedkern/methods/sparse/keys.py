@@ -26,6 +26,14 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 
 
+class JobSection(CountedJobSection):
+    sums: Literal["secure"] | None = key(
+        None,
+        help="secure: the server gets the sums of all clients' draws, and no client's own; three clients or more, and "
+        'algorithm.aggregate = "sums", which is the default then',
+    )
+
+
 class ModelSection(Section):
     kind: Literal["regression", "mrf", "sem"] = key(
         "regression", help="Markov random field, structural equations, or a regression"
@@ -99,7 +107,7 @@ class AlgorithmSection(Section):
     random_source: Literal["secure", "keyed"] | None = key(
         None,
         help="of a client's draws: secure, numbers that nobody else can make; keyed, those of job.seed, the same bits again; "
-        "default secure where draws are made of each row, and not of cross-products alone",
+        "default secure where draws are made of each row, and not of cross-products alone, and with job.sums",
     )
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
@@ -118,7 +126,7 @@ class OutputSection(CommonOutputSection):
 class Config(JobConfig):
     """Holds a job of method "sparse"."""
 
-    job: CountedJobSection
+    job: JobSection
     data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
@@ -128,6 +136,10 @@ class Config(JobConfig):
     @property
     def open_ended(self) -> bool:
         return True
+
+    @property
+    def secure(self) -> bool:
+        return self.job.sums is not None
 
     @property
     def draws_rows(self) -> list[str]:
@@ -144,7 +156,7 @@ class Config(JobConfig):
     def secret(self) -> bool:
         """Whether only the client has its random numbers, so that the server cannot make them."""
         source = self.algorithm.random_source
-        return bool(self.draws_rows) if source is None else source == "secure"
+        return bool(self.draws_rows) or self.secure if source is None else source == "secure"
 
     @property
     def tells_products(self) -> bool:
@@ -218,6 +230,8 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
         model["slab"] = SLAB
     rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 2500
     algorithm.setdefault("burn_in", min(500, rounds // 5))
+    if job.get("sums") is not None:
+        algorithm.setdefault("aggregate", "sums")
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
     algorithm.setdefault("server_sweeps", 5 if several else 1)
     return out
@@ -233,9 +247,30 @@ def conflicts(config: Config) -> Iterator[str]:
     """Yields every contradiction between keys, each as a sentence with its remedy."""
     if config.job.device == "cuda" and (why := _not_on_a_device(config)):
         yield f'job.device = "cuda": {why}; use "cpu"'
+    yield from _secure(config)
     yield from _data(config)
     yield from _model(config)
     yield from _sampler(config)
+
+
+def _secure(config: Config) -> Iterator[str]:
+    """Yields faults of a job whose server gets sums alone."""
+    if not config.secure:
+        return
+    asked, a, output = 'job.sums = "secure"', config.algorithm, config.output
+    if a.aggregate != "sums":
+        yield f'{asked}: algorithm.aggregate = "{a.aggregate}" sends each client\'s coefficients; take "sums", or leave it out'
+    wrong = {
+        'random_source = "keyed": whoever can make each client\'s random numbers takes the sums apart': a.random_source
+        == "keyed",
+        'statistics = "pooled", which sends each client\'s statistics': a.statistics == "pooled",
+        'topology = "allgather", in which nobody adds': a.topology == "allgather",
+        'on_loss = "drop": the sum of all less that of the others would be the lost client\'s': a.on_loss == "drop",
+    }
+    yield from (f"{asked} and algorithm.{name}; remove one of the two" for name, bad in wrong.items() if bad)
+    for name in ("leave_one_out", "site_fits"):
+        if getattr(output, name):
+            yield f"{asked}: the server has no client's own numbers, and output.{name} is made of them; remove one of the two"
 
 
 def _not_on_a_device(config: Config) -> str:

@@ -114,7 +114,7 @@ def fit(run: Run[Config]) -> Fit | None:
     said = convergence.tell_verdict(run, None if fitted is None else fitted.verdict)
     for k, one in rows.items():
         own.write(run, model, one, said[k])
-    return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, run.names)
+    return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, model.telling)
 
 
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
@@ -136,7 +136,7 @@ def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own])
     if not model.output.loo:
         return None
     clients = {k: once.ready_client(loo_sums.make_reply(own.left_out(model, one))) for k, one in rows.items()}
-    return run.ask(Stage.of(loo_sums), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
+    return run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
@@ -315,7 +315,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
     """Runs the sampler once: returns the server's last state, None elsewhere, and the clients', as far as they sample."""
     model, stage = data.model, stages.sampled(data.model)
     settings = replace(model.settings, n_threads=run.threads, prior=variant.prior or model.settings.prior)
-    judge, n = _judge(data), len(model.names)
+    judge, n, m = _judge(data), len(model.names), len(model.telling)
     if model.pooled:
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
@@ -327,15 +327,17 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         return None if server is None else server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
-        server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
+        server, questions = gibbs.start(settings, m, judge, _trace(model, client=False), variant.without)
         rows = () if stage.allgather else data.scales.rows  # clients have not been told them
-        return replace(server, rows=rows, told=data.tells), questions
+        return replace(server, rows=rows, told=data.tells, together=n // m), questions
 
     clients = {
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
         for k, site in data.sites.items()
     }
-    return run.exchange(stage.with_alias(variant.name), start, clients)
+    ended, sampled = run.exchange(stage.with_alias(variant.name), start, clients)
+    # Of sums the server knows one count of rounds, in each of which all took part.
+    return ended and replace(ended, updates=np.resize(ended.updates, n)), sampled
 
 
 def _seed(model: SparseModel) -> int | None:

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, verdicts
+from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, sum_keys, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
-from ...algorithms.gibbs.messages import MOVES, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
+from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
-from ...jobs import few, memory
+from ...jobs import few, memory, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
@@ -38,6 +38,8 @@ MAY_SEND = (
     *site_fits.PROTOCOL.to_server,
     Locals,
     Sums,
+    *sum_keys.PROTOCOL.to_server,
+    *(one.masked for one in (*SUMS, *loo_sums.SUMS)),
     *MOVES,
     Loglik,
     *gibbs_pooled.PROTOCOL.to_server,
@@ -58,11 +60,17 @@ def stages(model: SparseModel) -> list[Stage]:
     scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if model.output.site_fits else []
     counted = [Stage.of(counts)] if not model.pooled else []
-    sums = [Stage.of(loo_sums)] if model.output.loo else []
+    sums = [left_out(model)] if model.output.loo else []
     shape = [shaped(model)] if model.kind == "sem" else []
     means = [located(model)] if model.measured.size else []
     after = [*sums, *counted, *shape, Stage.of(verdicts)]
     return [Stage.of(column_notes), valued(model), *scales, *means, *fits, sampled(model), *after]
+
+
+def left_out(model: SparseModel) -> Stage:
+    """Returns the stage in which clients tell sums of their rows' leave-one-out densities."""
+    stage = Stage.of(loo_sums)
+    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
 
 
 def valued(model: SparseModel) -> Stage:
@@ -109,7 +117,8 @@ def sampled(model: SparseModel) -> Stage:
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
     alone = model.allgather
-    return Stage(protocol, settings.dims(), settings.rounds, resumable=not alone, allgather=alone, times=times, runs=runs)
+    stage = Stage(protocol, settings.dims(), settings.rounds, resumable=not alone, allgather=alone, times=times, runs=runs)
+    return stage.with_sums(SUMS) if model.secure else stage
 
 
 def check_job(at: Check[Config]) -> Said | None:
@@ -120,7 +129,8 @@ def check_job(at: Check[Config]) -> Said | None:
         return None
     model = SparseModel(at.config, at.names, relative(encoding))
     unknown = [] if model.is_graph or at.config.data.builtin else at.unknown(encoding)
-    lines = [*_lines(model), *memory.describe_memory(*_memory(model)), *notes]
+    sums = [*secure.describe(at.place, at.names, units=True)] if model.secure else []
+    lines = [*_lines(model), *sums, *memory.describe_memory(*_memory(model)), *notes]
     return Said(model, lines, unknown, load=model.load if at.config.job.device == "cuda" else None)
 
 
@@ -196,6 +206,9 @@ def disclosure(model: SparseModel) -> str:
         times = 1 + sum(_further_runs(model).values())
         text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, "
         text += "once" if times == 1 else f"{times} times, once for each run of the sampler"
+    elif model.secure:
+        text = "sums over all clients of their deviations and scales, three or four a coefficient and round, go to the server, "
+        text += "made with random numbers that no other party has"
     elif a.aggregate == "sums":
         text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:

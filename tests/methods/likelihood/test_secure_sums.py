@@ -72,6 +72,68 @@ def test_the_posterior_is_that_of_a_job_without_masks(job: Path, whole: fedkern.
             assert whole.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-9), (name, figure)
 
 
+def test_the_sums_of_a_measured_response_are_masked(job: Path, tmp_path: Path) -> None:
+    texts = {"gaussian": JOB.replace("poisson", "gaussian")}
+    texts["plain-gaussian"] = texts["gaussian"].replace('sums = "secure"\n', "")
+    results = []
+    for name, text in texts.items():
+        (job.parent / f"{name}.toml").write_text(text)
+        results.append(fedkern.run(job.parent / f"{name}.toml", out=tmp_path / name))
+    for name, numbers in results[1].parameters.items():
+        for figure in ("mean", "sd"):
+            assert results[0].parameters[name][figure] == pytest.approx(numbers[figure], rel=1e-8, abs=1e-8), (name, figure)
+    kinds = {kind for _, kind in wires.ledgers(tmp_path / "gaussian")}
+    assert {"MaskedColumnSums", "MaskedLevelSums"} <= kinds
+    assert "LevelSums" not in kinds
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("time,", "age,"), "client 'bo': .*missing"),
+        (("time,ward,y", "time,ward,y\nx,w1,2"), "client 'bo'"),
+        ((",w", "e-90,w"), "client 'bo': covariate no. 1: its values are too large, or too small, for secure sums"),
+    ],
+    ids=["another-column", "a-text", "too-small"],
+)
+def test_a_client_s_own_columns_are_judged_where_they_are(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    write_wards(tmp_path, CLIENTS)
+    own = tmp_path / "rows" / "bo.csv"
+    own.write_text(own.read_text().replace(*change).replace("timee-90,ward", "time,ward"))
+    (tmp_path / "job.toml").write_text(JOB)
+    with pytest.raises(JobError, match=told):
+        fedkern.run(tmp_path / "job.toml")
+
+
+def test_another_unit_at_one_client_is_seen_by_its_holder_and_ends_in_a_doubt(tmp_path: Path) -> None:
+    write_wards(tmp_path, CLIENTS)
+    own = tmp_path / "rows" / "bo.csv"
+    head, *rows = own.read_text().splitlines()
+    own.write_text("\n".join([head, *(f"{18 * float(row.partition(',')[0]):.4f},{row.partition(',')[2]}" for row in rows)]))
+    (tmp_path / "job.toml").write_text(JOB)
+    result = fedkern.run(tmp_path / "job.toml", out=tmp_path / "out")
+    assert result.converged is False
+    assert result.summary["verdict"].startswith("not converged: column 'time' is in another unit at one client")
+    notes = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in CLIENTS}
+    assert any("the standard deviation of column 'time' at bo is" in note for note in notes["bo"])
+    assert "bo" not in " ".join(result.summary["notes"])
+
+
+def test_sums_of_rows_without_themselves_are_those_of_a_job_without_masks(job: Path, tmp_path: Path) -> None:
+    text, results = JOB.replace("[output]", "[output]\nloo = true"), []
+    for name, one in (("masked", text), ("plain", text.replace('sums = "secure"\n', ""))):
+        (job.parent / f"loo-{name}.toml").write_text(one)
+        results.append(fedkern.run(job.parent / f"loo-{name}.toml", out=tmp_path / name).summary)
+    (masked, plain), names = (one["loo"] for one in results), {kind for _, kind in wires.ledgers(tmp_path / "masked")}
+    assert masked["rows"] == plain["rows"] == 120
+    assert masked["k_hat"] == plain["k_hat"]
+    for figure in ("elpd", "se", "p_loo"):
+        assert masked[figure] == pytest.approx(plain[figure], rel=1e-6), figure
+    assert "MaskedLooSums" in names
+    assert "LooSums" not in names
+    assert any("which, the server cannot know" in note for note in results[0]["notes"])
+
+
 def chains(folder: Path, *, secure: bool) -> Path:
     """A job of sixty trajectories of two chains."""
     text = JOB.replace("points = 256\neffective = 100", 'sampler = "hmc"').replace("draws = 50\n", "")
@@ -106,13 +168,15 @@ def test_masks_change_no_bit_of_the_result(job: Path, whole: fedkern.Result) -> 
 
 
 def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Path) -> None:
-    wires.checked_and_run(job, tmp_path / "out", wanted=("SumKey", "MaskedCurvature", "MaskedValues"))
+    wires.checked_and_run(job, tmp_path / "out", wanted=("SumKey", "MaskedColumnSums", "MaskedCurvature", "MaskedValues"))
     kinds = {kind for _, kind in wires.ledgers(tmp_path / "out")}
-    assert not kinds & {"Curvature", "Values"}
+    assert not kinds & {"Curvature", "Values", "LevelSums"}
     said = "\n".join(fedkern.api.check_job(fedkern.places.InProcess(), *load(job)) or [])
     told = str(fedkern.api.ledger(tmp_path / "out"))
     assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
-    assert said.count("it hides whose number it was, not what the sum says") == 3  # of the job, and of both messages
+    assert said.count("it hides whose number it was, not what the sum says") == 6  # of the job, and of five messages
+    assert "not seen from sums of all: at which client a column, the response or times are in another unit" in said
+    assert "sums and sums of squares of the numeric columns" not in said  # of `SchemaReply`
     assert "protects against the server only if it is not the authority" in said
 
 

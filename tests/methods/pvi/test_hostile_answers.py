@@ -179,7 +179,7 @@ def test_log_likelihoods_that_cannot_be_are_left_out(question: Any, asked: Any) 
 
 def test_sums_of_a_fit_that_cannot_be_are_left_out() -> None:
     honest = fit_sums.FitSums(0, 6, -3.0, 3.0, 0.5, -3.1, 0.6, 1)
-    for name in (*fit_sums.SUMS, "areas", "unreliable"):
+    for name in (*fit_sums.FIELDS, "areas", "unreliable"):
         for x in WHOLE if name in ("areas", "unreliable") else EXTREMES:
             server, _ = fit_sums.QUESTION.start(2, fit_sums.AskFitSums(0))
             for k, sums in enumerate((honest, replace(honest, **{name: x}))):

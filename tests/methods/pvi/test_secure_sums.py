@@ -26,7 +26,7 @@ from support.mask_streams import Streams, assert_uniform, many_starts, watched_s
 from support.relayed import Threads, over_threads
 
 CLIENTS = ("ada", "bo", "cy")
-OWN = {"SiteDelta", "ScaledSiteDelta", "CountsSiteDelta", "Gradient", "Slope", "LogTermsOf"}
+OWN = {"LevelSums", "LooSums", "SiteDelta", "ScaledSiteDelta", "CountsSiteDelta", "Gradient", "Slope", "LogTermsOf"}
 AT_ONCE = {"schedule": "synchronous"}
 DAMPED = AT_ONCE | {"optimiser": "adagrad", "local_steps": 3, "average": "half"}
 
@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CASES = {
-    "logistic": ("yes", "bernoulli", AT_ONCE, {}, "MaskedSiteDelta"),
+    "logistic": ("yes", "bernoulli", AT_ONCE, {"output": {"loo": True}}, "MaskedSiteDelta"),
     "scale": ("y", "gaussian", AT_ONCE, {}, "MaskedScaledSiteDelta"),
     "r": ("count", "negative-binomial", AT_ONCE, {}, "MaskedCountsSiteDelta"),
     "damped": ("count", "poisson", DAMPED, {"job": {"rounds": 12}, "model": {"covariance": "diagonal"}}, "MaskedSiteDelta"),
@@ -85,7 +85,7 @@ def test_the_posterior_is_that_of_a_job_without_masks(case: str, folder: Path, t
     response, family, algorithm, more, wanted = CASES[case]
     open_job = fedkern.run(job(folder, response, family, algorithm, secure=False, **more))
     path = job(folder, response, family, algorithm, **more)
-    kinds = ("SumKey", wanted, "MaskedArrival", "MaskedLogTermsOf")
+    kinds = ("SumKey", "MaskedColumnSums", "MaskedLevelSums", wanted, "MaskedArrival", "MaskedLogTermsOf")
     secure = wires.checked_and_run(path, tmp_path / "out", wanted=kinds)
     assert secure.parameters.keys() == open_job.parameters.keys()
     for name, numbers in open_job.parameters.items():
@@ -94,6 +94,8 @@ def test_the_posterior_is_that_of_a_job_without_masks(case: str, folder: Path, t
     for figure in ("rounds", "converged", "clients", "stop"):
         assert secure.summary[figure] == open_job.summary[figure], figure
     assert secure.summary["weights"]["k_hat"] == pytest.approx(open_job.summary["weights"]["k_hat"], rel=1e-6, abs=1e-9)
+    for figure, value in open_job.summary.get("loo", {}).items():
+        assert secure.summary["loo"][figure] == pytest.approx(value, rel=1e-9), figure
     assert not OWN & {kind for _, kind in wires.ledgers(tmp_path / "out")}
 
 
@@ -170,7 +172,7 @@ def test_clients_that_nobody_told_when_to_work_work_at_once(folder: Path) -> Non
 
 def test_check_says_that_it_hides_whose_number_it_was(folder: Path) -> None:
     said = "\n".join(check_job(InProcess(), *load(job(folder, "y", "gaussian", {}))) or [])
-    assert said.count("it hides whose number it was, not what the sum says") == 4  # of the job, and of three messages
+    assert said.count("it hides whose number it was, not what the sum says") == 7  # of the job, and of six messages
     assert "protects against the server only if it is not the authority" in said
 
 
@@ -225,7 +227,7 @@ def test_what_is_masked_looks_like_nothing(
 def test_a_client_that_forgets_its_mask_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide = Pairs.hide
     monkeypatch.setattr(Pairs, "hide", lambda own, *about: None if own.client == 1 else hide(own, *about))
-    with pytest.raises(RemoteFault, match="the masks of MaskedSiteDelta do not cancel") as fault:
+    with pytest.raises(RemoteFault, match="the masks of MaskedColumnSums do not cancel") as fault:
         fedkern.run(job(folder, "yes", "bernoulli", {}))
     assert "'bo'" not in str(fault.value)
 

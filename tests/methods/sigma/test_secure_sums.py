@@ -13,11 +13,12 @@ from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.messages import Tells
 from fedkern.algorithms.core.until import Moving
 from fedkern.errors import JobError, LostPeer
+from methods.sigma.test_weights import job as gaussian
 from support import sigma_artifacts as artifacts
 from support.interrupted import run
 from support.wires import checked_and_run, ledgers
 
-OWN = {"GlobalGradient", "GlobalGradientBound", "Moving", "Slope", "SlopeChange"}
+OWN = {"LevelSums", "GlobalGradient", "GlobalGradientBound", "Moving", "Slope", "SlopeChange"}
 SFVI = {"inference": "sfvi"}
 HMC = {"inference": "hmc", "leapfrog_steps": 2, "burn_in": 20}
 
@@ -63,8 +64,17 @@ def test_the_fit_is_that_of_a_job_without_masks(
             assert hidden.parameters[name][figure] == pytest.approx(numbers[figure], rel=1e-6, abs=1e-7), (name, figure)
     assert hidden.summary["clients"] == plain.summary["clients"]
     kinds = {kind for _, kind in ledgers(tmp_path / "out")}
-    assert wanted <= kinds
+    assert {"MaskedLevelSums", *wanted} <= kinds
     assert not kinds & OWN
+
+
+def test_sums_over_areas_are_those_of_a_job_without_masks(tmp_path: Path) -> None:
+    fit = {"output": {"fit": True}}
+    plain = fedkern.run(job(tmp_path / "plain", SFVI, secure=False, **fit)).summary["sigma"]["fit"]
+    hidden = checked_and_run(job(tmp_path / "masked", SFVI, **fit), tmp_path / "out", wanted=("MaskedFitSums",)).summary
+    assert hidden["sigma"]["fit"] == pytest.approx(plain, rel=1e-6)
+    assert "FitSums" not in {kind for _, kind in ledgers(tmp_path / "out")}
+    assert any("which, the server cannot know" in note for note in hidden["notes"])
 
 
 def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
@@ -113,3 +123,18 @@ def test_the_sum_of_a_map_is_said_to_tell_its_counts() -> None:
     assert isinstance(tells, Tells)
     assert "it hides whose number it was, not what the sum says" in tells.what
     assert "the response of every area" in tells.computed
+
+
+@pytest.mark.nightly
+def test_weights_are_those_of_a_job_without_masks(tmp_path: Path) -> None:
+    """Of a Gaussian response with known scales, whose fit settles soon: the server asks for log-likelihoods at its draws."""
+    path, fitted = gaussian(tmp_path), {"algorithm": {"inference": "sfvi"}}
+    plain = fedkern.run(path, **fitted)
+    hidden = fedkern.run(path, job={"sums": "secure"}, out=tmp_path / "out", **fitted)
+    assert hidden.summary["converged"] is plain.summary["converged"] is True
+    for name, value in plain.summary["sigma"]["weights"].items():
+        if isinstance(value, float):
+            assert hidden.summary["sigma"]["weights"][name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+    kinds = {kind for _, kind in ledgers(tmp_path / "out")}
+    assert "MaskedLogTerms" in kinds
+    assert "LogTerms" not in kinds

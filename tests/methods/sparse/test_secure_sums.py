@@ -1,0 +1,174 @@
+"""Sparse jobs whose server gets sums of all clients' draws: the draws of a job whose server adds exactly, and no client's own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.gibbs import server as gibbs
+from fedkern.algorithms.gibbs import sweeps
+from fedkern.algorithms.gibbs.messages import Sums
+from fedkern.algorithms.gibbs.settings import Settings
+from fedkern.errors import FedkernError, JobError
+from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
+from methods.sparse.test_jobs import job
+from support import wires
+from support.interrupted import run
+from support.mask_streams import watched_streams
+
+CASES = {
+    "regression": ("sparse", {}),
+    "slab": ("sparse", {"model": {"slab": 1.5}, "algorithm": {"scales": "expanded"}}),
+    "graph": ("mrf", {}),
+}
+OPEN = {"algorithm": {"aggregate": "sums", "random_source": "secure"}}
+swept_sums = sweeps.swept_sums
+
+
+def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the next run begin with the same secret numbers as the last one before it."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr("fedkern.methods.sparse.run.secrets.randbits", lambda bits: next(numbers) * 0x9E3779B97F4A7C15 % 2**bits)
+
+
+def sections(more: Mapping[str, Any] | None = None, *, secure: bool = True) -> dict[str, dict[str, Any]]:
+    """Keys beside those of the job file, of a short job."""
+    tables: dict[str, dict[str, Any]] = {"job": {"rounds": 100}, "algorithm": {"burn_in": 30}}
+    for one in (more or {}, {"job": {"sums": "secure"}} if secure else OPEN):
+        for name, table in one.items():
+            tables[name] = tables.get(name, {}) | table
+    return tables
+
+
+def added_exactly(settings: Settings, values: Any, sums: Mapping[int, np.ndarray], n_clients: int, step: int) -> Any:
+    """The sweep of an open job whose server rounds each sum over clients once."""
+    total = np.array([math.fsum(column) for column in zip(*(one.ravel().tolist() for one in sums.values()))])
+    return swept_sums(settings, values, {0: total.reshape(next(iter(sums.values())).shape)}, n_clients, step)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_draws_are_those_of_an_open_job_that_adds_exactly(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, more = CASES[case]
+    wanted = ("SumKey", "MaskedSums")
+    path = job(tmp_path, kind)
+    same_secrets(monkeypatch)
+    secure = wires.checked_and_run(path, tmp_path / "out", wanted=wanted, **sections(more))
+    monkeypatch.setattr(gibbs.update, "swept_sums", added_exactly)
+    same_secrets(monkeypatch)
+    plain = fedkern.run(path, **sections(more, secure=False))
+    assert secure.summary["parameters"] == plain.summary["parameters"]
+    assert secure.summary["clients"] == plain.summary["clients"]
+    assert "Sums" not in {kind for _, kind in wires.ledgers(tmp_path / "out")}
+
+
+def test_no_other_party_can_make_a_client_s_random_numbers(tmp_path: Path) -> None:
+    """Two runs have other draws: numbers that follow from the seed would make each sum an equation in the moments."""
+    path = job(tmp_path)
+    first, second = (fedkern.run(path, **sections()).summary["parameters"] for _ in range(2))
+    assert first != second
+
+
+@pytest.mark.parametrize("fault", ["one client", "a sum"])
+def test_a_wrong_number_of_clients_or_sum_is_seen(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the test above."""
+    path = job(tmp_path)
+    same_secrets(monkeypatch)
+    first = fedkern.run(path, **sections()).summary["parameters"]
+
+    def wrong(settings: Settings, values: Any, sums: Mapping[int, np.ndarray], n_clients: int, step: int) -> Any:
+        if fault == "one client":
+            return swept_sums(settings, values, sums, 1, step)
+        return swept_sums(settings, values, {k: (1 - 1e-9) * one for k, one in sums.items()}, n_clients, step)
+
+    monkeypatch.setattr(gibbs.update, "swept_sums", wrong)
+    same_secrets(monkeypatch)
+    assert fedkern.run(path, **sections()).summary["parameters"] != first
+
+
+def test_wide_words_hold_all_scales_that_can_be_drawn() -> None:
+    """1 / lambda^2 is within 1e-60 and 1e60 (docs/spec/sparse.md, section 5): its word loses less than a float's last digit."""
+    precision = 10.0 ** np.linspace(-60, 60, 121)
+    unit, below = 2.0**-ONCE.fraction, precision * 2.0**-53
+    assert (unit / 2 < below).all()
+    assert (precision < ONCE.each(1000)).all()
+    assert not holds(precision, ROUND, 3).all()  # as words of rounds do not
+
+
+def test_sums_that_no_word_holds_are_a_fault_of_their_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = Sums.numbers
+    monkeypatch.setattr(Sums, "numbers", lambda own, largest: (numbers(own, largest)[0] * 1e200, np.zeros(0, np.bool_)))
+    with pytest.raises(
+        JobError, match=r"client 'client-0\d': sums of the deviations that were drawn are too large for secure sums"
+    ):
+        fedkern.run(job(tmp_path), **sections())
+
+
+def test_a_stopped_job_goes_on_with_new_keys_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, streams = job(tmp_path), watched_streams(monkeypatch)
+    same_secrets(monkeypatch)
+    sets = ("job.sums=secure", "job.rounds=100", "algorithm.burn_in=30", "algorithm.checkpoint_every=1e-6")
+    with pytest.raises(FedkernError):
+        run(path, tmp_path / "out", *sets, stop=150)
+    resumed = run(path, tmp_path / "out", *sets, resume=True)  # the seeds are in the clients' own checkpoints
+    same_secrets(monkeypatch)
+    whole = run(path, None, *sets)
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.digest == whole.digest
+    streams.check(starts=3)
+
+
+def test_further_runs_of_the_sampler_use_no_mask_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs begin with the same question: the count of masked messages goes on from one to the next."""
+    streams = watched_streams(monkeypatch)
+    fedkern.run(job(tmp_path), **sections({"output": {"sensitivity": True}}))
+    streams.check(starts=1)
+
+
+def test_a_client_that_forgets_its_mask_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide = Pairs.hide
+    monkeypatch.setattr(Pairs, "hide", lambda own, *about: None if own.client == 1 else hide(own, *about))
+    with pytest.raises(RemoteFault, match="the masks of MaskedSums do not cancel"):
+        fedkern.run(job(tmp_path), **sections())
+
+
+def test_rows_without_themselves_are_added_under_masks(tmp_path: Path) -> None:
+    loo = {"output": {"loo": True}}
+    secure = fedkern.run(job(tmp_path), out=tmp_path / "out", **sections(loo)).summary
+    assert secure["loo"]["rows"] == 180
+    kinds = {kind for _, kind in wires.ledgers(tmp_path / "out")}
+    assert "MaskedLooSums" in kinds
+    assert "LooSums" not in kinds
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"algorithm": {"aggregate": "locals"}}, 'algorithm.aggregate = "locals" sends each client\'s coefficients'),
+        ({"algorithm": {"statistics": "pooled"}}, 'statistics = "pooled", which sends each client\'s statistics'),
+        ({"algorithm": {"topology": "allgather"}}, "in which nobody adds"),
+        ({"algorithm": {"on_loss": "drop"}}, "would be the lost client's"),
+        ({"algorithm": {"participation": 0.5}}, "participation < 1"),
+        ({"algorithm": {"random_source": "keyed"}}, "random numbers takes the sums apart"),
+        ({"output": {"site_fits": True}}, "output.site_fits is made of them"),
+        ({"output": {"leave_one_out": True}}, "output.leave_one_out is made of them"),
+    ],
+)
+def test_jobs_that_cannot_have_it_are_refused(more: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError) as fault:
+        fedkern.run(job(tmp_path), **sections(more))
+    assert told in str(fault.value)
+
+
+def test_two_clients_are_too_few(tmp_path: Path) -> None:
+    path = job(tmp_path, clients=2)
+    with pytest.raises(JobError, match="needs 3 clients, and there are 2"):
+        fedkern.run(path, job={"sums": "secure"})
