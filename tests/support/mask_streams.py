@@ -1,15 +1,21 @@
-"""Every stream that hid anything in a test's runs with secure sums, and whether one of them was used twice."""
+"""Runs with secure sums that are watched: which streams hid anything, whether one was used twice, and words before and after."""
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fedkern
+from fedkern.errors import FedkernError
 from fedkern.privacy.masks import Pairs, Stream, Words
+from support.interrupted import Crash, run
 
 
 class Streams:
@@ -60,3 +66,14 @@ def assert_uniform(hidden: list[bytes], plain: list[bytes]) -> None:
     far = [float(((one - one.mean()) ** 2 / one.mean()).sum()) for one in counts]  # chi-square of 255 degrees of freedom
     assert far[0] < 255 + 6 * np.sqrt(2 * 255)
     assert far[1] > 1e4
+
+
+def many_starts(job: Path, out: Path, seed: int) -> fedkern.Result:
+    """A job that is stopped or crashes at random, as often as luck has it, and is gone on with until it ends."""
+    luck, resume = random.Random(seed), False
+    while True:
+        how = {luck.choice(["stop", "crash"]): luck.randint(1, 24)} if luck.random() < 0.7 else {}
+        with suppress(FedkernError, Crash):
+            if (ended := run(job, out, resume=resume, **how)) is not None:
+                return ended
+        resume = (out / "job.json").exists()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import random
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from fedkern.transports.inprocess import InProcess
 from support import wires
 from support.command import mpirun
 from support.interrupted import Crash, run
-from support.mask_streams import Streams, assert_uniform, watched_streams, watched_words
+from support.mask_streams import Streams, assert_uniform, many_starts, watched_streams, watched_words
 from support.relayed import careless, over_threads
 from support.wards import write_wards
 
@@ -261,17 +259,6 @@ def test_keys_are_signed_where_the_place_knows_its_clients(job: Path, whole: fed
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     return watched_streams(monkeypatch)
-
-
-def many_starts(job: Path, out: Path, seed: int) -> fedkern.Result:
-    """A job that is stopped or crashes at random, as often as luck has it, and is gone on with until it ends."""
-    luck, resume = random.Random(seed), False
-    while True:
-        how = {luck.choice(["stop", "crash"]): luck.randint(1, 24)} if luck.random() < 0.7 else {}
-        with suppress(FedkernError, Crash):
-            if (ended := run(job, out, resume=resume, **how)) is not None:
-                return ended
-        resume = (out / "job.json").exists()
 
 
 @pytest.mark.nightly

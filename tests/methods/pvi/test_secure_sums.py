@@ -22,7 +22,7 @@ from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from support import wires
 from support.interrupted import Crash, run
-from support.mask_streams import Streams, assert_uniform, watched_streams, watched_words
+from support.mask_streams import Streams, assert_uniform, many_starts, watched_streams, watched_words
 from support.relayed import Threads, over_threads
 
 CLIENTS = ("ada", "bo", "cy")
@@ -122,6 +122,20 @@ def test_sites_are_not_compared_of_which_the_server_has_the_sum(folder: Path) ->
     assert plain.digest != secure.digest  # which is also of the sites
 
 
+def test_a_verdict_does_not_say_which_client_has_too_few_rows_to_tell_its_curvature() -> None:
+    rng, data = np.random.default_rng(6), {}
+    for name, rows in zip(CLIENTS, (60, 21, 70)):
+        X = rng.normal(size=(rows, 11))
+        data[name] = X, X[:, 0] + rng.normal(size=rows)
+    tables = {"job": {"method": "pvi", "rounds": 9}, "model": {"family": "gaussian", "covariance": "diagonal"}}
+    said = {}
+    for secure in (True, False):
+        own = {"job": tables["job"] | ({"sums": "secure"} if secure else {}), "algorithm": AT_ONCE}
+        said[secure] = str(fedkern.run(tables | own, data=data).summary["verdict"])
+    assert "a client has too few rows to tell X'WX of 12 coefficients" in said[True]
+    assert said[False] == said[True].replace("a client has", "client 'bo' has")
+
+
 # What it wants, and what it says --------------------
 
 
@@ -182,6 +196,16 @@ def test_a_job_that_goes_on_has_new_keys_and_the_same_bits(
     assert whole is not None
     assert resumed.digest == whole.digest
     streams.check(starts=3)
+
+
+@pytest.mark.parametrize("runs", [2, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+def test_no_stream_meets_two_plaintexts(runs: int, folder: Path, tmp_path: Path, streams: Streams) -> None:
+    """Clients keep their sites, optimisers and open changes: these go on with the server's sum, wherever it was stopped."""
+    path = job(folder, "count", "poisson", DAMPED, job={"rounds": 6}, model={"covariance": "diagonal"})
+    whole = fedkern.run(path)
+    for seed in range(runs):
+        assert many_starts(path, tmp_path / str(seed), seed).digest == whole.digest
+    streams.check()
 
 
 def test_no_stream_hides_two_messages_though_one_question_is_asked_twice(folder: Path, streams: Streams) -> None:
