@@ -232,8 +232,13 @@ class Run(At[C]):
         n = len(self.names)
         clients = {k: column_sums.Client(self.names[k], spec, n, lacking, summary) for k, summary in summaries.items()}
         stage = column_sums_stage().with_alias(alias and f"column-sums-{alias}")
-        ended = anyone(*self.exchange(stage, lambda: column_sums.start(lacking), clients))
-        return replace(encoding, columns=column_sums.with_constants(known, ended))
+        server, clients = self.exchange(stage, lambda: column_sums.start(lacking, n), clients)
+        if server is not None:
+            self.hooks.notes += server.notes
+            self.hooks.doubts += server.doubts
+        for k, client in clients.items():
+            self.hooks.own_notes.setdefault(k, []).extend(client.notes)
+        return replace(encoding, columns=column_sums.with_constants(known, anyone(server, clients)))
 
     def note_rows(self, client: int, notes: Sequence[str], faults: Faults, n_rows: int) -> None:
         """Writes rows.json, for the client alone: remarkable facts of its `n_rows` rows, and their faults.
@@ -243,7 +248,7 @@ class Run(At[C]):
         """
         if unusable := few.describe_unusable(self.hooks.config, n_rows, faults):
             self.hooks.say(client, unusable)
-        content = {"notes": list(notes), "faults": asdict(faults)}
+        content = {"notes": [*self.hooks.own_notes.get(client, ()), *notes], "faults": asdict(faults)}
         self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew
 
     def certified(self) -> dict[str, Record]:

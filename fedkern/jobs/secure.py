@@ -16,7 +16,7 @@ from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage, column_sums_stage
 
-UNSEEN = "not seen from sums of all: another unit, or a wrong cell, at one client, and one file at two clients"
+UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
 LIMIT = "protects against the server only if it is not the authority"
 UNSIGNED = (
     "nobody signs them here: a server that was changed can put its own in their",
@@ -56,7 +56,7 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iter
     yield f"         {so}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
     if not units:
-        yield f"         {UNSEEN}: let the holders compare means and units before"
+        yield f"         {UNSEEN}; let the holders compare means before"
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:
@@ -92,6 +92,15 @@ def begin(run: Run[C]) -> Run[C]:
     clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), own.get(k)) for k in run.mine}
     _, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
     return replace(run, hiders={k: Hider(pairs, run.names[k]) for k, pairs in sum_keys.pairs_of(ended).items()})
+
+
+def know_alike(run: Run[C], known: bytes) -> None:
+    """Has masks cancel from here on only where all clients know this alike, which the server has told them.
+
+    With columns in another unit, say, the answers of all clients but one could be made such as are known without their rows.
+    """
+    for hider in run.hiders.values():
+        hider.know(known)
 
 
 def job_digest(config: JobConfig, names: Sequence[str]) -> bytes:

@@ -33,6 +33,7 @@ WHEN: dict[type[Message], str] = {
     MaskedLogTerms: "where all has settled",
     column_sums.AskColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
+    column_sums.MaskedOddColumns: "for each block of columns that are standardised",
     column_sums.ColumnScales: "for each block of columns that are standardised",
     SumSignature: "where a client signs its key",
     SumSignatures: "where a client signs its key",

@@ -51,7 +51,7 @@ def found(spec: Spec, summaries: list[Summary]) -> dict[str, Column]:
     """The columns of a job with secure sums, which all parties hold."""
     n, names = len(summaries), tuple(name for name in summaries[0].names if not spec.complete(name))
     clients = {k: column_sums.Client(NAMES[k], spec, n, names, one) for k, one in enumerate(summaries)}
-    server, ended = hidden(column_sums_stage(), column_sums.start(names), clients)
+    server, ended = hidden(column_sums_stage(), column_sums.start(names, n), clients)
     columns = tuple(spec.columns.get(name, Column(name)) for name in summaries[0].names)
     every = [column_sums.with_constants(columns, one) for one in (server, *ended.values())]
     assert all(one == every[0] for one in every)
@@ -129,9 +129,55 @@ def test_a_server_that_asks_for_another_leg_or_tells_a_scale_of_0_is_refused() -
     (one, *_) = summaries_of(3, 3, 3, 5.0, 1.0)
     client = column_sums.Client("a", Spec("y"), 3, ("x0", "x1", "x2"), one)
     zeros = np.zeros(column_sums.WIDTH)
-    for wrong in (column_sums.AskColumnSums(2, zeros), column_sums.ColumnScales(1, zeros, zeros)):
+    for wrong in (column_sums.AskColumnSums(3, zeros), column_sums.ColumnScales(1, 9.0, zeros, zeros)):
         with pytest.raises(RemoteFault):
             column_sums.client_receive(client, wrong)
+
+
+# Units --------------------
+
+
+def compared(factor: float, n: int, shift: float = 0.0, two: int = 0) -> tuple[column_sums.Server, dict[int, column_sums.Client]]:
+    """All states where a column (of mean 100, sd 10) is `factor` times as large at the second client, and `shift` more."""
+    rng, names = np.random.default_rng(8), ("x", "other")
+    summaries = []
+    for k in range(n):
+        x = 100 + 10 * rng.standard_normal((80 + 10 * k, 2))
+        if k == 1:
+            x[:, 0] = factor * x[:, 0] + shift
+        if two and k == 2:
+            x[:, 0] -= two
+        summaries.append(Summary(names, ("numeric",) * 2, {}, (), x))
+    clients = {k: column_sums.Client(NAMES[k], Spec("y"), n, names, one) for k, one in enumerate(summaries)}
+    return hidden(column_sums_stage(), column_sums.start(names, n), clients)
+
+
+@pytest.mark.parametrize("n", [3, 7])
+@pytest.mark.parametrize(("factor", "shift"), [(18.0, 0.0), (1.0, 500.0)], ids=["large", "far"])
+def test_another_unit_at_one_client_is_a_doubt_and_its_holder_is_told(factor: float, shift: float, n: int) -> None:
+    server, ended = compared(factor, n, shift)
+    (doubt,) = server.doubts
+    assert doubt.startswith("column 'x' is in another unit at one client")
+    assert not any(repr(name) in doubt for name in NAMES)
+    (said,) = ended[1].notes
+    assert "of column 'x'" in said
+    assert not any("'other'" in note for one in ended.values() for note in one.notes)
+
+
+@pytest.mark.parametrize("n", [3, 7])
+def test_alike_clients_have_no_note(n: int) -> None:
+    server, ended = compared(1.0, n)
+    assert (server.notes, server.doubts) == ((), ())
+    assert not any(one.notes for one in ended.values())
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(0.7, -62.0), (1 / 18.0, 0.0)], ids=["children", "small"])
+def test_patients_who_differ_are_a_note(factor: float, shift: float) -> None:
+    """A hospital for children among three: the others find that all others together vary more. As where a unit is too small."""
+    server, _ = compared(factor, 3, shift)
+    assert server.doubts == ()
+    (note,) = server.notes
+    assert "clients its mean, standard deviation or codes are not those of all others together" in note
 
 
 # The response --------------------

@@ -141,7 +141,7 @@ def test_clients_that_were_asked_different_things_give_no_sum() -> None:
         _, (last,) = ONCE.masked.client_receive(client, asked)
         if k < 2:
             state, _ = ONCE.masked.server_receive(state, k, last)
-    with pytest.raises(RemoteFault, match="masks of MaskedCurvature do not cancel: clients were asked different things"):
+    with pytest.raises(RemoteFault, match="masks of MaskedCurvature do not cancel: clients were told different things"):
         ONCE.masked.server_receive(state, 2, last)
 
 

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core import masked
+from fedkern.algorithms.core.masked import Hider
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, ServerEffects
 from fedkern.algorithms.exchanges import arrival, terms
 from fedkern.algorithms.exchanges.rounding import LARGEST as NO_DRAW
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.messages import (
     LARGEST,
     CountsSiteDelta,
@@ -27,7 +29,7 @@ from fedkern.algorithms.pvi.messages import (
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.expfam import pack
 from fedkern.models.glm import prior
-from fedkern.privacy.masks import LEAST_DENSITY, ROUND
+from fedkern.privacy.masks import LEAST_DENSITY, ROUND, Pairs, public_key
 from support import federations
 
 D, M = 3, 4
@@ -173,3 +175,74 @@ def test_gradients_of_one_posterior_are_added_and_one_that_has_no_place_ends_the
     with pytest.raises(NumericalError, match="round 1: the gradient of a client left the numbers that can be added"):
         added([*told[1:], replace(told[0], mu=np.array([0.0, math.nan, 1.0]))])
     assert [one.kind for one in masked.Sums(global_vi.protocol(private=False), pvi.SUMS, DIMS).used] == [Gradient]
+
+
+# A server that tells clients different things --------------------
+
+NAMES = ("ada", "bo", "cy")
+
+
+def linear_clients() -> dict[int, masked.Client[pvi.Client]]:
+    """Three clients with rows of a linear model, whose sites are exact."""
+    s = federations.settings(family="gaussian", schedule="synchronous", covariance="full")
+    parts, own = federations.deal(federations.make_rows("gaussian", n=90, d=D), 3), prior(D, 1.0, "full")
+    secrets = [bytes([k]) * 32 for k in range(3)]
+    keys = [public_key(secret) for secret in secrets]
+    pairs = [Pairs.agree(k, secret, NAMES, keys, b"job") for k, secret in enumerate(secrets)]
+    machines = [pvi.client(NAMES[k], Local(part, s, k), own) for k, part in enumerate(parts)]
+    return {k: masked.Client(machine, Hider(pairs[k])) for k, machine in enumerate(machines)}
+
+
+OF_LINEAR = masked.Sums(pvi.protocol(private=False), pvi.SUMS, DIMS)
+
+
+def asked(clients: dict[int, Any], round: int) -> SiteDelta:
+    """The sum of the clients' changes, at a q so narrow that it stays proper without any site."""
+    question, answers = pvi.QUpdate(round, 0, np.zeros(D), pack(1e3 * np.eye(D))), {}
+    for k in clients:
+        clients[k], (answers[k],) = OF_LINEAR.masked.client_receive(clients[k], question)
+    total = OF_LINEAR._total(answers, pvi.SUMS[0], round)
+    assert isinstance(total, SiteDelta)
+    return total
+
+
+def told(clients: dict[int, Any], alphas: tuple[float, ...]) -> None:
+    for k, alpha in enumerate(alphas):
+        clients[k], _ = OF_LINEAR.masked.client_receive(clients[k], SiteApplied(0, alpha))
+
+
+def test_a_server_that_applies_other_parts_to_one_client_gets_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would read that client's site: the sum at the same q is less by what only that client has applied."""
+    clients = linear_clients()
+    asked(clients, 0)
+    told(clients, (0.0, 0.0, 0.0))
+    asked(clients, 1)  # the same to all: there is a sum
+    told(clients, (0.0, 1.0, 0.0))
+    with pytest.raises(RemoteFault, match="the masks of MaskedSiteDelta do not cancel: clients were told different things"):
+        asked(clients, 2)
+    # Without what was heard before, the question alone in the masks, it has the site.
+    monkeypatch.setattr(masked, "_chained", lambda before, digest: digest)
+    clients = linear_clients()
+    first = asked(clients, 0)
+    told(clients, (0.0, 1.0, 0.0))
+    second = asked(clients, 1)
+    np.testing.assert_allclose(first.dP - second.dP, clients[1].inner.site_P, rtol=1e-9, atol=1e-9)
+    assert np.abs(clients[1].inner.site_P).max() > 1
+
+
+def test_clients_that_know_different_columns_give_no_sum() -> None:
+    clients = linear_clients()
+    for k, client in clients.items():
+        client.hider.know(b"scale 1" if k else b"scale 1e9")
+    with pytest.raises(RemoteFault, match="do not cancel"):
+        asked(clients, 0)
+
+
+def test_a_checkpoint_keeps_what_a_client_has_heard() -> None:
+    clients, fresh = linear_clients(), linear_clients()
+    asked(clients, 0)
+    told(clients, (1.0, 1.0, 1.0))
+    assert len({client.heard for client in clients.values()}) == 1
+    loaded = OF_LINEAR.masked.load(fresh[1], OF_LINEAR.masked.save(clients[1]))
+    assert loaded.heard == clients[1].heard != fresh[1].heard
+    np.testing.assert_array_equal(loaded.inner.site_P, clients[1].inner.site_P)

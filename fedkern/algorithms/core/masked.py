@@ -43,6 +43,7 @@ from .messages import (
     Tells,
     evolve,
     schema,
+    text,
 )
 from .persistent import PersistentMap
 from .rounds import needed
@@ -53,6 +54,7 @@ Array = NDArray[np.float64]
 
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
+HEARD = "masked.heard"  # in a client's checkpoint, beside its machine's state
 TOO_MUCH = (
     "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e74 without loss of a digit: give them in "
     "another unit"
@@ -155,7 +157,11 @@ class Hider:
     """
 
     def __init__(self, pairs: Pairs, name: str = "") -> None:
-        self.pairs, self.name, self.used = pairs, name, 0
+        self.pairs, self.name, self.used, self.known = pairs, name, 0, b""
+
+    def know(self, known: bytes) -> None:
+        """Takes what all clients must know alike from here on: masks of those that know something else do not cancel."""
+        self.known = hashlib.blake2b(known, digest_size=32, person=b"fedkern known").digest()
 
     def hide(self, numbers: Array, outside: NDArray[np.bool_], one: Sum, question: bytes) -> bytes:
         """Returns masked words of numbers, of a count of the places that are out of range, and of a zero.
@@ -211,10 +217,15 @@ class Server(Generic[S]):
 
 @dataclass(frozen=True)
 class Client(Generic[C]):
-    """Is a client's state: that of its machine, and what masks its answers."""
+    """Is a client's state: that of its machine, and what masks its answers.
+
+    `heard` is the digest of all that the server has told it in this exchange, also at earlier starts: its answers depend
+    on all of that. Told different things, the other clients could give answers by which their sum tells one client's.
+    """
 
     inner: C
     hider: Hider = field(metadata=GIVEN)
+    heard: bytes = bytes(32)
 
 
 @dataclass(frozen=True)
@@ -251,10 +262,13 @@ class Sums:
         inner = self.protocol
 
         def save(state: Any) -> Saved:
-            return inner.save(state.inner)
+            heard: Saved = {HEARD: state.heard} if isinstance(state, Client) else {}
+            return inner.save(state.inner) | heard
 
         def load(fresh: Any, saved: Saved) -> Any:
-            return evolve(fresh, inner=inner.load(fresh.inner, saved))
+            rest = {name: value for name, value in saved.items() if name != HEARD}
+            state = evolve(fresh, inner=inner.load(fresh.inner, rest))
+            return evolve(state, heard=text(saved, HEARD)) if isinstance(state, Client) else state
 
         def finished(state: Server[Any]) -> bool:
             return inner.finished(state.inner)
@@ -270,7 +284,8 @@ class Sums:
     def _client_receive(self, state: Client[C], event: Event) -> tuple[Client[C], ClientEffects]:
         """Answers a question, and masks the answer."""
         inner, effects = self.protocol.client_receive(state.inner, event)
-        question = digest(event) if isinstance(event, Message) else b""
+        heard = _chained(state.heard, digest(event)) if isinstance(event, Message) else state.heard
+        question = _chained(state.hider.known, heard)
         out: ClientEffects = []
         for effect in effects:
             one = next((one for one in self.used if type(effect) is one.kind), None)
@@ -278,7 +293,7 @@ class Sums:
                 raise ValueError(f"{self.protocol.name}: {type(effect).__name__} cannot be masked")
             hidden = state.hider.hide(*self._numbers(effect, one, state), one, question)
             out.append(one.masked(getattr(effect, "round", 0), hidden))
-        return evolve(state, inner=inner), out
+        return evolve(state, inner=inner, heard=heard), out
 
     def _numbers(self, message: Any, one: Sum, state: Client[Any]) -> tuple[Array, NDArray[np.bool_]]:
         """Returns a message's numbers and places out of range, after a look at their count."""
@@ -346,7 +361,7 @@ class Sums:
         # Of masks that do not cancel the last word is 0 by chance once in 2^128.
         if total[:, -CHECKED:].any():
             raise RemoteFault(
-                f"client {ALL!r}: the masks of {one.masked.__name__} do not cancel: clients were asked different things, or have "
+                f"client {ALL!r}: the masks of {one.masked.__name__} do not cancel: clients were told different things, or have "
                 "other keys; start the job again"
             )
         message: Message = one.kind.of_sum(round, numbers, counts > 0, self.dims)
@@ -372,6 +387,11 @@ def digest(message: Message) -> bytes:
             body = value if isinstance(value, bytes) else struct.pack("<d" if isinstance(value, float) else "<q", value)
         state.update(struct.pack("<Q", len(body)) + body)
     return state.digest()
+
+
+def _chained(before: bytes, digest: bytes) -> bytes:
+    """Returns the digest of what was before and of what came after it."""
+    return hashlib.blake2b(before + digest, digest_size=32, person=b"fedkern heard").digest()
 
 
 def _to_all(effects: ServerEffects, n_clients: int) -> ServerEffects:

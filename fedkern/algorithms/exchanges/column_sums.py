@@ -5,12 +5,18 @@ Columns go in blocks of `WIDTH`. Of each block the server asks two legs, as the 
 
 | leg | all clients together | all get |
 |---|---|---|
-| 2 b | number of rows, sums of the block's columns | their means |
-| 2 b + 1 | sums of the deviations from the means, and of their squares | centre and scale of each column |
+| 3 b | number of rows, sums of the block's columns | their means |
+| 3 b + 1 | sums of the deviations from the means, and of their squares | centre and scale of each column, number of rows |
+| 3 b + 2 | at how many clients each column is not as at all others | |
 
 A job without masks adds the clients' sums exactly, and rounds once (`math.fsum`); so do masked words, which hold every digit. So
-centres and scales have the same bits in both. Whether a column is in another unit at one client, or two clients have one file, a
-server tells by each client's own sums, and nobody can tell it here.
+centres and scales have the same bits in both.
+
+Without masks a server tells by each client's own sums whether a column is in another unit there. Here each client compares its
+own with those of all others together, by the same rules (`slips`), and the server learns at how many clients something is odd. If
+one is far from the others, these together vary more than each of them, so all may find that all others vary more. A doubt is only
+a column that varies more at one client than at all others together, or, where there is none, whose mean is odd at one alone. All
+else (patients who differ, say, or a unit that makes numbers small) is a note. Which clients have one file nobody can tell here.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ from ..core import once
 from ..core.masked import HIDES, TOO_MUCH, Masked, Sum
 from ..core.messages import ONE_OR_TWO, SUM, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
 from ..core.rounds import needed
+from . import slips, spreads
 from .columns import Summary, moments, name_openly, standardise
 
 Array = NDArray[np.float64]
@@ -57,14 +64,23 @@ class MaskedColumnSums(
 
 @dataclass(frozen=True)
 class ColumnScales(Message, kind=262):
-    """Server to client: centre and scale of each column of the block; 0 and 1 where it has fewer."""
+    """Server to client: centres and scales of the block's columns, and the number of all rows; which columns are odd at yours?"""
 
     round: int
+    rows: float
     centres: Block
     scales: Block
 
 
+@dataclass(frozen=True)
+class MaskedOddColumns(Masked, Message, kind=268, tells=Tells(f"which columns are not as at all others, masked: {HIDES}")):
+    """Client to server: `OddColumns`, masked."""
+
+    words: Annotated[bytes, "masked_odd"]
+
+
 TIMES: dict[type[Message], int] = {AskColumnSums: 2, MaskedColumnSums: 2}  # of a block
+LEGS = 3
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,38 @@ class ColumnSums:
         return cast(Message, cls(round, float(numbers[0]), sums, squares))
 
 
-SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns", exact=True),)
+@dataclass(frozen=True)
+class OddColumns:
+    """Holds the answer to the third leg, which is no message either.
+
+    Attributes
+    ----------
+    notes : (WIDTH,) 1 for a column of which anything can be said at this client, else 0
+    doubts : (WIDTH,) 1 where that is a doubt, and not for the reason that all others together vary more
+    larger : (WIDTH,) 1 where it is a doubt, and the column varies more here than at all others together
+    """
+
+    round: int
+    notes: Array
+    doubts: Array
+    larger: Array
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 3 * dims["block"], 0
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the numbers that are added."""
+        return np.concatenate([self.notes, self.doubts, self.larger]), np.zeros(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
+        """Returns at how many clients each column is odd."""
+        return cast(Message, cls(round, *np.split(numbers, 3)))
+
+
+SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns", exact=True), Sum(OddColumns, MaskedOddColumns))
 
 
 @dataclass(frozen=True)
@@ -112,6 +159,7 @@ class Client:
     columns : (p,) names of the columns that are asked for, in the agreed order
     summary : its rows, in its own order of columns
     centres, scales : (p,) of the blocks so far
+    notes : for its holder alone
     """
 
     name: str
@@ -121,6 +169,7 @@ class Client:
     summary: Summary = field(repr=False)
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,14 +182,18 @@ class Server:
     leg : of the open question
     rows, means : of all clients, after a block's first leg
     centres, scales : (p,) of the blocks so far
+    notes, doubts : for the reader of the result, and reasons why it cannot stand
     """
 
     columns: tuple[str, ...]
+    n_clients: int
     leg: int = 0
     rows: float = 0.0
     means: Array = field(default_factory=lambda: np.zeros(WIDTH))
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def round(self) -> int:
@@ -148,26 +201,29 @@ class Server:
         return self.leg
 
 
-def start(columns: tuple[str, ...]) -> tuple[Server, ServerEffects]:
+def start(columns: tuple[str, ...], n_clients: int) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question, to all clients as one."""
-    return Server(columns), once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
+    return Server(columns, n_clients), once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
 
 
 def finished(state: Server) -> bool:
-    """Tells whether all columns have their constants."""
-    return len(state.centres) == len(state.columns)
+    """Tells whether all columns have their constants, and it is known where they are odd."""
+    return len(state.centres) == len(state.columns) and state.leg % LEGS == 0
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes the sums of all clients; asks the next leg, or tells a block's constants."""
     needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
     told: Any = event
-    if not isinstance(told, ColumnSums) or told.round != state.leg:
+    if not isinstance(told, OddColumns if state.leg % LEGS == 2 else ColumnSums) or told.round != state.leg:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    leg = state.leg + 1
+    if isinstance(told, OddColumns):
+        state = _compared(replace(state, leg=leg), told)
+        return state, [] if finished(state) else once.ask(1, AskColumnSums(leg, np.zeros(WIDTH)))
     if not told.rows > 0 or (told.squares < 0).any():
         raise RemoteFault(f"client {sender}: sums of columns over {told.rows:g} rows, or of squares, cannot be below 0")
-    leg = state.leg + 1
-    if leg % 2:
+    if leg % LEGS == 1:
         means = told.sums / told.rows
         return replace(state, leg=leg, rows=told.rows, means=means), once.ask(1, AskColumnSums(leg, means))
     if told.rows != state.rows:
@@ -176,8 +232,27 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     centres, scales = (np.array(part) for part in zip(*pairs))
     n = min(WIDTH, len(state.columns) - len(state.centres))
     state = replace(state, leg=leg, centres=(*state.centres, *centres[:n].tolist()), scales=(*state.scales, *scales[:n].tolist()))
-    effects = once.ask(1, ColumnScales(leg, centres, scales))
-    return state, effects if finished(state) else [*effects, *once.ask(1, AskColumnSums(leg, np.zeros(WIDTH)))]
+    return state, once.ask(1, ColumnScales(leg, state.rows, centres, scales))
+
+
+def _compared(state: Server, odd: OddColumns) -> Server:
+    """Returns the state with notes and doubts on the columns of a block that are odd somewhere."""
+    notes, doubts = list[str](), list[str]()
+    done = (len(state.centres) - 1) // WIDTH * WIDTH
+    counts = np.stack([odd.notes, odd.doubts, odd.larger], axis=1).tolist()
+    for name, (some, sure, larger) in zip(state.columns[done:], counts):
+        if larger == 1 or (larger == 0 and sure == 1):
+            doubts.append(
+                f"column {name!r} is in another unit at one client, or has a wrong cell there: rows.json in that client's own "
+                "folder says so, and the server cannot know which it is"
+            )
+        elif some:
+            notes.append(
+                f"column {name!r}: at {some:g} of {state.n_clients} clients its mean, standard deviation or codes are not those "
+                "of all others together: is it in another unit somewhere, or are patients so different? rows.json in each "
+                f"client's own folder says how far; where it is right so, give center and scale of it in [data.columns.{name}]"
+            )
+    return replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -196,18 +271,42 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         centres, scales = event.centres[: len(block)], event.scales[: len(block)]
         if not (np.isfinite(centres).all() and (scales > 0).all()):
             raise RemoteFault("server: ColumnScales are none")
-        return replace(state, centres=(*state.centres, *centres.tolist()), scales=(*state.scales, *scales.tolist())), []
-    if not isinstance(event, AskColumnSums) or not block or event.round // 2 != done // WIDTH:
+        state, odd = _odd_columns(state, block, event)
+        state = replace(state, centres=(*state.centres, *centres.tolist()), scales=(*state.scales, *scales.tolist()))
+        return state, [cast(Message, odd)]
+    if not isinstance(event, AskColumnSums) or not block or event.round // LEGS != done // WIDTH:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    sums, squares = _moments(state, block, event.means)
+    asked = squares if event.round % LEGS else np.zeros(len(block))  # about 0 they may be too large, and nobody needs them
+    told = ColumnSums(event.round, float(state.summary.n_rows), _block(state, sums), _block(state, asked))
+    return state, [cast(Message, told)]
+
+
+def _moments(state: Client, block: tuple[str, ...], centres: Array) -> tuple[Array, Array]:
+    """Returns sums of a block's columns about these centres, and of the squares."""
     names = [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric"]
     at = [names.index(name) for name in block]
     about = np.zeros(len(names))
-    about[at] = event.means[: len(block)]
+    about[at] = centres[: len(block)]
     # All columns at once, as in a job without masks: the bits of a sum may depend on how many columns are added beside it.
     sums, squares = moments(state.summary, about)
-    asked = squares[at] if event.round % 2 else np.zeros(len(at))  # about 0 they may be too large, and nobody needs them
-    told = ColumnSums(event.round, float(state.summary.n_rows), _block(state, sums[at]), _block(state, asked))
-    return state, [cast(Message, told)]
+    return sums[at], squares[at]
+
+
+def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> tuple[Client, OddColumns]:
+    """Compares a client's columns with those of all others together; returns its state with notes, and the answer."""
+    n, notes, odd = float(state.summary.n_rows), list[str](), np.zeros((3, WIDTH))
+    both, sizes = (state.name, "all others together"), np.array([n, max(told.rows - n, 0.0)])
+    sums, squares = _moments(state, block, told.centres)
+    others = np.maximum(told.rows * told.scales[: len(block)] ** 2 - squares, 0.0)
+    for j, name in enumerate(block):
+        # All rows together have no deviation from their centre.
+        two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
+        pair = slips.Sums(both, (Column(name),), sizes, told.centres[j : j + 1], *two)
+        (said, doubts), (own, theirs) = slips.of_units(pair), pair.moments[1][:, 0]
+        odd[:, j] = bool(said or doubts), bool(doubts) and spreads.APART * own > theirs, bool(doubts) and own > theirs
+        notes += said
+    return replace(state, notes=(*state.notes, *notes)), OddColumns(told.round, *odd)
 
 
 def _block(state: Client, values: Array) -> Array:
@@ -229,6 +328,6 @@ def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple
 
 
 def protocol() -> Protocol[Server, Client]:
-    """Returns the protocol before it is masked, in which `ColumnSums` travel: a run has it with masks alone."""
-    bare = cast(Any, (ColumnSums,))
+    """Returns the protocol before it is masked, in which bare sums travel: a run has it with masks alone."""
+    bare = cast(Any, (ColumnSums, OddColumns))
     return once.protocol("column-sums", (AskColumnSums, ColumnScales), bare, server_receive, client_receive, finished)

@@ -124,8 +124,14 @@ class Sums:
 
 def of_sums(told: Sums) -> Said:
     """Returns all notes and doubts of numeric columns."""
+    notes, doubts = of_units(told)
+    return notes, (*doubts, *_twins(told))
+
+
+def of_units(told: Sums) -> Said:
+    """Returns the notes and doubts that do not ask which clients have one file."""
     notes, doubts = _apart(told)
-    return (*_coded_apart(told), *notes), (*doubts, *_twins(told))
+    return (*_coded_apart(told), *notes), doubts
 
 
 def _two_neighbours(mean: float, variance: float) -> int | None:

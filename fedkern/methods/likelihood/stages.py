@@ -49,7 +49,7 @@ MAY_SEND = (
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
-    column_sums.MaskedColumnSums,
+    *(one.masked for one in column_sums.SUMS),
     level.MaskedLevelSums,
     importance.Curvature,
     importance.Values,

@@ -159,6 +159,13 @@ class Model(JobModel[OutputSection]):
         return response.data_scale(self, self.response.variance, self.response.r)
 
     @property
+    def told(self) -> bytes:
+        """All that the server has told every client alike: the columns, the response's units, and the scale once it is told."""
+        known = self.response
+        numbers = (known.units.level, known.units.scale, known.variance, known.r)
+        return self.encoding.to_json() + repr([one and float(one) for one in numbers]).encode()
+
+    @property
     def gives_scale(self) -> bool:
         """Whether the job file gives the scale."""
         return "scale" in self.config.model.model_fields_set

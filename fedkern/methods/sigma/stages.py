@@ -40,7 +40,7 @@ MAY_SEND = (
     *prior_agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
-    column_sums.MaskedColumnSums,
+    *(one.masked for one in column_sums.SUMS),
     level.MaskedLevelSums,
     GlobalGradient,
     GlobalGradientBound,

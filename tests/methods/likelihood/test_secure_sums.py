@@ -105,6 +105,20 @@ def test_a_client_s_own_columns_are_judged_where_they_are(change: tuple[str, str
         fedkern.run(tmp_path / "job.toml")
 
 
+def test_another_unit_at_one_client_is_seen_by_its_holder_and_ends_in_a_doubt(tmp_path: Path) -> None:
+    write_wards(tmp_path, CLIENTS)
+    own = tmp_path / "rows" / "bo.csv"
+    head, *rows = own.read_text().splitlines()
+    own.write_text("\n".join([head, *(f"{18 * float(row.partition(',')[0]):.4f},{row.partition(',')[2]}" for row in rows)]))
+    (tmp_path / "job.toml").write_text(JOB)
+    result = fedkern.run(tmp_path / "job.toml", out=tmp_path / "out")
+    assert result.converged is False
+    assert result.summary["verdict"].startswith("not converged: column 'time' is in another unit at one client")
+    notes = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in CLIENTS}
+    assert any("the standard deviation of column 'time' at bo is" in note for note in notes["bo"])
+    assert "bo" not in " ".join(result.summary["notes"])
+
+
 def test_sums_of_rows_without_themselves_are_those_of_a_job_without_masks(job: Path, tmp_path: Path) -> None:
     text, results = JOB.replace("[output]", "[output]\nloo = true"), []
     for name, one in (("masked", text), ("plain", text.replace('sums = "secure"\n', ""))):
@@ -161,7 +175,7 @@ def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Pa
     told = str(fedkern.api.ledger(tmp_path / "out"))
     assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
     assert said.count("it hides whose number it was, not what the sum says") == 6  # of the job, and of five messages
-    assert "not seen from sums of all: another unit, or a wrong cell, at one client, and one file at two clients" in said
+    assert "not seen: at which client a column, the response or times are in another unit" in said
     assert "sums and sums of squares of the numeric columns" not in said  # of `SchemaReply`
     assert "protects against the server only if it is not the authority" in said
 
