@@ -23,7 +23,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -34,7 +34,7 @@ from pydantic_core import PydanticCustomError
 from ..errors import JobError
 from ..ground import Ground
 from ..jobs.keys import JobConfig, Section, key
-from ..jobs.load import tables_of, validate_file
+from ..jobs.load import TOML_FAULTS, tables_of, validate_file
 from ..methods import load
 from .audit import Audit, now
 from .digest import as_asked, digest_of
@@ -147,8 +147,15 @@ class Consent:
         Raises
         ------
         JobError
-            It cannot be read, or is another job than the one that was accepted.
+            It cannot be read, is another job than the one that was accepted, or the list has several copies of this job.
         """
+        # Copies of one job differ in paths alone, and a request cannot say which of them it means.
+        files = [one.file for one in self.read().job if one.digest == said.digest]
+        if len(files) > 1:
+            raise JobError(
+                f"{self.path}: names this job more than once ({', '.join(files)}); `fedkern site accept` of the file that you "
+                "mean leaves that one alone"
+            )
         if os.path.isabs(said.file) or os.pardir in Path(said.file).parts:
             raise JobError(f"{self.path}: file = {said.file!r} is not in this folder; move the job file there")
         config, folder = load(self.folder / said.file)
@@ -156,40 +163,87 @@ class Consent:
             raise JobError(f"{self.folder / said.file} has other keys than the job that was accepted; accept it anew")
         return config, folder
 
-    def add(self, said: AcceptedSection) -> None:
-        """Appends an accepted job to the file, or puts it in the place of an earlier acceptance of the same file and keys.
+    def text_with(self, said: AcceptedSection) -> str:
+        """Returns the text of the file with one more accepted job, which takes the place of every earlier entry of this job.
 
-        All else that stands in the file stays as it is; where a job is replaced, comments between jobs do not.
+        Where no entry is replaced, all else that stands in the file stays as it is.
         """
-        jobs = self.read().job
-        kept = [one for one in jobs if (one.digest, one.file) != (said.digest, said.file)]
-        if len(kept) < len(jobs):
-            before = self._head() + "".join(map(_written, kept))
-        else:
-            before = self.path.read_text(encoding="utf-8") if self.path.exists() else HEAD
-        self._put(f"{before.rstrip()}\n{_written(said)}")
+        before = self.read()
+        kept = [one for one in before.job if one.digest != said.digest]
+        if len(kept) < len(before.job):
+            return self._text(before.open, [*kept, said])
+        return self._text(before.open, [*kept, said], self._stored() or HEAD, [said])
+
+    def check_addable(self, said: AcceptedSection) -> None:
+        """Raises JobError where `add` could not write this job."""
+        try:
+            self.text_with(said).encode()
+        except UnicodeEncodeError:
+            raise JobError(f"{said.file!r}, {said.name!r}: a letter is none of UTF-8; rename the file, or give --name") from None
+
+    def add(self, said: AcceptedSection) -> None:
+        """Puts an accepted job into the file, as `text_with` says."""
+        self._put(self.text_with(said))
 
     def remove(self, gone: Callable[[AcceptedSection], bool]) -> list[AcceptedSection]:
-        """Removes accepted jobs from the file, and returns them. What stands above the first job stays as it is."""
-        jobs = self.read().job
-        removed = [said for said in jobs if gone(said)]
-        if removed:
-            self._put(self._head() + "".join(_written(said) for said in jobs if said not in removed))
-        return removed
+        """Removes accepted jobs from the file, each with all entries of its digest, and returns them.
 
-    def _head(self) -> str:
-        """Returns all that stands above the first job."""
-        head = re.split(r"^\s*\[\[job\]\]", self.path.read_text(encoding="utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
-        return f"{head.rstrip()}\n"
+        Raises
+        ------
+        JobError
+            The file could not be written, or still has one of them when it is read again.
+        """
+        before = self.read()
+        digests = {said.digest for said in before.job if gone(said)}
+        if digests:
+            self._put(self._text(before.open, [said for said in before.job if said.digest not in digests]))
+        if left := [said.file for said in self.read().job if said.digest in digests]:
+            raise JobError(
+                f"{self.path}: still accepts {', '.join(left)}: another program writes it; remove these entries by hand"
+            )
+        return [said for said in before.job if said.digest in digests]
+
+    def _stored(self) -> str:
+        """Returns the text of the file; empty without one. An editor may have put a byte order mark before it."""
+        return self.path.read_text(encoding="utf-8-sig") if self.path.exists() else ""
+
+    def _text(
+        self,
+        asking: str,
+        jobs: Sequence[AcceptedSection],
+        above: str | None = None,
+        more: Sequence[AcceptedSection] | None = None,
+    ) -> str:
+        """Returns a text of the file that says exactly this when it is read.
+
+        It is `above` with `more` jobs after it: by default all that stands above the first job, with all jobs. TOML has several
+        ways to write jobs. Where somebody has written them otherwise than this module, only the lines of comments are kept.
+        """
+        stored, wanted = self._stored(), ConsentFile(open=asking, job=list(jobs))  # type: ignore[arg-type]
+        if above is None:
+            above = re.split(r"^\s*\[\[job\]\]", stored, maxsplit=1, flags=re.MULTILINE)[0]
+        text = f"{above.rstrip()}\n" + "".join(map(_written, jobs if more is None else more))
+        if _says(text) == wanted:
+            return text
+        comments = [line for line in stored.splitlines() if line.lstrip().startswith("#")]
+        head = "\n".join([*comments, f"open = {_toml(asking)}"])
+        return f"{head}\n" + "".join(map(_written, jobs))
 
     def _put(self, text: str) -> None:
-        """Replaces the file in one step, unless the new one could not be read."""
+        """Replaces the file in one step."""
         try:
-            tomllib.loads(text)
-        except ValueError as error:
-            raise JobError(f"{self.path}: cannot be added to ({error}); write jobs as [[job]] tables") from None
-        with Ground(self.folder) as ground:
-            ground.put(self.path, text.encode(), secret=True)
+            with Ground(self.folder) as ground:
+                ground.put(self.path, text.encode(), secret=True)
+        except OSError as error:
+            raise JobError(f"{self.path}: cannot be written ({error.strerror or error}), and stays as it was") from None
+
+
+def _says(text: str) -> ConsentFile | None:
+    """Returns the content of a text as it would be read; None where it is no consent file."""
+    try:
+        return validate_file(ConsentFile, tomllib.loads(text), lambda _: iter(()), NAME)
+    except (*TOML_FAULTS, JobError):
+        return None
 
 
 def _written(said: AcceptedSection) -> str:

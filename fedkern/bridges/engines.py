@@ -42,7 +42,7 @@ def own_files(config: JobConfig) -> list[str]:
     return [f"{section}.{last}" for section, last in paths if given.get(section, {}).get(last) is True]
 
 
-def servers_copy(folder: Path, brought: Path, digest: str) -> Path:
+def servers_copy(folder: Path, brought: Path, digest: str, name: str = "") -> Path:
     """Returns the job file of the server: its own copy in its folder, or that which the engine has brought.
 
     Parameters
@@ -50,22 +50,40 @@ def servers_copy(folder: Path, brought: Path, digest: str) -> Path:
     folder : of the server
     brought : the file in the engine's job
     digest : of the job that was submitted, in hexadecimal digits
+    name : of the file that was submitted, without .toml; empty where the engine's job does not say it
 
     Raises
     ------
     JobError
-        No copy has this digest, or the one that the engine has brought names a file of the server.
+        The job that the engine has brought has another digest. Or it names a file of the server, and it is not clear which of the
+        server's copies is meant: copies of one digest differ in such paths.
     """
+    copies = []
     for path in sorted(folder.glob("*.toml")):
         with suppress(JobError):  # it may be no job file
             if digest_of(load(path)[0]).hex() == digest:
-                return path
+                copies.append(path)
+    if copies:
+        files = own_files(load(copies[0])[0])
+        if not files:  # they differ in the clients' paths alone, which a server does not read
+            return copies[0]
+        if name and folder / f"{name}.toml" in copies:
+            return folder / f"{name}.toml"
+        if name or len(copies) > 1:
+            listed = ", ".join(path.name for path in copies)
+            wanted = f"call the one that is meant {name}.toml" if name else "leave the one that is meant in the folder"
+            raise JobError(
+                f"{folder}: {listed} {'has' if len(copies) == 1 else 'have'} the digest of the job that was submitted"
+                f"{f', {name}.toml' if name else ''}, and {', '.join(files)} may name another file in each copy; {wanted}"
+            )
+        return copies[0]
     config, _ = load(brought)
     if digest_of(config).hex() != digest:
         raise JobError("the job file of the engine's job has another digest than the job that was submitted")
     # Whoever submits a job could read any file of the server by such a key.
     if files := own_files(config):
-        raise JobError(f"{', '.join(files)} names a file of the server: put its own copy of the job file into {folder}")
+        called = f" as {name}.toml" if name else ""
+        raise JobError(f"{', '.join(files)} names a file of the server: put its own copy of the job file into {folder}{called}")
     return brought
 
 

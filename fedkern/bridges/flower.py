@@ -159,13 +159,13 @@ def serve(grid: Any, run_config: dict[str, Any], brought: Path) -> None:
     Raises
     ------
     JobError
-        No copy of the job has that digest, or the engine is of a version that was not tried.
+        No copy of the job has that digest, it is not clear which is meant, or the engine is of a version that was not tried.
     RuntimeError
         The job has ended with a code other than 0 and 4, so that the engine's run has failed.
     """
     check_engine("flower", version("flwr"))
     name, folder, resume = str(run_config["job"]), Path(os.environ.get(FOLDER, ".")), bool(run_config["resume"])
-    job = servers_copy(folder, brought, str(run_config["digest"]))
+    job = servers_copy(folder, brought, str(run_config["digest"]), name)
     out = run_folder(folder / "runs", plain_name(name), resume=resume)
     code = run_hub(job, FlowerWire(grid), out, resume=resume, quiet=True, again=60.0)
     if code not in ENDED_WELL:

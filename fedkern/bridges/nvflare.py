@@ -75,11 +75,12 @@ class Server(Controller):  # type: ignore[misc]
     names : of the sites, in the order of the job's clients
     digest : of the job, in hexadecimal digits
     resume : go on from the last checkpoint of the job's latest run
+    job : the name of the file that was submitted, without .toml; empty where it is not known
     """
 
-    def __init__(self, names: list[str], digest: str, resume: bool = False) -> None:
+    def __init__(self, names: list[str], digest: str, resume: bool = False, job: str = "") -> None:
         super().__init__()
-        self.names, self.digest, self.resume = names, digest, resume
+        self.names, self.digest, self.resume, self.job = names, digest, resume, job
         self.wire: AskingWire | None = None
 
     def start_controller(self, fl_ctx: Any) -> None:
@@ -89,7 +90,8 @@ class Server(Controller):  # type: ignore[misc]
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Runs the job; the engine's job fails where it ends with another code than 0 or 4."""
         app, folder = Path(fl_ctx.get_prop(FLContextKey.APP_ROOT)), own_folder(fl_ctx)
-        job = servers_copy(folder, app / "config" / "job.toml", self.digest)
+        job = servers_copy(folder, app / "config" / "job.toml", self.digest, self.job)
+        self.log_info(fl_ctx, f"the server's job file is {job}")
         out = run_folder(folder / "runs", self.digest[:12], resume=self.resume)
         self.wire, signals, ended = AskingWire(asking(fl_ctx.get_engine()), self.names), Signals(), threading.Event()
         threading.Thread(target=_watch, args=[abort_signal, signals, ended], daemon=True).start()

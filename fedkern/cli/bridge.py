@@ -50,7 +50,7 @@ def nvflare(options: argparse.Namespace) -> int:
     names, digest = list(names_of(config)), digest_of(config).hex()
     if wrong := [name for name in names if not SITE_NAME.fullmatch(name)]:
         raise JobError(f"data.names: NVFlare's sites have letters, digits, - and _ in their names; {wrong[0]!r} has others")
-    arguments = {"names": names, "digest": digest, "resume": options.resume}
+    arguments = {"names": names, "digest": digest, "resume": options.resume, "job": job.stem}
     filters: dict[str, list[object]] = {"task_data_filters": [], "task_result_filters": []}
     server = {"workflows": [{"id": "fedkern", "path": f"{CLASSES}.Server", "args": arguments}], "components": []}
     site = {"executors": [{"tasks": ["none"], "executor": {"path": f"{CLASSES}.Site"}}], "components": []}

@@ -31,7 +31,7 @@ from ..jobs.site import GIVEN
 from ..methods import METHODS, load, load_method
 from ..printing import printable
 from ..transports.inprocess import InProcess
-from .site import as_seen_here
+from .seen import as_seen_here
 
 FORMS = ("dpia", "security")
 PLACES = "the usual places, the site file's, and beside the data that are here (`docs/how-to/policy.md`)"
@@ -101,10 +101,10 @@ def review(options: argparse.Namespace) -> int:
     parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
     here = [k for k in range(parties.n_clients) if all(path.exists() for path in parties.holding(k).paths)]
     # One organisation of several has its own file alone.
-    shown, alone = config, None
+    shown, alone, held = config, None, None
     if len(here) < parties.n_clients:
-        shown, alone, _ = as_seen_here(config, folder)
-    check = check_job(InProcess(), shown, folder)
+        shown, alone, _, held = as_seen_here(config, folder)
+    check = check_job(InProcess(), shown, folder, held)
     assert check is not None
     facts = Facts(options.job, config, check, _policies(parties, here), _columns(parties, here), options.site, alone)
     text = "\n".join(dpia(facts) if options.form == "dpia" else security(facts)) + "\n"

@@ -10,10 +10,10 @@ import os
 import pwd
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..api import check_job
 from ..bridges import audit as audits
 from ..bridges.audit import Audit
 from ..bridges.consent import NAME, AcceptedSection, Consent
@@ -22,17 +22,13 @@ from ..bridges.gate import listening
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
 from ..bridges.site import Resident
-from ..errors import FedkernError, JobError, show_own_faults
-from ..jobs.engine import local, there
-from ..jobs.holders import permit
+from ..errors import FedkernError, JobError
 from ..jobs.keys import JobConfig
-from ..jobs.run import Part
 from ..jobs.site import SHARED, Sites
-from ..methods import load, load_method
-from ..printing import align_columns, printable
+from ..methods import load
+from ..printing import align_columns, printable, without_folders
 from ..transports.driver import Signals
-from ..transports.inprocess import InProcess
-from ..transports.place import RELAYED
+from .seen import check_shown, show
 
 SOCKET = Path("socket") / "site.sock"  # in the folder of a site
 
@@ -46,13 +42,16 @@ def accept(options: argparse.Namespace) -> int:
     if os.pardir in Path(file).parts:
         raise JobError(f"{job} is not below {consent.folder}; copy the job file there")
     audit, limits = Audit(consent.folder), _limits(options)
-    earlier = next((said for said in consent.read().job if said.digest == digest and said.file == file), None)
+    before = [said for said in consent.read().job if said.digest == digest]
+    earlier = before[0] if len(before) == 1 and before[0].file == file else None
     if earlier and not limits and not options.peer_key and not _state(consent, earlier, audit).startswith("refused"):
         print(f"{job.name} is accepted already ({digest[:12]}; {earlier.limits})")
         return 0
     identity = _identity(options, config, folder, consent)
-    if not _shown(config, folder, identity):
+    could_run, unseen = show(config, folder, identity)
+    if not could_run:
         raise JobError(f"{job.name} is not accepted: it could not run here, see above")
+    check_shown(job.name, unseen, yes=options.yes)
     who = options.who or getpass.getuser()
     peers = {} if identity is None else dict(identity.peers)
     said = AcceptedSection(
@@ -60,6 +59,8 @@ def accept(options: argparse.Namespace) -> int:
     )
     often = "as often as the policy allows" if said.limits == "unlimited" else f"for {said.limits}"
     print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, {often}.")
+    if others := [said.file for said in before if said.file != file]:
+        print(printable(f"It takes the place of {', '.join(others)}, which is the same job with other paths."))
     if not options.yes and not _agreed():
         print("not accepted")
         return JobError.exit_code
@@ -72,8 +73,17 @@ def accept(options: argparse.Namespace) -> int:
         "runs": said.runs,
         "until": until,
         "peers": peers or None,
+        "instead": others or None,
+        "unseen": unseen or None,
     }
-    consent.add(said.model_copy(update={"line": audit.write("accepted", job=digest, **about)}))
+    # A list that cannot be written any more is found before the log says that a job is accepted.
+    line = audit.write("accepted", lambda: consent.check_addable(said), job=digest, **about)
+    try:
+        consent.add(said.model_copy(update={"line": line}))
+    except JobError as error:
+        with suppress(OSError):
+            audit.write("failed", job=digest, file=said.file, name=said.name, why=without_folders(str(error)))
+        raise
     print(f"accepted by {who}; {consent.path} lists it")
     return 0
 
@@ -134,70 +144,19 @@ def _agreed() -> bool:
     return input("Accept it? (yes or no) ").strip().lower() in ("y", "yes")
 
 
-class _Here(InProcess):
-    """Is the place in which a job is shown: a site that signs is one that signs here, too."""
-
-    identity: Identity | None = None
-
-    def signer(self, client: int) -> Identity | None:
-        """Returns the identity of this site."""
-        return self.identity
-
-
-def _shown(config: JobConfig, folder: Path, identity: Identity | None) -> bool:
-    """Prints what `check` and `check --local` say of a job at this site; returns whether it could run here."""
-    shown, client, path = as_seen_here(config, folder, signs=identity is not None)
-    print(f"The job, as if all its clients ({', '.join(names_of(config))}) had the columns of {client}:\n")
-    place = _Here()
-    place.identity = identity
-    try:
-        lines = check_job(place, shown, folder) or []
-        print("\n".join(map(printable, lines)))
-    except FedkernError as error:
-        print(printable(f"(cannot be shown without the other sites: {error})"))
-    if identity is not None:
-        print(f"\nThis site signs by the key  {identity.fingerprint}\nand accepts these keys of the others alone:\n")
-        print("\n".join(map(printable, align_columns([*identity.peers.items()]))))
-    elif config.secure:
-        print(
-            "\nThis site signs no key, as its site.toml names no signing_key: a server that was changed could read its numbers."
-        )
-    print("\nIts own file:\n")
-    with show_own_faults():
-        return local(load_method(config.job.method), Part(InProcess(), config, folder), path) == 0
-
-
-def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> tuple[JobConfig, str, Path]:
-    """Returns a job of several organisations as one of them can look at it, its client there, and the client's file.
-
-    Raises
-    ------
-    JobError
-        No site file says which client this is, or its policy does not allow the job over a relay.
-    """
-    names = names_of(config)
-    client = Sites(folder, names).whose()
-    number = names.index(client)
-    parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
-    permit(config, parties, number, RELAYED, (number,) if signs else ())
-    (path, *_) = parties.holding(number).paths
-    return _alone(config, folder, names, path), client, path
-
-
-def _alone(config: JobConfig, folder: Path, names: tuple[str, ...], path: Path) -> JobConfig:
-    """Returns a job in which every client has this site's file, and the server has only files that are here."""
-    given: dict[str, Any] = {"clients": [str(path)] * len(names), "names": list(names)}
-    for name in ("test", "server"):
-        own = getattr(config.data, name, None)
-        if own is not None and not (folder / own).exists():
-            given[name] = None
-    data: Any = config.data
-    return config.model_copy(update={"data": data.model_copy(update=given)})
+def _consent(options: argparse.Namespace) -> Consent:
+    """Returns the consent of the site whose folder is given; JobError where no site is there."""
+    folder = Path(options.folder).absolute()
+    if not folder.is_dir():
+        raise JobError(f"{folder}: no such folder; give the one of the site, with {NAME} and {SHARED}")
+    if not any((folder / name).exists() for name in (NAME, SHARED)):
+        raise JobError(f"{folder}: neither {NAME} nor {SHARED} is here; give the folder of a site")
+    return Consent(folder)
 
 
 def list_jobs(options: argparse.Namespace) -> int:
     """Runs `fedkern site list` and returns the exit code: the jobs that a site accepts."""
-    consent = Consent(Path(options.folder).absolute())
+    consent = _consent(options)
     said = consent.read()
     audit, head = Audit(consent.folder), ("digest", "file", "name", "accepted by", "when", "for", "now")
     rows = [(job.digest[:12], job.file, job.name, job.who, job.date, job.limits, _state(consent, job, audit)) for job in said.job]
@@ -236,15 +195,21 @@ def fingerprint(options: argparse.Namespace) -> int:
 
 
 def revoke(options: argparse.Namespace) -> int:
-    """Runs `fedkern site revoke` and returns the exit code: removes a job from the accepted ones."""
-    consent, named = Consent(Path(options.folder).absolute()), options.job
+    """Runs `fedkern site revoke` and returns the exit code: removes a job from the accepted ones, with all copies of it."""
+    consent, named = _consent(options), options.job
     exact = len(named) >= 6 and all(letter in "0123456789abcdef" for letter in named)
     gone = consent.remove(lambda said: said.file == named or (exact and said.digest.startswith(named)))
     if not gone:
         raise JobError(f"{consent.path}: no accepted job has the file or digest {named!r}; `fedkern site list` shows them")
+    audit = Audit(consent.folder)
     for said in gone:
-        Audit(consent.folder).write("revoked", job=said.digest, file=said.file, name=said.name, who=getpass.getuser())
         print(f"revoked {said.file} ({said.digest[:12]}); a run that has begun goes on: end the resident to stop it")
+        try:
+            audit.write("revoked", job=said.digest, file=said.file, name=said.name, who=getpass.getuser())
+        except OSError as error:
+            raise JobError(
+                f"{said.file} is revoked, but {audit.path} cannot be written ({error.strerror or error}) and does not say so"
+            ) from None
     return 0
 
 

@@ -144,7 +144,6 @@ def test_nothing_is_accepted_without_a_yes(site, capsys, monkeypatch):
         ),
         (lambda site: (site / "private" / "ada.csv").write_text("age,dose,died\n1,x,1\n"), "not accepted"),
         (lambda site: (site / "consent.toml").write_text("jobs = 3\n"), "jobs"),
-        (lambda site: (site / "consent.toml").write_text("job = []\n"), "cannot be added to"),
     ],
 )
 def test_a_job_that_could_not_run_here_is_not_accepted(site, capsys, fault, text):
@@ -298,3 +297,129 @@ def test_processes_that_begin_at_once_share_one_count(tmp_path):
     assert audit.starts(said.digest, said.line) == 3
     assert len(refused) == 5
     assert all("accepted for 3 runs, and has begun 3 times; fedkern site accept lets it begin again" in one for one in refused)
+
+
+@pytest.fixture
+def began(tmp_path, monkeypatch):
+    """A federation whose sites have accepted the job; its runs end as soon as all have begun."""
+    monkeypatch.setattr("fedkern.bridges.site.perform", lambda *given: (_ for _ in ()).throw(JobError("it was only to begin")))
+    found(tmp_path)
+    return tmp_path
+
+
+def inline(text):
+    """Writes the only job of a list as a table in a line."""
+    head, _, job = text.partition("[[job]]")
+    return f"{head}job = [{{{', '.join(line for line in job.splitlines() if line)}}}]\n"
+
+
+# Each is TOML, and none is what the command writes.
+WRITTEN = {
+    "as the command does": lambda text: text,
+    "blanks in the header": lambda text: text.replace("[[job]]", "[[ job ]]"),
+    "a quoted key": lambda text: text.replace("[[job]]", '[["job"]]'),
+    "a table in a line": inline,
+    "a byte order mark": lambda text: f"\ufeff{text}",
+    "a header in a text": lambda text: text.replace('who = "ada"', "who = '''ada\n[[job]]\n'''"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_however_a_list_is_written_a_revoked_job_begins_no_more(began, capsys, way):
+    site = began / "ada"
+    (site / NAME).write_text(WRITTEN[way]((site / NAME).read_text()))
+    assert main(["site", "list", str(site)]) == 0
+    assert "as accepted" in capsys.readouterr().out
+    assert run_once(began)[1]["event"] == "ended"
+    assert main(["site", "revoke", "job.toml", str(site)]) == 0
+    assert "revoked job.toml" in capsys.readouterr().out
+    assert Consent(site).read().job == []
+    assert (site / NAME).read_text().startswith("# Jobs in which")  # comments stay
+    code, said = run_once(began)
+    assert (code, said["event"]) == (2, "refused")
+    assert main(["site", "accept", str(site / "job.toml"), "--yes"]) == 0
+    assert run_once(began)[1]["event"] == "ended"
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_however_a_list_is_written_jobs_can_be_added(site, way):
+    accept(site / "job.toml")
+    (site / NAME).write_text('open = "ask"  # ours\n' + WRITTEN[way]((site / NAME).read_text()).lstrip("\ufeff"))
+    second = write_job(site / "second.toml", [f"{name}.csv" for name in NAMES], rounds="rounds = 9\n")
+    assert main(["site", "accept", str(second), "--yes", "--who", "Ola"]) == 0
+    said = Consent(site).read()
+    assert (said.open, [(job.file, job.who.strip()) for job in said.job]) == (
+        "ask",
+        [("job.toml", "ada" if way != "a header in a text" else "ada\n[[job]]"), ("second.toml", "Ola")],
+    )
+
+
+def test_a_revoked_job_begins_by_no_copy_of_it(began, capsys):
+    site = began / "ada"
+    copy = shutil.copy(site / "job.toml", site / "job-v2.toml")
+    text = (site / NAME).read_text()
+    accept(site / "job-v2.toml")  # it takes the place of the first
+    assert [said.file for said in Consent(site).read().job] == ["job-v2.toml"]
+    (site / NAME).write_text((site / NAME).read_text() + text[text.index("[[job]]") :])  # somebody writes both
+    assert main(["site", "list", str(site)]) == 0
+    assert capsys.readouterr().out.count("names this job more than once (job-v2.toml, job.toml)") == 2
+    code, said = run_once(began)
+    assert (code, said["event"]) == (2, "refused")
+    assert "`fedkern site accept` of the file that you mean leaves that one alone" in said["why"]
+    assert main(["site", "accept", str(copy), "--yes"]) == 0  # which is what was advised
+    assert "It takes the place of job.toml" in capsys.readouterr().out
+    assert run_once(began)[1]["event"] == "ended"
+    (site / NAME).write_text((site / NAME).read_text() + text[text.index("[[job]]") :])
+    assert main(["site", "revoke", "job-v2.toml", str(site)]) == 0
+    told = capsys.readouterr().out
+    assert "revoked job-v2.toml" in told
+    assert "revoked job.toml" in told
+    assert [line["file"] for line in audit(began, "ada")[-2:]] == ["job-v2.toml", "job.toml"]
+    assert run_once(began)[1]["event"] == "refused"
+
+
+def test_a_job_file_that_was_renamed_is_accepted_anew(began, capsys):
+    site = began / "ada"
+    (site / "job.toml").rename(site / "stroke.toml")
+    assert main(["site", "list", str(site)]) == 0
+    assert "refused:" in capsys.readouterr().out
+    assert run_once(began)[1]["event"] == "refused"
+    assert main(["site", "accept", str(site / "stroke.toml"), "--yes"]) == 0
+    assert main(["site", "list", str(site)]) == 0
+    told = capsys.readouterr().out
+    assert "as accepted" in told
+    assert "refused:" not in told
+    assert run_once(began)[1]["event"] == "ended"
+
+
+def test_a_list_that_another_program_puts_back_is_not_called_revoked(site, capsys, monkeypatch):
+    accept(site / "job.toml")
+    monkeypatch.setattr(Consent, "_put", lambda self, text: None)
+    assert main(["site", "revoke", "job.toml"]) == 2
+    told = capsys.readouterr()
+    assert "consent.toml: still accepts job.toml" in told.err
+    assert "revoked" not in told.out
+    assert audit(site.parent, "ada") == []
+
+
+def test_a_list_that_cannot_be_written_stays_as_it_was_and_the_log_says_so(site, capsys, monkeypatch):
+    accept(site / "job.toml")
+
+    def full(*given, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedkern.ground.Ground.put", full)
+    assert main(["site", "revoke", "job.toml"]) == 2
+    assert "consent.toml: cannot be written (No space left on device), and stays as it was" in capsys.readouterr().err
+    assert audit(site.parent, "ada") == []
+    second = write_job(site / "second.toml", [f"{name}.csv" for name in NAMES], rounds="rounds = 9\n")
+    assert main(["site", "accept", str(second), "--yes"]) == 2
+    assert [line["event"] for line in audit(site.parent, "ada")] == ["accepted", "failed"]
+
+
+@pytest.mark.parametrize("step", [["list"], ["revoke", "job.toml"]])
+def test_a_folder_that_is_no_sites_is_no_all_clear(tmp_path, capsys, step):
+    assert main(["site", *step, str(tmp_path / "stie")]) == 2
+    assert "stie: no such folder; give the one of the site" in capsys.readouterr().err
+    assert main(["site", *step, str(tmp_path)]) == 2
+    assert "neither consent.toml nor site.toml is here" in capsys.readouterr().err

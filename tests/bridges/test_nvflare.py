@@ -53,7 +53,7 @@ def test_the_engines_folder_has_names_and_a_digest_and_no_path(job, tmp_path, ca
     assert "secret" not in "".join(files.values())
     assert str(tmp_path) not in "".join(files.values())
     server = json.loads((tmp_path / "flare/app/config/config_fed_server.json").read_text())["workflows"][0]
-    assert server["args"] == {"names": ["ada", "bo"], "digest": digest, "resume": False}
+    assert server["args"] == {"names": ["ada", "bo"], "digest": digest, "resume": False, "job": "stroke"}
     meta = json.loads((tmp_path / "flare/meta.json").read_text())
     assert meta["mandatory_clients"] == ["ada", "bo"]
     assert meta["deploy_map"] == {"app": ["server", "ada", "bo"]}
@@ -96,6 +96,37 @@ def test_a_brought_job_may_name_no_file_of_the_server(job, tmp_path):
         servers_copy(tmp_path / "empty", job, "0" * 64)
     job.write_text(JOB.replace('test = "secret/test.csv"\n', ""))
     assert servers_copy(tmp_path / "empty", job, digest_of(load(job)[0]).hex()) == job
+
+
+def test_of_two_copies_that_differ_in_a_servers_file_the_submitted_one_is_taken(job, tmp_path):
+    brought, digest = tmp_path / "no.toml", digest_of(load(job)[0]).hex()
+    folder = tmp_path / "server"
+    folder.mkdir()
+    for year in (2024, 2025):
+        (folder / f"death-{year}.toml").write_text(job.read_text().replace("secret/test.csv", f"test-{year}.csv"))
+        assert digest_of(load(folder / f"death-{year}.toml")[0]).hex() == digest
+    for year in (2024, 2025):
+        assert servers_copy(folder, brought, digest, f"death-{year}") == folder / f"death-{year}.toml"
+    wanted = r"death-2024.toml, death-2025.toml have the digest of the job that was submitted, death-2026.toml, and data.test may"
+    with pytest.raises(JobError, match=f"{wanted} name another file in each copy; call the one that is meant death-2026.toml"):
+        servers_copy(folder, brought, digest, "death-2026")
+    with pytest.raises(JobError, match="leave the one that is meant in the folder"):
+        servers_copy(folder, brought, digest)
+    (folder / "death-2025.toml").unlink()
+    with pytest.raises(JobError, match=r"death-2024.toml has the digest of the job that was submitted, death-2025.toml"):
+        servers_copy(folder, brought, digest, "death-2025")
+    (folder / "death-2024.toml").rename(folder / "death-2025.toml")  # which is what was advised
+    assert servers_copy(folder, brought, digest, "death-2025") == folder / "death-2025.toml"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(JobError, match=r"data.test names a file of the server: put .* as death-2025.toml"):
+        servers_copy(tmp_path / "empty", folder / "death-2025.toml", digest, "death-2025")
+
+
+def test_copies_that_differ_in_clients_paths_alone_are_one_job(job, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.toml").write_text(JOB.replace('test = "secret/test.csv"\n', "").replace("bo.csv", f"{name}/bo.csv"))
+    digest = digest_of(load(tmp_path / "a.toml")[0]).hex()
+    assert servers_copy(tmp_path, tmp_path / "no.toml", digest, "c") == tmp_path / "a.toml"
 
 
 def test_an_untested_version_is_named_and_allowed_by_its_number(monkeypatch):
