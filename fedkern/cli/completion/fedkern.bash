@@ -7,7 +7,7 @@
 
 _shtab_fedkern_bridge_subparsers=(nvflare flower)
 _shtab_fedkern_sigma_subparsers=(build train)
-_shtab_fedkern_site_subparsers=(accept list revoke log run)
+_shtab_fedkern_site_subparsers=(accept list revoke log fingerprint run)
 _shtab_fedkern_subparsers=(run check launch bridge demo info init review schema simulate sigma report predict status ledger audit budget plan site reproduce)
 
 _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --device --resume --log-level --log-file --quiet)
@@ -32,10 +32,11 @@ _shtab_fedkern_ledger_option_strings=(-h --help --json)
 _shtab_fedkern_audit_option_strings=(-h --help --json)
 _shtab_fedkern_budget_option_strings=(-h --help --json)
 _shtab_fedkern_plan_option_strings=(-h --help --mpi --place --set --site --epsilon --noise)
-_shtab_fedkern_site_accept_option_strings=(-h --help --name --who --yes)
+_shtab_fedkern_site_accept_option_strings=(-h --help --name --who --runs --until --peer-key --yes)
 _shtab_fedkern_site_list_option_strings=(-h --help)
 _shtab_fedkern_site_revoke_option_strings=(-h --help)
 _shtab_fedkern_site_log_option_strings=(-h --help --json --mark)
+_shtab_fedkern_site_fingerprint_option_strings=(-h --help)
 _shtab_fedkern_site_run_option_strings=(-h --help --socket --engine --identity --peer --grace)
 _shtab_fedkern_site_option_strings=(-h --help)
 _shtab_fedkern_reproduce_option_strings=(-h --help --fast --printed --out)
@@ -52,7 +53,7 @@ _shtab_fedkern_sigma_train___device_choices=(cpu cuda)
 _shtab_fedkern_sigma_pos_0_choices=(build train)
 _shtab_fedkern_report___table_choices=(csv text latex markdown docx)
 _shtab_fedkern_report___graph_choices=(graphml csv)
-_shtab_fedkern_site_pos_0_choices=(accept list revoke log run)
+_shtab_fedkern_site_pos_0_choices=(accept list revoke log fingerprint run)
 _shtab_fedkern_pos_0_choices=(run check launch bridge demo info init review schema simulate sigma report predict status ledger audit budget plan site reproduce)
 
 _shtab_fedkern_run__h_nargs=0
@@ -139,6 +140,8 @@ _shtab_fedkern_site_revoke___help_nargs=0
 _shtab_fedkern_site_log__h_nargs=0
 _shtab_fedkern_site_log___help_nargs=0
 _shtab_fedkern_site_log___json_nargs=0
+_shtab_fedkern_site_fingerprint__h_nargs=0
+_shtab_fedkern_site_fingerprint___help_nargs=0
 _shtab_fedkern_site_run__h_nargs=0
 _shtab_fedkern_site_run___help_nargs=0
 _shtab_fedkern_site_pos_0_nargs=A...

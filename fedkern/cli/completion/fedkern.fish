@@ -50,8 +50,8 @@ function _shtab_fedkern_using
   test "$_shtab_fedkern_cmdpath" = "$argv"
 end
 
-set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site run' reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --place --print-completion --reference --response --rows --seed --server --set --site --socket --table --test --who -n
+set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site fingerprint' 'site run' reproduce
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -185,6 +185,9 @@ complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos
 complete -c fedkern -n '_shtab_fedkern_using site accept' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l name -x -d 'what people call the job (default: the file'"'"'s name)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l who -x -d 'who accepts it (default: this user)'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l runs -x -d 'accept it for so many runs (default: as often as it is asked for)'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l until -x -d 'and until this day, such as 2027-01-31 (default: for ever)'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l peer-key -x -d 'of secure sums: the fingerprint that this other client'"'"'s people read to you; once for each'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l yes -d 'do not ask'
 complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a list -d 'the accepted jobs'
 complete -c fedkern -n '_shtab_fedkern_using site list' -s h -l help -d 'show this help message and exit'
@@ -194,6 +197,8 @@ complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos
 complete -c fedkern -n '_shtab_fedkern_using site log' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site log' -l json -d json
 complete -c fedkern -n '_shtab_fedkern_using site log' -l mark -x -d 'the last hash of an earlier time: code 2 where no line ends with it'
+complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a fingerprint -d 'of the key by which this site signs its part of secure sums, to be read to others'
+complete -c fedkern -n '_shtab_fedkern_using site fingerprint' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a run -d 'the resident process: answers an engine through a Unix socket'
 complete -c fedkern -n '_shtab_fedkern_using site run' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site run' -l socket -x -d 'default: socket/site.sock in FOLDER, of a systemd unit in its own folder'

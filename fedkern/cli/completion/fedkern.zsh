@@ -53,6 +53,7 @@ _shtab_fedkern_sigma_commands() {
 _shtab_fedkern_site_commands() {
   local _commands=(
     accept:'show a job and what it would do with the rows here, and accept it'
+    fingerprint:'of the key by which this site signs its part of secure sums, to be read to others'
     list:'the accepted jobs'
     log:'the audit log; code 2 where a line was changed or removed'
     revoke:'accept a job no longer'
@@ -331,12 +332,23 @@ _shtab_fedkern_site_accept_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--name[what people call the job (default\: the file\'s name)]:TEXT:"
   "--who[who accepts it (default\: this user)]:TEXT:"
+  "--runs[accept it for so many runs (default\: as often as it is asked for)]:N:"
+  "--until[and until this day, such as 2027-01-31 (default\: for ever)]:DAY:"
+  "*--peer-key[of secure sums\: the fingerprint that this other client\'s people read to you\; once for each]:NAME=FINGERPRINT:"
   "--yes[do not ask]"
   ":the site\'s own copy, with site.toml beside it:"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_site_accept_defaults_added=0
+
+_shtab_fedkern_site_fingerprint_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  ":of the site (default\: this one):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_site_fingerprint_defaults_added=0
 
 _shtab_fedkern_site_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -497,6 +509,7 @@ _shtab_fedkern_site() {
       curcontext="${curcontext%:*:*}:_shtab_fedkern_site-$line[1]:"
       case $line[1] in
         accept) _arguments -C -s $_shtab_fedkern_site_accept_options ;;
+        fingerprint) _arguments -C -s $_shtab_fedkern_site_fingerprint_options ;;
         list) _arguments -C -s $_shtab_fedkern_site_list_options ;;
         log) _arguments -C -s $_shtab_fedkern_site_log_options ;;
         revoke) _arguments -C -s $_shtab_fedkern_site_revoke_options ;;
