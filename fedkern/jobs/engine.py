@@ -176,7 +176,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     told = spec_of_agreement(part.config, parties.spec)
     sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
-    relayed = trips.count_trips(part.config, n, stages, parties.spec, most) if latency is not None else None
+    encoding = getattr(said.model, "encoding", None)
+    relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]

@@ -41,6 +41,9 @@ class Stage:
     in_turn : whether its questions go to one client after another, each when the one before has answered
     alias : its name in ledgers and folders where the same stage comes once more
     sums : how clients mask their answers, of which the server gets only the sum; None: as they are
+    trips : how many questions, or groups of them that are asked at once, wait for one another: as many as the job's plan fixes,
+        or as such jobs usually take; None: not known before
+    usually : whether `trips` is what is usual
     """
 
     protocol: Protocol[Any, Any]
@@ -54,6 +57,8 @@ class Stage:
     in_turn: bool = False
     alias: str = ""
     sums: Sums | None = None
+    trips: int | None = None
+    usually: bool = False
 
     @classmethod
     def of(cls, module: Sized) -> Stage:

@@ -297,6 +297,12 @@ def _wanted(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
     return wanted
 
 
+def count_legs(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> int:
+    """Returns how many questions the exchange takes, one after another, where clients have these columns."""
+    wanted = _wanted(spec, names, kinds)
+    return 1 + bool(wanted) + ("sums" in wanted)
+
+
 def _open_levels(spec: Spec, name: str, kind: str) -> bool:
     """Tells whether a column's levels come from the clients' rows."""
     return kind == "categorical" and not spec.complete(name)

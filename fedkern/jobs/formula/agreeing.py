@@ -75,6 +75,24 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     return _encoding(spec, formula, columns, first.labels)
 
 
+def count_legs(spec: Spec, encoding: Encoding) -> int | None:
+    """Returns how many questions these exchanges take, one after another; None where the columns say too little."""
+    if spec.formula is None:
+        columns = encoding.columns
+        return agreement.count_legs(spec, [column.name for column in columns], [column.kind for column in columns])
+    if (formula := encoding.formula) is None:
+        return None
+    asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
+    own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
+    labelled = {name for name in formula.variables if formula.known[name].levels is not None}
+    names = [*formula.variables, *asked]
+    legs = agreement.count_legs(own, names, ["categorical" if name in labelled else "numeric" for name in names])
+    told = {name: Column(name, "numeric", None, 0.0, 1.0) for name in names if name not in labelled} if asked else {}
+    lacking = [one.name for one in formula.made if _constants(spec, formula, one, told) is None]
+    again = _of(spec, encoding)
+    return legs + (agreement.count_legs(again, lacking, ["numeric"] * len(lacking)) if lacking else 0)
+
+
 def _with_arguments(run: Run[Any], tables: Mapping[int, Table], spec: Spec, formula: Formula) -> dict[int, Table]:
     extended = {}
     for k, table in tables.items():

@@ -79,6 +79,7 @@ MAY_SEND = (
 )
 
 
+USUAL = 6  # questions to the mode and for draws, in most jobs
 DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 
@@ -110,7 +111,16 @@ def stage_of_draws(model: SampledModel) -> Stage:
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
     rounds = to_mode + of_draws
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
-    stage = Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
+    # One coordinate's mode is found in four questions, that of many with a few more; the first draws are asked with the last.
+    stage = Stage(
+        model.protocol,
+        dims,
+        rounds=rounds,
+        resumable=not model.chains,
+        times=times,
+        trips=USUAL + bool(model.chains),
+        usually=True,
+    )
     return stage.with_sums(importance.SUMS) if model.secure else stage
 
 
@@ -120,7 +130,7 @@ def stage_of_chains(model: SampledModel) -> Stage:
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
     dims = {**s.sizes(model.size), "d": model.n_coefficients}
-    stage = Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
+    stage = Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times, trips=1 + steps)
     return stage.with_sums(hmc.SUMS) if model.secure else stage
 
 

@@ -74,7 +74,12 @@ def trained(model: Model) -> Stage:
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
-    stage = Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn)
+    # Nothing ends these rounds but their number; budgets and what has settled end others.
+    fixed = not (settings.until or by_chance or model.privacy)
+    stage = Stage(
+        model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn,
+        trips=settings.rounds if fixed else None,
+    )  # fmt: skip
     return stage.with_sums(pvi.SUMS) if model.secure else stage
 
 

@@ -34,6 +34,8 @@ from .model import SigmaModel
 from .points import extend_file
 from .rows import Reading, needed, prior_of, rows
 
+USUAL = 22  # questions of a nested approximation in most jobs: 19 to 25 in benchmarks/results/sigma_nested.txt
+
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
@@ -85,23 +87,32 @@ def fitted(model: SigmaModel) -> Stage:
         steps = model.hmc.rounds * (model.hmc.leapfrog - 1)
         times = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
-        stage = Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
+        stage = Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times, trips=1 + steps)
         return stage.with_sums(hmc.SUMS) if model.secure else stage
     if model.is_nested:
         s, at = model.nested, model.standard
         times = {nested.AskMarginals: s.most, nested.Marginals: s.most, nested.Mixture: 1}
         searched = max(s.rounds - s.questions, 1)
         times |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
-        return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=times)
+        return Stage(
+            nested.PROTOCOL,
+            s.sizes(at.size, at.n_linear),
+            rounds=s.rounds,
+            resumable=True,
+            times=times,
+            trips=USUAL,
+            usually=True,
+        )
     sizes, rounds = model.sfvi.sizes(model.layout.size, model.n_told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
-    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
+    fixed = None if model.until_settled else rounds
+    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times, trips=fixed)
     return stage.with_sums(sfvi.SUMS) if model.secure else stage
 
 
 def weighed(model: SigmaModel) -> Stage:
     """Returns the stage of a question about log-likelihoods, which comes at most `pieces` times."""
-    stage = Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
+    stage = Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces, trips=1, usually=True)
     return stage.with_sums(terms.SUMS) if model.secure else stage
 
 

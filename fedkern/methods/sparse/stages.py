@@ -109,6 +109,7 @@ def sampled(model: SparseModel) -> Stage:
         pooled = gibbs_pooled.PROTOCOL
         once = dict.fromkeys((*pooled.to_client, *pooled.to_server), 1)
         return Stage(pooled, settings.dims(), settings.rounds, times=once, runs=runs)
+    in_all = runs
     runs -= model.output.leave_one_out and len(model.names) > 1  # of which one is without this client
     protocol, rounds = gibbs.protocol(settings), settings.rounds * _starts(model)
     often = Counter[str]()
@@ -117,7 +118,16 @@ def sampled(model: SparseModel) -> Stage:
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
     alone = model.allgather
-    stage = Stage(protocol, settings.dims(), settings.rounds, resumable=not alone, allgather=alone, times=times, runs=runs)
+    stage = Stage(
+        protocol,
+        settings.dims(),
+        settings.rounds,
+        resumable=not alone,
+        allgather=alone,
+        times=times,
+        runs=runs,
+        trips=settings.rounds * in_all,
+    )
     return stage.with_sums(SUMS) if model.secure else stage
 
 

@@ -116,13 +116,16 @@ def trained(model: VerticalModel) -> Stage:
     s, rounds = model.settings, model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {vertical.Begin: 1}
     times[vertical.BoundShare] = -(-rounds // s.bound_every)
-    return Stage(vertical.protocol(s), s.dims(), rounds=rounds, resumable=True, times=times)
+    protocol = vertical.protocol(s)
+    legs = sum(kind in (ZShare, LikelihoodShare) for kind in protocol.to_server)  # of a round
+    fixed = None if model.until_settled else legs * rounds
+    return Stage(protocol, s.dims(), rounds=rounds, resumable=True, times=times, trips=fixed)
 
 
 def predicted(model: VerticalModel) -> Stage:
     """Returns the stage of the clients' parts at rows that are predicted."""
     with_z = bool(model.output.missing_party)
-    return Stage(predictions.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
+    return Stage(predictions.protocol(with_z), {"t": model.n_test, "n": model.n_rows}, trips=1)  # one reply has all
 
 
 def by_columns(model: VerticalModel) -> bool:
