@@ -39,7 +39,7 @@ CLIENT, SERVER = "each client may send", "the server may send"  # the first word
 EMPTY = "`................`"
 CHECK = "`fedkern check {}`"
 TEXTS = re.compile(r"\w+\.text: ")  # on a message's text; after the server's messages
-WARNINGS = ("LOWERED", "ROWS", "note", "rotation", "curvature", "values")
+WARNINGS = ("LOWERED", "ROWS", "note", "sums", "rotation", "curvature", "values")
 
 
 class Facts(NamedTuple):

@@ -124,6 +124,19 @@ def test_columns_and_results_of_single_clients_are_named(fedkern: Any, written: 
     assert "| ada, bo: `age`, `visits` |" in draft
 
 
+def test_limits_of_secure_sums_are_named(fedkern: Any, written: Any, tmp_path: Path) -> None:
+    path = written()
+    (tmp_path / "cy.csv").write_text((tmp_path / "bo.csv").read_text().replace(".5", ".6"))
+    text = (
+        path.read_text().replace("[model]", 'sums = "secure"\n[model]', 1).replace('/bo.csv"]', f'/bo.csv", "{tmp_path}/cy.csv"]')
+    )
+    path.write_text(text)
+    draft = fedkern("review", path).out
+    for words in ("nobody signs them here", "it hides whose number it was, not what the sum says", "X'WX of all clients' rows"):
+        assert words in draft
+    assert "tells X'WX of its rows" not in draft
+
+
 @pytest.mark.parametrize(("source", "words"), [("secure", "the system's entropy"), ("keyed", "no noise that protects anybody")])
 def test_noise_comes_from_where_the_job_says(fedkern: Any, written: Any, source: str, words: str) -> None:
     path = written(PRIVATE % source, "pvi")

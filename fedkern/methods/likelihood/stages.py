@@ -166,7 +166,7 @@ def check_job(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
     sums = [*secure.describe(at.place, at.names)] if model.secure else []
-    lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy()]
+    lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy(model)]
     return Said(model, lines, unknown)
 
 
@@ -242,6 +242,7 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
 
 
-def _privacy() -> Iterator[str]:
+def _privacy(model: Model) -> Iterator[str]:
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
-    yield "         log-likelihoods, or gradients, at thousands of points say of its rows all that a summary says, and more"
+    rows = "of all rows together" if model.secure else "of its rows"
+    yield f"         log-likelihoods, or gradients, at thousands of points say {rows} all that a summary says, and more"

@@ -317,7 +317,12 @@ class LifetimeModel(TimeModel):
         if not given:
             told = "each client tells its events, and how long it saw rows"
             yield f"unit     of time: how long rows were seen for one event; {told}"
-        yield "curvature what a client sends tells X'WX of its rows, and whose events they are: one with at most"
+        told = (
+            "the sums tell X'WX of all clients' rows, and which had events"
+            if self.secure
+            else ("what a client sends tells X'WX of its rows, and whose events they are")
+        )
+        yield f"curvature {told}: one with at most"
         few = f"{wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job"
         yield f"         {few}; one without any may be, and"
         yield "         adds how long its rows were seen"
