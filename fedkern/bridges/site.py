@@ -225,7 +225,9 @@ class Resident:
                 self.say(
                     f"{self.audit.path} cannot be written ({error.strerror or error}): the end of a job (code {code}) is missing"
                 )
-            self.say(f"{job.about['file']} has ended with code {code}; its files are in {output.folder}")
+            made = output.folder is not None and output.folder.exists()
+            files = f"its files are in {output.folder}" if made else "it has written no file"
+            self.say(f"{job.about['file']} has ended with code {code}; {files}")
 
     def _folder(self, found: Accepted) -> Path:
         """Returns the folder of a new run, or of the last one of a job that goes on."""

@@ -39,10 +39,20 @@ class Parser(argparse.ArgumentParser):
             near = get_close_matches(wrong[1], choices := re.findall(r"[\w-]+", wrong[2]), 1)
             known = f"did you mean {near[0]}?" if near else f"there are {', '.join(choices)}"
             message = f"{wrong[1]}: no such command; {known}"
-        elif message.startswith("unrecognized arguments: "):
-            near = get_close_matches(message.split()[2], _options(self), 1)
-            message += f"; did you mean {near[0]}?" if near else ""
         super().error(message)
+
+    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        """Parses the arguments; ends with an error that names the nearest option of the same command where one is unknown."""
+        options, unknown = self.parse_known_args(arguments)
+        if unknown:
+            command: argparse.ArgumentParser = self
+            while named := [action for action in command._actions if isinstance(action.choices, dict)]:
+                command = dict(named[0].choices or {})[getattr(options, named[0].dest)]
+            words = [word for action in command._actions for word in action.option_strings]
+            near = get_close_matches(unknown[0].partition("=")[0], words, 1)
+            known = f"did you mean {near[0]}?" if near else f"see {command.prog} --help"
+            command.error(f"unrecognized arguments: {' '.join(unknown)}; {known}")
+        return options
 
 
 class Completion(argparse.Action):
@@ -55,13 +65,6 @@ class Completion(argparse.Action):
             parser.error(f"--print-completion {values}: there are {', '.join(shells)}")
         print((folder / f"fedkern.{values}").read_text(encoding="utf-8"), end="")
         parser.exit(0)
-
-
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Returns all options of a parser and of its commands."""
-    words = [word for action in parser._actions for word in action.option_strings]
-    commands = [action.choices for action in parser._actions if isinstance(action.choices, dict)]
-    return words + [word for names in commands for command in names.values() for word in _options(command)]
 
 
 def _seconds(text: str) -> float:
@@ -79,7 +82,7 @@ def _add_device(parser: argparse.ArgumentParser, key: str) -> None:
 
 
 @cache
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Makes the parser of all commands and options.
 
     It is made once a process: it keeps nothing of the arguments that it has read, and defaults are not changed.
@@ -260,6 +263,7 @@ def parser() -> argparse.ArgumentParser:
 
     budget = commands.add_parser("budget", help="for a data holder: what all jobs have spent on its data, and what is left")
     budget.add_argument("data", nargs="*", metavar="PATH", help="data files or budgets (default: all data that policies name)")
+    budget.add_argument("--site", metavar="FILE", help="a holder's own site.toml, whose policy is asked too")
     budget.add_argument("--json", action="store_true")
     budget.set_defaults(call=_in("console", "budget"))
 
@@ -353,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     """Parses the arguments and runs the command."""
-    options = parser().parse_args(arguments)
+    options = parser().parse(arguments)
     if getattr(options, "device", None) is not None:
         options.sets = [*options.sets, f"{options.device_key}={options.device}"]
     call: Callable[[argparse.Namespace], int] = options.call

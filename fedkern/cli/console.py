@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
 from ..jobs.sent import SentByKind
+from ..jobs.site import GIVEN, Sites
 from ..methods import load, of_record
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
@@ -52,7 +54,8 @@ def audit(options: argparse.Namespace) -> int:
 
 def budget(options: argparse.Namespace) -> int:
     """Runs `fedkern budget`."""
-    accounts = statement.statements([Path(path) for path in options.data])
+    paths = [Path(path) for path in options.data]
+    accounts = statement.statements(paths, _policies_of_sites(paths, options.site))
     head = ["", "begun", "kind", "steps", "epsilon alone"]
     lines: list[str] = []
     for one in accounts:
@@ -66,6 +69,17 @@ def budget(options: argparse.Namespace) -> int:
         for one in accounts
     ]
     return _say(options, rows, lines[:-1])
+
+
+def _policies_of_sites(paths: Iterable[Path], given: str | None) -> list[Path]:
+    """Returns the policies that site files name: the one that is given, else those of this folder and those beside the paths."""
+    if given is not None:
+        if not os.path.exists(given):
+            raise JobError(f"--site {given}: no such file or folder; correct it")
+        os.environ[GIVEN] = os.path.abspath(given)
+    folders = [Path.cwd(), *(path if path.is_dir() else path.parent for path in paths)]
+    sites = [one for folder in dict.fromkeys(folders) for one in Sites(folder, ()).everyone()]
+    return list(dict.fromkeys(one.policy for one in sites if one.policy is not None))
 
 
 def plan(options: argparse.Namespace) -> int:

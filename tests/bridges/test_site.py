@@ -3,6 +3,7 @@
 import pytest
 from threadpoolctl import threadpool_limits
 
+from fedkern.errors import JobError
 from support.organisations import NAMES, audit, digest_of_run, found, in_one_process, residents, run
 from support.relayed import careless
 
@@ -26,3 +27,12 @@ def test_a_job_between_residents_has_the_digest_of_one_process(tmp_path, seed):
         assert (ended["event"], ended["exit"]) == ("ended", 0)
         assert ended["sent"]["Curvature"]["messages"] >= 1
         assert all(of_kind["bytes"] > 0 for of_kind in ended["sent"].values())
+
+
+def test_a_folder_that_was_not_made_is_not_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedkern.bridges.site.perform", lambda *given: (_ for _ in ()).throw(JobError("it was only to begin")))
+    found(tmp_path)
+    said = []
+    run(tmp_path, residents(tmp_path, said))
+    assert ("ada", "job.toml has ended with code 2; it has written no file") in said
+    assert not (tmp_path / "ada" / "runs").exists()

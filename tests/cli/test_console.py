@@ -351,6 +351,30 @@ def test_what_may_still_be_spent(tmp_path: Path, fedkern: Callable[..., Ended], 
     assert after["total"]["epsilon"] <= 1.0
 
 
+def test_the_budget_of_a_policy_that_a_site_file_names(
+    tmp_path: Path, fedkern: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    job = private(tmp_path / "site", rounds=2)
+    rows = job.parent / "rows" / "ada.csv"
+    (job.parent / "site.toml").write_text('client = "ada"\npolicy = "policy.toml"\n')
+    (job.parent / "policy.toml").write_text('[data.stroke]\npaths = ["rows/ada.csv"]\nepsilon = 1.0\ndelta = 1e-4\nopen = true\n')
+    monkeypatch.chdir(job.parent)
+    assert "stroke: all 0 jobs on these data: epsilon = 0 of 1" in fedkern("budget", rows).out
+    assert fedkern("run", job, "--out", tmp_path / "one", "--quiet").code == 0
+    text = fedkern("budget", "rows/ada.csv").out
+    assert "stroke: all 1 jobs on these data: epsilon = " in text
+    assert "more steps like the last job's" in text
+    assert text == fedkern("budget").out
+    monkeypatch.chdir(tmp_path)  # elsewhere the site file, or the folder with the budget, has to be given
+    assert fedkern("budget", rows).code == 2
+    for given in ((rows, "--site", job.parent / "site.toml"), ("--site", job.parent / "site.toml"), (job.parent,)):
+        monkeypatch.setenv("FEDKERN_SITE", "")  # and put back what --site sets
+        assert fedkern("budget", *given).out == text
+    ended = fedkern("budget", "--site", "nowhere.toml")
+    assert (ended.code, ended.err) == (2, "fedkern: --site nowhere.toml: no such file or folder; correct it\n")
+
+
 def test_a_plan_says_what_the_job_would_spend(tmp_path: Path, fedkern: Callable[..., Ended], made: dict[str, Path]) -> None:
     job = private(tmp_path / "job")
     ended = fedkern("plan", job, "--epsilon", "0.3,2", "--noise", "2,3")

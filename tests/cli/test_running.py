@@ -73,6 +73,8 @@ def test_what_is_logged(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["sigma", "bulid"], "bulid: no such command; did you mean build?"),
         (["zzz"], "zzz: no such command; there are run, check"),
         (["run", "job.toml", "--quite"], "unrecognized arguments: --quite; did you mean --quiet?"),
+        (["report", "x", "--out", "t.docx"], "unrecognized arguments: --out t.docx; see fedkern report --help"),
+        (["site", "list", "--site=x"], "unrecognized arguments: --site=x; see fedkern site list --help"),
     ],
 )
 def test_the_nearest_command_is_named(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -71,24 +71,40 @@ class Statement:
             yield "  left     no cap is set: a policy with epsilon and delta sets one"
 
 
-def statements(paths: Sequence[Path]) -> list[Statement]:
+def statements(paths: Sequence[Path], of_sites: Sequence[Path] = ()) -> list[Statement]:
     """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name.
+
+    Parameters
+    ----------
+    paths : data files, budgets, or folders of budgets
+    of_sites : policies that a holder's site files name; they need not be there
 
     Raises
     ------
     JobError
         A policy or a budget cannot be read, or was altered; nothing is known of a path.
     """
-    if not paths:
-        bindings = [bind(_client(file, p), DataSet((p.data,), p.paths)) for file in known_policies() for p in file.policies]
-        accounts = [(one.policies, place) for one in bindings if (place := account(one)) is not None]
-        if not accounts:
-            raise JobError(
-                "no policy is in the usual places, so no account is kept here; give a data file, a budget.jsonl, or the client's "
-                "folder of a run (docs/how-to/console.md)"
-            )
-        return list({(place.folder, place.data): _statement(policies, place) for policies, place in accounts}.values())
-    return [one for path in paths for one in _of(path)]
+    of_sites = [file for file in of_sites if os.path.lexists(file)]
+    if paths:
+        return _once(one for path in paths for one in _of(path, of_sites))
+    files: list[tuple[PolicyFile, Path | None]] = [(read_policies(path), path) for path in of_sites]
+    files += [(file, None) for file in known_policies()]
+    bindings = [bind(_client(file, p), DataSet((p.data,), p.paths, policy=site)) for file, site in files for p in file.policies]
+    accounts = [(one.policies, place) for one in bindings if (place := account(one)) is not None]
+    if not accounts:
+        raise JobError(
+            "no policy is in the usual places, and no site file here names one, so no account is kept here; give a data file, a "
+            "budget.jsonl, the client's folder of a run, or --site FILE (docs/how-to/console.md)"
+        )
+    return _once(_statement(policies, place) for policies, place in accounts)
+
+
+def _once(all_statements: Iterable[Statement]) -> list[Statement]:
+    """Returns the first statement of each account."""
+    first: dict[tuple[Path, str], Statement] = {}
+    for one in all_statements:
+        first.setdefault((one.budget, one.data), one)
+    return list(first.values())
 
 
 def _client(file: PolicyFile, policy: Policy) -> str:
@@ -97,7 +113,7 @@ def _client(file: PolicyFile, policy: Policy) -> str:
     return own.name if own.parent == client_home() else policy.data
 
 
-def _of(path: Path) -> Iterator[Statement]:
+def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
     folder = path.parent if path.name == LEDGER else path
     if (folder / LEDGER).is_file():
         books = Books(Account(folder, ""))
@@ -112,14 +128,18 @@ def _of(path: Path) -> Iterator[Statement]:
         return
     if not path.exists():
         raise JobError(f"{path}: is not there; give a data file, a budget.jsonl, or the folder that holds one")
-    binding = bind(path.stem, DataSet((path.stem,), (Path(os.path.abspath(path)),)))
-    place = account(binding)
-    if place is None:
+    # A policy of a site file binds beside those of the usual places, as in a job of that site.
+    bindings = [bind(path.stem, DataSet((path.stem,), (Path(os.path.abspath(path)),), policy=site)) for site in (None, *of_sites)]
+    several = max(len(one.bound) for one in bindings)
+    accounts = [(one.policies, place) for one in bindings if len(one.bound) == several and (place := account(one)) is not None]
+    if not accounts:
         raise JobError(
-            f"{path}: no policy names it and no budget lies there; without a policy each run keeps its own, in the client's "
-            "folder (fedkern budget RUN/client-NAME)"
+            f"{path}: no policy names it and no budget lies there; a policy that a site file names is found from that file's "
+            "folder, or by --site FILE; without a policy each run keeps its own, in the client's folder (fedkern budget "
+            "RUN/client-NAME)"
         )
-    yield _statement(binding.policies, place)
+    for policies, place in accounts:
+        yield _statement(policies, place)
 
 
 def _statement(policies: tuple[Policy, ...], place: Account) -> Statement:
