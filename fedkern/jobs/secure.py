@@ -55,7 +55,7 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iter
     yield f"         keys come through the server, and {of_keys}"
     yield f"         {so}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
-    yield "         where lines below say what a client tells by such a message, its sum tells that of all rows, not whose they are"
+    yield "         where lines say what a client tells by such a message, its sum tells it of all rows, not whose they are"
     if not units:
         yield f"         {UNSEEN}; let the holders compare means before"
 

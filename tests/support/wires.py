@@ -146,3 +146,15 @@ def at_most(said: str, sent: Totals) -> None:
 
 def server_less(config: JobConfig) -> bool:
     return getattr(config.algorithm, "topology", "server") == "allgather"
+
+
+# Messages that clients of a job with secure sums send of themselves alone: names of columns and levels, notes on columns, which
+# prior they hold, whether their own unknowns have settled, keys, receipts, and what they heard.
+OF_ONE = {"SchemaReply", "ColumnNotes", "Holds", "Settled", "SumKey", "SumSignature", "Received", "Kept", "VerdictHeard"}
+
+
+def of_one_client(out: Path) -> set[str]:
+    """The kinds of messages that clients of a run have sent, which are neither masked nor of `OF_ONE`."""
+    kinds = {kind for _, kind in ledgers(out)}
+    assert kinds, "no ledger"
+    return {kind for kind in kinds - OF_ONE if not kind.startswith("Masked")}

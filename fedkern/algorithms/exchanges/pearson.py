@@ -8,19 +8,22 @@ of six digits. Source: docs/concepts/convergence.md, "Counts that vary more".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import SUM, Message, Tells
 from .loo_sums import LEAST, MOST_ROWS
-from .rounding import LARGEST, bounded, rounded
+from .rounding import LARGEST, bounded, rounded, summable
 
 Array = NDArray[np.float64]
-SUMS = ("events", "misfit", "noise", "slope")
+OF_ROWS = ("events", "misfit", "noise", "slope")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,30 @@ class PearsonSums(Message, kind=195, tells=Tells(SUM)):
     noise: float
     slope: float
 
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 2 + len(OF_ROWS), 0
 
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the numbers that are added: in the place of the mean weight the sum of the weights."""
+        return summable([self.rows, self.rows * self.weight, *(getattr(self, name) for name in OF_ROWS)]), np.zeros(0, bool)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> PearsonSums:
+        """Returns the sums of all clients together."""
+        rows, weights, *sums = numbers.tolist()
+        return cls(round, int(rows), weights / max(rows, 1.0), *sums)
+
+
+@dataclass(frozen=True)
+class MaskedPearsonSums(Masked, Message, kind=290, tells=Tells(f"{SUM}, masked: {HIDES}")):
+    """Client to server: `PearsonSums`, masked."""
+
+    words: Annotated[bytes, "masked_pearson"]
+
+
+SUMS = (Sum(PearsonSums, MaskedPearsonSums, ONCE),)
 NOBODY = PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -53,7 +79,7 @@ def make_reply(sums: PearsonSums) -> PearsonSums:
     """Returns the sums, or zeros if they are of too few rows."""
     if sums.rows < LEAST:
         return NOBODY
-    numbers: dict[str, Any] = {name: _six_digits(rounded(getattr(sums, name)).item()) for name in SUMS}
+    numbers: dict[str, Any] = {name: _six_digits(rounded(getattr(sums, name)).item()) for name in OF_ROWS}
     return replace(sums, weight=_six_digits(min(sums.weight, LARGEST)), **numbers)
 
 
@@ -65,7 +91,7 @@ def _wrong(sums: PearsonSums) -> str:
     """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (sums.rows == 0 or LEAST <= sums.rows <= MOST_ROWS):
         return f"its PearsonSums are of {sums.rows} rows"
-    numbers = [sums.weight, *(getattr(sums, name) for name in SUMS)]
+    numbers = [sums.weight, *(getattr(sums, name) for name in OF_ROWS)]
     if not bounded(numbers):
         return "its PearsonSums are too large to be any"
     if min(numbers) < 0:

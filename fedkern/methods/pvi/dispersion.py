@@ -62,7 +62,8 @@ def asks(model: Model) -> bool:
 
 def stages(model: Model) -> list[Stage]:
     """Returns the stage after the rounds in which the sums are sent."""
-    return [Stage(pearson.PROTOCOL, {"d": model.encoding.size})] if asks(model) else []
+    stage = Stage(pearson.PROTOCOL, {"d": model.encoding.size})
+    return [stage.with_sums(pearson.SUMS) if model.secure else stage] if asks(model) else []
 
 
 def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> PearsonCheck:
@@ -75,8 +76,8 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
     told, _ = run.ask(stages(model)[0], pearson.QUESTION, question, clients)
     if told is None or q is None:
         return PearsonCheck()
-    notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
-    named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
+    notes = [f"client {model.telling[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
+    named = {model.telling[k]: told.replies[k] for k in sorted(told.replies)}
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
     if model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
         notes += dispersion.note_weights(named, model.weight)

@@ -37,6 +37,7 @@ MAY_SEND = (
     *terms.OF_Q.to_server,
     *loo_sums.PROTOCOL.to_server,
     *pearson.PROTOCOL.to_server,
+    pearson.MaskedPearsonSums,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
     *sum_keys.PROTOCOL.to_server,

@@ -35,8 +35,6 @@ JOBS = {
     "pieces": 'time = "t"\nevent = "d"\n[model]\nfamily = "piecewise"\ncuts = [0.5, 1.5]' + TAIL + "survival_at = [1.0]\n",
     "cox": 'time = "t"\nevent = "d"\n[model]\nfamily = "cox"' + TAIL,
 }
-# Messages that clients send of themselves alone in such a job: the names of columns and levels, notes on columns, keys, receipts.
-OF_ONE = {"SchemaReply", "ColumnNotes", "SumKey", "Received"}
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +77,8 @@ def numbers(content: Any, drawn: tuple[str, ...] = ("p", "model", "columns")) ->
 def test_figures_are_those_of_a_job_without_masks(name: str, folder: Path) -> None:
     (masked, kinds), (plain, plain_kinds) = (fitted(folder, name, secure=one) for one in (True, False))
     assert masked.summary["converged"] is plain.summary["converged"]
-    assert {kind for kind in kinds - OF_ONE if not kind.startswith("Masked")} == set()
-    assert {f"Masked{kind}" for kind in plain_kinds - OF_ONE} <= kinds
+    assert wires.of_one_client(folder / f"out {name} True") == set()
+    assert {f"Masked{kind}" for kind in plain_kinds - wires.OF_ONE} <= kinds
     keys = ("predictive", "marginal", "loo", "events", "exact_events", "proportional_hazards", "concordance", "survival")
     there = [key for key in keys if key in plain.summary]
     assert there

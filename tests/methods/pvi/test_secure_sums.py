@@ -27,7 +27,6 @@ from support.mask_streams import Streams, assert_uniform, many_starts, watched_s
 from support.relayed import Threads, over_threads
 
 CLIENTS = ("ada", "bo", "cy")
-OWN = {"LevelSums", "LooSums", "SiteDelta", "ScaledSiteDelta", "CountsSiteDelta", "Gradient", "Slope", "LogTermsOf"}
 AT_ONCE = {"schedule": "synchronous"}
 DAMPED = AT_ONCE | {"optimiser": "adagrad", "local_steps": 3, "average": "half"}
 
@@ -97,7 +96,7 @@ def test_the_posterior_is_that_of_a_job_without_masks(case: str, folder: Path, t
     assert secure.summary["weights"]["k_hat"] == pytest.approx(open_job.summary["weights"]["k_hat"], rel=1e-6, abs=1e-9)
     for figure, value in open_job.summary.get("loo", {}).items():
         assert secure.summary["loo"][figure] == pytest.approx(value, rel=1e-9), figure
-    assert not OWN & {kind for _, kind in wires.ledgers(tmp_path / "out")}
+    assert wires.of_one_client(tmp_path / "out") == set()
 
 
 def test_a_linear_posterior_is_that_of_all_rows_at_one_place(folder: Path) -> None:
@@ -173,7 +172,7 @@ def test_clients_that_nobody_told_when_to_work_work_at_once(folder: Path) -> Non
 
 def test_check_says_that_it_hides_whose_number_it_was(folder: Path) -> None:
     said = "\n".join(check_job(InProcess(), *load(job(folder, "y", "gaussian", {}))) or [])
-    assert said.count("it hides whose number it was, not what the sum says") == 7  # of the job, and of six messages
+    assert said.count("it hides whose number it was, not what the sum says") == 8  # of the job, and of six messages
     assert "protects against the server only if it is not the authority" in said
 
 
