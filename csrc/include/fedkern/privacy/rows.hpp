@@ -39,10 +39,11 @@ template <bool cached, class T> void add_eights(const T* const* x, const T* w, I
         };
         Index j = 0;
         for (; j + V::size <= d; j += V::size) add(j, [](const T* p) { return V::load(p); });
-        if (j == d) continue;
-        const auto rest = [&] { add(j, [&](const T* p) { return V::load(p, int(d - j)); }); };
-        if constexpr (register_bytes == 16) apart(rest);
-        else rest();
+        if constexpr (register_bytes == 16) {
+            if (j < d) apart([&] { add(j, [&](const T* p) { return V::load(p, int(d - j)); }); });
+        } else {
+            if (j < d) add(j, [&](const T* p) { return V::load(p, int(d - j)); });
+        }
     }
 }
 
