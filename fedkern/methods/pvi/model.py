@@ -162,8 +162,7 @@ class Model(JobModel[OutputSection]):
     def told(self) -> bytes:
         """What the server has told every client alike, beside columns: the response's units, and the scale once it is told."""
         known = self.response
-        numbers = (known.units.level, known.units.scale, known.variance, known.r)
-        return repr([one and float(one) for one in numbers]).encode()
+        return known.units.told + repr([one and float(one) for one in (known.variance, known.r)]).encode()
 
     @property
     def gives_scale(self) -> bool:
