@@ -28,8 +28,8 @@ class Case(NamedTuple):
     ----------
     job : the golden job
     sets : keys that it overrides
-    equal : what is the same at all places beside the messages by kind: "digest"; "" where the clock has the order of answers;
-        "not noise" where it is the operating system's, so that no two digests are equal
+    equal : what is the same at all places beside the number and bytes of messages: "digest"; "" where the clock has the order of
+        answers; "not noise" where it is the operating system's, so that no two digests are equal
     refused : words with which every place but one process and MPI refuses the job
     """
 
