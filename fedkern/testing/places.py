@@ -18,6 +18,7 @@ Main: TypeAlias = Callable[[Place], int]
 Over: TypeAlias = Callable[[Main, Sequence[str]], Sequence[int]]
 
 NAMES = ("ada", "bo", "cy")
+LONG = 100_000  # bytes that each place tells at once, a tenth of what it may
 
 
 def _rows(client: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,8 +87,23 @@ def check_place(over: Over) -> None:
         place.agree(b"this" if place.rank != place.size - 1 else b"that")
         return 0
 
+    def late(place: Place) -> int:
+        # The last client's place fails when it has said all that the job wants of it, and the server's has a result.
+        run(JOBS[0], data=DATA, place=place)
+        if place.size == 1 or place.rank == place.size - 1:
+            raise JobError("a fault after the last answer")
+        return 0
+
+    def unpublished(place: Place) -> int:
+        run(JOBS[0], data=DATA, place=place)
+        if place.is_server:
+            raise JobError("a fault of the server after the result")
+        return 0
+
     for what, main in (
         ("a fault of all clients", faulty),
+        ("a fault of one client after its last answer", late),
+        ("a fault of the server after the result", unpublished),
         ("a rule of `settle` that refuses", refusing),
         ("a place that has another configuration", disagreeing),
     ):
@@ -116,6 +132,13 @@ def _check_bits(over: Over, job: Mapping[str, Mapping[str, Any]], data: Mapping[
         assert place.names == names, f"the place calls the clients {place.names}"
         if result is not None:
             results.append(result)
+        # A place whose client has answered the last question may be ahead of the others; one that stands by is not back here.
+        if job is not SMALL:
+            content = bytes([place.rank]) * LONG
+            told = place.settle(content, b"".join)
+            assert told == b"".join(bytes([rank]) * LONG for rank in range(place.size)), (
+                "settle changed what was told after a job"
+            )
         return 0
 
     codes = list(over(main, NAMES))

@@ -4,9 +4,11 @@ import contextlib
 import struct
 
 import numpy as np
+import pandas as pd
 import pytest
 from threadpoolctl import threadpool_limits
 
+import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.api import perform
 from fedkern.errors import JobError
@@ -301,6 +303,31 @@ def finished(place, folder, job, out):
     base, *sets = GOLDEN.JOBS[job]
     config, where = load(str(folder / f"{base}.toml"), sets)
     return perform(place, config, where, Output(out, quiet=True))
+
+
+def test_a_logistic_job_with_effects_of_groups_asks_three_sites_fifteen_times(monkeypatch):
+    """Eleven questions of the method: columns (3), notes, level, the way to the mode (5, the last with draws), the fit."""
+    monkeypatch.setattr("fedkern.transports.relay.EVERY", 600.0)
+    rng, data = np.random.default_rng(1), {}
+    for name in ("ada", "bo", "cy"):
+        ward = np.repeat(np.arange(20), 15)
+        X = np.column_stack([50 + 10 * rng.standard_normal(300), rng.standard_normal(300)])
+        eta = 0.05 * (X[:, 0] - 50) + 0.3 * X[:, 1] + 0.7 * rng.standard_normal(20)[ward]
+        data[name] = pd.DataFrame(X, columns=["age", "dose"]).assign(ward=ward, y=(rng.random(300) < 1 / (1 + np.exp(-eta))) * 1)
+    model = {"family": "bernoulli", "random": {"group": "ward"}}
+    results = []
+
+    def main(place, site):
+        result = fedkern.run({"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": model}, data=data, place=place)
+        results.extend([result] if place.is_server else [])
+        return 0
+
+    with threadpool_limits(1, user_api="blas"):
+        codes, said, wire = over_threads(main, tuple(data), None, Timeouts(lost=600.0, grace=3.0), busy=600.0)
+    assert (set(codes.values()), said) == ({0}, [])
+    assert results[0].converged
+    asked = [sum(site == name for site, _ in wire.sent) for name in data]
+    assert asked == [13] * 3  # no folder, whose two requests a run with files has besides
 
 
 ON_PUSH = (

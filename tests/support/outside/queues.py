@@ -108,10 +108,10 @@ class Queued:
     def post(self, rank, what, content):
         self.boxes[rank].put((self.rank, what, content))
 
-    def take(self, wanted):
+    def take(self, wanted, patience=None):
         """Returns the next item (rank, content); raises what ends the job."""
         try:
-            rank, what, content = self.boxes[self.rank].get(timeout=PATIENCE)
+            rank, what, content = self.boxes[self.rank].get(timeout=patience or PATIENCE)
         except queue.Empty:
             raise LostPeer(f"place {self.rank} has heard of nobody for {PATIENCE:.0f} s") from None
         if what == "end":
@@ -127,12 +127,19 @@ def over(main, names, kind=Queued):
 
     def run(rank):
         try:
-            codes[rank] = main(kind(rank, boxes))
+            place = kind(rank, boxes)
+            codes[rank] = main(place)
+            # Nobody has ended before all have: one may still fail.
+            if rank and not codes[rank]:
+                place.post(0, "bye", None)
+                place.take("never", 120.0)  # until the slowest has ended
+            for _ in range(0 if rank or codes[rank] else place.size - 1 - len(place.idle)):
+                place.take("bye")
         except BaseException as error:
             codes[rank] = exit_code(error)
             if isinstance(error, Ended):
                 return
-        if codes[rank] or not rank:  # a fault ends all, and so does the server when it has finished
+        if codes[rank] or not rank:  # a fault ends all, and so does the server when all have finished
             for other in {*range(len(boxes))} - {rank}:
                 boxes[other].put((rank, "end", codes[rank]))
 

@@ -68,7 +68,7 @@ def over(main, names, said=None):
 
     What the places say is added to `said`.
     """
-    said, patient = [] if said is None else said, Timeouts(lost=30.0, grace=3.0)
+    said, patient = [] if said is None else said, Timeouts(lost=120.0, grace=3.0)
     spokes = {name: Spoke(k, len(names), patient) for k, name in enumerate(names)}
     hub = Hub(Threads(spokes), names, patient)
     sites = {name: lambda spoke=spoke: spoke.run(main, said.append) for name, spoke in spokes.items()}
