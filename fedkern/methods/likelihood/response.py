@@ -42,7 +42,6 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
         run.hooks.notes += said.notes
         run.hooks.doubts += filter(None, [said.doubt])
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
-    run.know_alike(units.told)
     return model.with_units(units if server is None else Units(units.level, units.scale, units.pooled, server.rows))
 
 

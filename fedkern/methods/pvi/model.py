@@ -162,7 +162,8 @@ class Model(JobModel[OutputSection]):
     def told(self) -> bytes:
         """What the server has told every client alike, beside columns: the response's units, and the scale once it is told."""
         known = self.response
-        return known.units.told + repr([one and float(one) for one in (known.variance, known.r)]).encode()
+        numbers = (known.units.level, known.units.scale, known.variance, known.r)
+        return repr([one and float(one) for one in numbers]).encode()
 
     @property
     def gives_scale(self) -> bool:

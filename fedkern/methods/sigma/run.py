@@ -137,7 +137,6 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
         run.hooks.notes.append(server.note)
     units = anyone(server, clients).units
     assert isinstance(units, Units)
-    run.know_alike(units.told)
     return units if server is None else replace(units, n=server.rows)
 
 

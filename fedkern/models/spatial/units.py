@@ -15,7 +15,6 @@ chain would multiply a difference in the last digit until its path is another on
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -46,11 +45,6 @@ class Units:
     scale: float = 1.0
     pooled: float = 0.0
     n: float = 0.0
-
-    @property
-    def told(self) -> bytes:
-        """Level and scale, as all clients have been told them."""
-        return struct.pack("<2d", self.level, self.scale)
 
     @property
     def log_volume(self) -> float:
