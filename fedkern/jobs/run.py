@@ -223,7 +223,19 @@ class Run(At[C]):
         assert isinstance(encoding, Encoding)
         if server is not None:
             self.hooks.notes += naming_rows(column.name for column in encoding.columns if column.name not in spec.columns)
-        return encoding if told is spec else self._scaled(encoding, spec, summaries, alias)
+        self.know_alike(encoding.to_json())
+        if told is not spec:
+            encoding = self._scaled(encoding, spec, summaries, alias)
+            self.know_alike(encoding.to_json())
+        return encoding
+
+    def know_alike(self, known: bytes) -> None:
+        """Has masks cancel from here on only where all clients know this alike, too, which the server has told them.
+
+        With columns in another unit, say, the answers of all clients but one could be made such as are known without their rows.
+        """
+        for hider in self.hiders.values():
+            hider.know(known)
 
     def _scaled(self, encoding: Encoding, spec: Spec, summaries: Mapping[int, Summary], alias: str) -> Encoding:
         """Returns the encoding with centres and scales, of the job file or of sums over all clients together."""

@@ -97,15 +97,6 @@ def begin(run: Run[C]) -> Run[C]:
     return replace(run, hiders={k: Hider(pairs, run.names[k]) for k, pairs in sum_keys.pairs_of(ended).items()})
 
 
-def know_alike(run: Run[C], known: bytes) -> None:
-    """Has masks cancel from here on only where all clients know this alike, which the server has told them.
-
-    With columns in another unit, say, the answers of all clients but one could be made such as are known without their rows.
-    """
-    for hider in run.hiders.values():
-        hider.know(known)
-
-
 def job_digest(config: JobConfig, names: Sequence[str]) -> bytes:
     """Returns the digest of what all places have compared: the job without the keys that each may have its own, and names."""
     agreed = f"{config.keys_alone} {' '.join(names)}"

@@ -160,8 +160,8 @@ class Hider:
         self.pairs, self.name, self.used, self.known = pairs, name, 0, b""
 
     def know(self, known: bytes) -> None:
-        """Takes what all clients must know alike from here on: masks of those that know something else do not cancel."""
-        self.known = hashlib.blake2b(known, digest_size=32, person=b"fedkern known").digest()
+        """Takes what all clients must know alike from here on, too: masks of those that know something else do not cancel."""
+        self.known = hashlib.blake2b(self.known + known, digest_size=32, person=b"fedkern known").digest()
 
     def hide(self, numbers: Array, outside: NDArray[np.bool_], one: Sum, question: bytes) -> bytes:
         """Returns masked words of numbers, of a count of the places that are out of range, and of a zero.

@@ -13,7 +13,6 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import telling
 from ...errors import owned
-from ...jobs import secure
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from . import lines, publish
@@ -34,7 +33,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if steps.fit is not None:
         return steps.fit(run, read)
     if read.model.secure:
-        secure.know_alike(run, read.model.told)
+        run.know_alike(read.model.told)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}

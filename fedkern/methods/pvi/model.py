@@ -160,10 +160,10 @@ class Model(JobModel[OutputSection]):
 
     @property
     def told(self) -> bytes:
-        """All that the server has told every client alike: the columns, the response's units, and the scale once it is told."""
+        """What the server has told every client alike, beside columns: the response's units, and the scale once it is told."""
         known = self.response
         numbers = (known.units.level, known.units.scale, known.variance, known.r)
-        return self.encoding.to_json() + repr([one and float(one) for one in numbers]).encode()
+        return repr([one and float(one) for one in numbers]).encode()
 
     @property
     def gives_scale(self) -> bool:

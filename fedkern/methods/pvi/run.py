@@ -23,7 +23,7 @@ from ...data.design import Design, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes, few, incomplete, secure
+from ...jobs import column_notes, few, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
@@ -68,14 +68,14 @@ def fit(run: Run[Config]) -> Fit | None:
     # `_clients` has opened the clients' accounts; where whole clients are protected, one account at the server pays for all.
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan_of_all)
-    secure.know_alike(run, model.told)
+    run.know_alike(model.told)
     server, clients = run.with_lines(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
     # From here on the server's numbers are in the data's units.
     server, data_units = response.end_rounds(run, model, server)
     model = replace(model, response=data_units)
-    secure.know_alike(run, model.told)
+    run.know_alike(model.told)
     noisy_sum_state = _exchange_noisy_sums(run, model, server, clients)
     # Without privacy the clients test the released q; in a private job each of these exchanges does nothing. Is q where the
     # posterior of all rows is? Do their log-likelihoods at draws from q agree with it? Do responses vary as the model says?

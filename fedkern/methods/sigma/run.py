@@ -17,7 +17,7 @@ from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence, secure
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.watch import Line, Lines, measuring
@@ -71,7 +71,7 @@ def fit(run: Run[Config]) -> Fit | None:
     # `degenerate` holds the covariates of which nothing can be learnt.
     run.hooks.notes += column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
-    secure.know_alike(run, model.told)
+    run.know_alike(model.told)
     sites = {}
     for k, area_rows in areas.items():
         with owned(k):

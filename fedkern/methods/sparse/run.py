@@ -27,7 +27,7 @@ from ...data.design import encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes, convergence, secure
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -336,9 +336,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         for k, site in data.sites.items()
     }
     scales = data.scales
-    secure.know_alike(
-        run, model.encoding.to_json() + scales.each.tobytes() + (b"" if scales.psi is None else scales.psi.tobytes())
-    )
+    run.know_alike(scales.each.tobytes() + (b"" if scales.psi is None else scales.psi.tobytes()))
     ended, sampled = run.exchange(stage.with_alias(variant.name), start, clients)
     # Of sums the server knows one count of rounds, in each of which all took part.
     return ended and replace(ended, updates=np.resize(ended.updates, n)), sampled

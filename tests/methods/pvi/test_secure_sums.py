@@ -12,6 +12,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import fedkern
+from fedkern.algorithms.core.masked import Hider
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.api import check_job, perform
 from fedkern.errors import FedkernError, JobError
@@ -262,3 +263,17 @@ def test_a_lost_client_ends_the_job_and_it_goes_on_when_it_is_back(folder: Path,
     assert (set(codes.values()), said) == ({0}, [])
     assert results[0].digest == fedkern.run(path).digest
     streams.check(starts=3)
+
+
+def test_a_client_that_was_told_other_columns_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are agreed without masks: with one in another unit at all clients but one, a sum would be that one's."""
+    known, know = list[bytes](), Hider.know
+
+    def differently(own: Hider, told: bytes) -> None:
+        known.append(told)
+        know(own, told + bytes([own.pairs.client == 1]))
+
+    monkeypatch.setattr(Hider, "know", differently)
+    with pytest.raises(RemoteFault, match="do not cancel: clients were told different things"):
+        fedkern.run(job(folder, "y", "gaussian", {}))
+    assert b'"center":' in known[-1]
