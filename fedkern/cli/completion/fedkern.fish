@@ -51,7 +51,7 @@ function _shtab_fedkern_using
 end
 
 set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site fingerprint' 'site run' reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --form --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --folder --form --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -170,6 +170,7 @@ complete -c fedkern -n '_shtab_fedkern_using audit' -s h -l help -d 'show this h
 complete -c fedkern -n '_shtab_fedkern_using audit' -l json -d json
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a budget -d 'for a data holder: what all jobs have spent on its data, and what is left'
 complete -c fedkern -n '_shtab_fedkern_using budget' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using budget' -l site -x -d 'a holder'"'"'s own site.toml, whose policy is asked too'
 complete -c fedkern -n '_shtab_fedkern_using budget' -l json -d json
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a plan -d 'a private job'"'"'s epsilon, steps and noise, before anything is spent'
 complete -c fedkern -n '_shtab_fedkern_using plan' -s h -l help -d 'show this help message and exit'
@@ -183,6 +184,7 @@ complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 
 complete -c fedkern -n '_shtab_fedkern_using site' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using site; and test $_shtab_fedkern_npos -eq 0' -a accept -d 'show a job and what it would do with the rows here, and accept it'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l folder -x -d 'of the site, where the job lies in a folder below it (default: the folder of the job)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l name -x -d 'what people call the job (default: the file'"'"'s name)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l who -x -d 'who accepts it (default: this user)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l runs -x -d 'accept it for so many runs (default: as often as it is asked for)'

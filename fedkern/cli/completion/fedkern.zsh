@@ -111,6 +111,7 @@ _shtab_fedkern_bridge_nvflare_defaults_added=0
 
 _shtab_fedkern_budget_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--site[a holder\'s own site.toml, whose policy is asked too]:FILE:"
   "--json[json]"
   "(*)::data files or budgets (default\: all data that policies name):"
 )
@@ -330,6 +331,7 @@ _shtab_fedkern_site_defaults_added=0
 
 _shtab_fedkern_site_accept_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--folder[of the site, where the job lies in a folder below it (default\: the folder of the job)]:DIR:"
   "--name[what people call the job (default\: the file\'s name)]:TEXT:"
   "--who[who accepts it (default\: this user)]:TEXT:"
   "--runs[accept it for so many runs (default\: as often as it is asked for)]:N:"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from . import families
 from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
-from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
+from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, here, home, on_host
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
 Response = np.ndarray

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, GAMMA_SHAPE, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
-from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, here, home, masked, on_host
 UPDATES: tuple[Any, ...]
 SCALES: tuple[Any, ...]
 ROW_GIBBS_ROWS: int

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from .. import mlp, optim
 from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
-from .._record import COMPILED, F64, Array, Kernel, Scalar, names
+from .._record import COMPILED, F64, Array, Kernel, Scalar, here, names
 from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
 __all__ = ['Iterations', 'amortised_iteration', 'bind_amortised_iteration', 'bind_mean_field_iteration', 'bind_network_iteration', 'mean_field_iteration', 'network_iteration']
 Iterations = Callable[..., tuple[Any, ...]]

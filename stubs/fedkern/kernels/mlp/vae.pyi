@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, describe, require
-from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, home
+from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, here, home
 from ..spatial._checks import INT64, check_normals
 from ..spatial.table import KINDS, TABLE, WORDS, check_table
 from .architecture import Architecture

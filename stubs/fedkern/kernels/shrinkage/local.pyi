@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 from .._checks import ABOVE_0, AT_LEAST_1, GAMMA_SHAPE, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
+from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, here, home, masked, on_host
 __all__ = ['Sweeps', 'bind_local_sweeps', 'bind_local_sweeps_batched', 'factor_of_moments', 'gaussian_posterior_draw', 'local_sweeps', 'local_sweeps_batched', 'local_sweeps_gram', 'nothing_happened', 'raise_fault']
 Floats = NDArray[np.float64]
 Swept = tuple[Floats, Floats, Floats, NDArray[np.int64]]

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 from .._checks import ABOVE_0, FRACTION, KEY, NOT_NEGATIVE, POSITIVE, WORD
-from .._record import F64, Array, Kernel, Scalar
+from .._record import F64, Array, Kernel, Scalar, here
 from .server import INTEGER
 __all__ = ['move', 'move_terms']
 CHAINS: tuple[Any, ...]

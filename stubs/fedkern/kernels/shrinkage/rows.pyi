@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from .._checks import POSITIVE, SWITCH, Domain, require
-from .._record import F64, Array, Kernel, Out, Scalar, names
+from .._record import F64, Array, Kernel, Out, Scalar, here, names
 from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, Floats, check_steps, per_chain, raise_fault
 __all__ = ['Patterns', 'imputed_sweeps', 'logistic_sweeps', 'missing_patterns']
 LOGISTIC_SWEEPS: Kernel

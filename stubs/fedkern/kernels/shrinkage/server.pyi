@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 from .._checks import ABOVE_0, AT_LEAST_1, FRACTION, GAMMA_SHAPE, KEY, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, WORD, choice_of
-from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
+from .._record import BACKENDS, F64, Array, Kernel, Scalar, here, names
 from .local import nothing_happened
 __all__ = ['ServerSweeps', 'bind_global_sweep', 'global_sweep', 'global_sweep_sums', 'local_sums']
 INTEGER: tuple[Any, ...]
