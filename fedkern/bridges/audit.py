@@ -10,6 +10,7 @@ were cut off at the end show too, or a whole file that is gone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -77,10 +78,10 @@ class Audit:
         Raises
         ------
         OSError
-            It is not. Nothing of the line is in the file then.
+            It is not, and the error names the file. Nothing of the line is in it then.
         """
         entries = [{"time": now(), "event": event, **{name: value for name, value in facts.items() if value not in (None, "")}}]
-        with self._locked() as (lock, file, head, size):
+        with _naming(self.path), self._locked() as (lock, file, head, size):
             guard()
             # Said before the mark is another: what was cut off stays known.
             if lost := self.lost_end():
@@ -97,7 +98,7 @@ class Audit:
                 written = os.write(file, data)
                 os.fsync(file)
                 if written < len(data):
-                    raise OSError(f"only {written} of {len(data)} bytes could be written")
+                    raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written")
                 if not size:
                     with _opened_folder(self.folder) as folder:
                         os.fsync(folder)
@@ -184,6 +185,17 @@ class Audit:
 def now() -> str:
     """Returns the time of this machine's clock, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Gives errors of the machine inside the name of a file: those of a file that is open already have none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = error.filename or str(path)
+        raise
 
 
 @contextmanager

@@ -6,6 +6,7 @@ frame is 8 bytes, its length (big-endian), and then its content; a connection ha
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
@@ -98,13 +99,13 @@ def _bound(path: Path, closed: int) -> Iterator[socket.socket]:
         raise JobError(
             f"{path.parent}: other users may enter it (mode {state.st_mode & 0o777:o}); chmod {0o777 & ~closed:o} {path.parent}"
         )
-    with suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise JobError(f"{path} is there and is no socket; give another path (--socket)")
-        if _is_heard(path):
-            raise JobError(f"{path}: a resident listens there already; end it first")
-        path.unlink()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gate:
+    with _alone(path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as gate:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise JobError(f"{path} is there and is no socket; give another path (--socket)")
+            if _is_heard(path):
+                raise JobError(_taken(path))
+            path.unlink()
         gate.bind(str(path))  # into a folder that nobody else can enter, so that the mode may follow
         os.chmod(path, 0o600)
         gate.listen(MOST)
@@ -117,7 +118,27 @@ def _bound(path: Path, closed: int) -> Iterator[socket.socket]:
                 path.unlink()
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keeps a path for this process while the block runs: by a locked file beside it, as a socket that was given to another
+    user cannot be asked whether somebody listens. The lock ends with the process, and the file stays."""
+    file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JobError(_taken(path)) from None
+        yield
+    finally:
+        os.close(file)
+
+
+def _taken(path: Path) -> str:
+    return f"{path}: a resident listens there already; end it first"
+
+
 def _is_heard(path: Path) -> bool:
+    """Tells whether a program listens at a path, of those whose sockets this user may open."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         return line.connect_ex(str(path)) == 0
 

@@ -1,5 +1,6 @@
 """What a holder accepts: the digest of a job, the list, and the command that adds to it."""
 
+import errno
 import os
 import shutil
 import threading
@@ -415,6 +416,26 @@ def test_a_list_that_cannot_be_written_stays_as_it_was_and_the_log_says_so(site,
     second = write_job(site / "second.toml", [f"{name}.csv" for name in NAMES], rounds="rounds = 9\n")
     assert main(["site", "accept", str(second), "--yes"]) == 2
     assert [line["event"] for line in audit(site.parent, "ada")] == ["accepted", "failed"]
+
+
+@pytest.mark.parametrize("step", [["accept", "job.toml", "--yes"], ["revoke", "job.toml"]])
+def test_a_log_that_cannot_be_written_is_named(site, capsys, monkeypatch, step):
+    if step[0] == "revoke":
+        accept(site / "job.toml")
+    write = os.write
+
+    def full(file, data):
+        if data.startswith(b'{"time"'):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", full)
+    assert main(["site", *step]) == 2
+    told = capsys.readouterr().err
+    assert f"{site / 'audit.jsonl'}" in told
+    assert "No space left on device" in told
+    assert "standard output" not in told
+    assert not Consent(site).read().job
 
 
 @pytest.mark.parametrize("step", [["list"], ["revoke", "job.toml"]])

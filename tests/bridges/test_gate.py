@@ -1,6 +1,7 @@
 """The resident behind a Unix socket: this user's alone, sizes limited, and a clean end by SIGTERM."""
 
 import contextlib
+import errno
 import importlib.util
 import os
 import shutil
@@ -145,6 +146,20 @@ def test_a_place_that_is_not_its_owners_alone_or_taken_is_refused(path, tmp_path
         pass
     with pytest.raises(JobError, match="at most 100 bytes"), listening(path.parent / ("x" * 100), bytes):
         pass
+
+
+@pytest.mark.parametrize("said", [errno.EACCES, errno.EAGAIN])
+def test_a_resident_whose_socket_cannot_be_asked_is_not_replaced(path, monkeypatch, said):
+    # EACCES: root has given its socket to the engine's user. EAGAIN: more wait there than it takes in.
+    with listening(path, lambda request: b"the first"):
+        with monkeypatch.context() as other:
+            other.setattr(gate.socket.socket, "connect_ex", lambda self, where: said)
+            with pytest.raises(JobError, match="listens there already; end it first"), listening(path, bytes):
+                pass
+        assert ask(path, b"") == b"the first"
+        assert Path(f"{path}.lock").stat().st_mode & 0o777 == 0o600
+    with listening(path, lambda request: b"the next"):
+        assert ask(path, b"") == b"the next"
 
 
 def test_a_socket_that_a_crash_has_left_is_taken(path):
