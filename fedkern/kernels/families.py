@@ -420,9 +420,24 @@ def _poisson_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vecto
     return np.asarray(_special("pdtr")(y, mean))
 
 
+MANY = 1e8  # mean counts from here on are drawn by an expansion: the inverse above takes time sqrt(mean), and fails beyond 1e10
+
+
 def _poisson_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     u = source.uniform(len(mean))
-    return _smallest(_special("pdtrik")(u, mean), u, lambda y: _poisson_cdf(y, mean, scale, trials))
+    few = np.minimum(mean, MANY)
+    drawn = _smallest(_special("pdtrik")(u, few), u, lambda y: _poisson_cdf(y, few, scale, trials))
+    return drawn if not (mean > MANY).any() else np.where(mean > MANY, _many(u, mean), drawn)
+
+
+def _many(u: Vector, mean: Vector) -> Vector:
+    """Returns the smallest counts whose distribution function reaches u, where mean counts are large.
+
+    Cornish and Fisher's expansion (1938) of the quantile up to 1 / sqrt(mean); a count stands for half a count on both sides. The
+    next term is below (z^4 + 11 z^2) / mean, which moves one draw of millions by one count.
+    """
+    z, root = _special("ndtri")(u), np.sqrt(mean)
+    return np.asarray(np.maximum(np.ceil(mean + root * z + (z**2 - 1) / 6 + (z - z**3) / (72 * root) - 0.5), 0.0))
 
 
 POISSON = Family(

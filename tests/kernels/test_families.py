@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from fedkern.kernels import families, glm
 from fedkern.kernels._cuda import glm as on_device
@@ -125,6 +125,19 @@ def test_draws_have_the_distribution(record: Family) -> None:
         share = np.searchsorted(y, y, side="right") / n
         assert abs(record.cdf(y, mean, scale_of(record), trials) - share).max() < most
         assert abs(record.cdf(y, 0.9 * mean - 0.05, scale_of(record), trials) - share).max() > most
+
+
+def test_large_counts_are_drawn_by_the_same_quantiles() -> None:
+    """Where both ways can be had they agree; beyond, counts have the moments of a Poisson distribution."""
+    u = np.random.default_rng(3).random(2000)
+    source = SimpleNamespace(uniform=lambda n: u[:n])
+    for mean in (1e4, 1e6, families.MANY):  # whose draws are still the old ones
+        np.testing.assert_array_equal(
+            families._many(u, np.full(2000, mean)), FAMILIES["poisson"].draw(source, np.full(2000, mean), 1.0, None)
+        )
+    for mean in (1e9, 1e11, 1e15):
+        z = (FAMILIES["poisson"].draw(source, np.full(2000, mean), 1.0, None) - mean) / np.sqrt(mean)
+        np.testing.assert_allclose(z, ndtri(u), atol=2 / np.sqrt(mean) * (1 + ndtri(u) ** 2).max())
 
 
 @bounded
