@@ -6,12 +6,13 @@ Small simulated federations run over a relay in one process. `path` is how many 
 with a clock of its own; `site` is how many the busiest site gets, `kB` what its requests and replies have. Seconds at 0 ms are
 those of the same run, all parties on this machine; at 20 ms the wire sleeps so long for a request and its reply (measured); at
 1,000 ms they are computed: those at 0 ms, and a second for each request of `path`. `error` is the largest distance of a posterior
-mean from that of the reference, in the reference's standard deviations.
+mean from that of the reference, in the reference's standard deviations; for `vertical` also of means that each client alone gets.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ SLEEP = 0.02
 PATIENT = Timeouts(lost=600.0, grace=10.0)
 KINDS = ("logistic", "sparse", "vertical", "sigma")
 LOGISTIC = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli", "prior_sd": 1.0}}  # pvi's prior
+ALL_ROWS = {"data": {"holdout": 0.0}}  # which rows are held out follows from the seed, and the reference has another one
 # what is run, the kind of its data, and the tables that it has besides
 JOBS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "likelihood": ("logistic", LOGISTIC),
@@ -48,15 +50,16 @@ JOBS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "sparse, 100 sweeps": ("sparse", {"job": {"rounds": 100}}),
     "sparse, 400 sweeps": ("sparse", {"job": {"rounds": 400}}),
     "sparse, 2,500 sweeps": ("sparse", {"job": {"rounds": 2500}}),
-    "vertical, 30 rounds": ("vertical", {"job": {"rounds": 30}}),
-    "vertical, 300 rounds": ("vertical", {"job": {"rounds": 300}}),
-    "vertical, 3,000 rounds": ("vertical", {"job": {"rounds": 3000}}),
+    "vertical, 300 rounds": ("vertical", ALL_ROWS | {"job": {"rounds": 300}}),
+    "vertical, 1,000 rounds": ("vertical", ALL_ROWS | {"job": {"rounds": 1000}}),
+    "vertical, until it has settled": ("vertical", ALL_ROWS | {"job": {"rounds": "until"}}),
+    "vertical, 3,000 rounds": ("vertical", ALL_ROWS | {"job": {"rounds": 3000}}),
     "sigma": ("sigma", {}),
 }
 REFERENCES: dict[str, Mapping[str, Any]] = {
     "logistic": {**LOGISTIC, "algorithm": {"points": 8192}},
     "sparse": {"job": {"rounds": 20000, "seed": 2}},
-    "vertical": {"job": {"rounds": 12000, "seed": 2}},
+    "vertical": {**ALL_ROWS, "job": {"rounds": 20000, "seed": 2}},
     "sigma": {"job": {"seed": 2}, "output": {"draws": 4000}},
 }
 
@@ -110,12 +113,19 @@ def relayed(config: Any, where: Path, out: Path, names: tuple[str, ...], wire: t
     return results[0], time.monotonic() - began, used
 
 
-def distance(result: Any, reference: Any) -> float:
+def parameters(result: Any, folder: Path) -> dict[tuple[str, str], Any]:
+    """Returns mean and sd of the published unknowns, and of those that clients have in their own folders of a run."""
+    every = {("", name): one for name, one in result.parameters.items()}
+    for path in folder.glob("**/client-*/posterior.json") if result.summary["method"] == "vertical" else ():
+        own = json.loads(path.read_text()).get("parameters", {})
+        every |= {(path.parent.name, name): one for name, one in own.items()}
+    return every
+
+
+def distance(found: Mapping[Any, Any], reference: Mapping[Any, Any]) -> float:
     """Returns the largest distance of a mean from the reference's, in standard deviations of the reference."""
-    both = result.parameters.keys() & reference.parameters.keys()
     return max(
-        abs(result.parameters[name]["mean"] - reference.parameters[name]["mean"]) / reference.parameters[name]["sd"]
-        for name in both
+        abs(found[name]["mean"] - reference[name]["mean"]) / reference[name]["sd"] for name in found.keys() & reference.keys()
     )
 
 
@@ -133,7 +143,9 @@ def main() -> None:
             if not name.startswith(options.only):
                 continue
             if kind not in references:
-                references[kind] = perform(InProcess(), *job_of(folder, kind, REFERENCES[kind]), Output(None, quiet=True))
+                out = folder / f"{kind}-reference"
+                reference = perform(InProcess(), *job_of(folder, kind, REFERENCES[kind]), Output(out, quiet=True))
+                references[kind] = parameters(reference, out)
             config, where = job_of(folder, kind, tables)
             names = tuple(sorted(path.stem for path in (folder / kind / "clients").glob("*.csv")))
             result, seconds, wire = relayed(config, where, folder / f"{number}-0", names, Clocked)
@@ -143,7 +155,7 @@ def main() -> None:
             computed = seconds + wire.now
             print(
                 f"{name:<30} {wire.now:6.0f} {asked:6d} {size:7.0f} {seconds:8.1f} {slow:8.1f} {computed:11.1f} "
-                f"{distance(result, references[kind]):7.2f}",
+                f"{distance(parameters(result, folder / f'{number}-0'), references[kind]):7.2f}",
                 flush=True,
             )
 
