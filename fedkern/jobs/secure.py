@@ -20,10 +20,7 @@ from .stage import Stage, column_sums_stage
 
 UNSIGNED = "keys come through the server, and nobody signs them here"
 SIGNED = "keys come through the server, and each site signs its own"
-UNSEEN = (
-    "not seen from sums of all: at which client a column, the response or times are in another unit, or have a wrong cell, and\n"
-    "         which two have one file"
-)
+UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
 LIMIT = "protects against the server only if it is not the authority"
 
 
@@ -61,7 +58,7 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iter
     yield f"         {SIGNED if isinstance(place, Identified) else UNSIGNED}: {LIMIT}"
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
     if not units:
-        yield f"         {UNSEEN}: let the holders compare means and units before"
+        yield f"         {UNSEEN}; let the holders compare means before"
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:

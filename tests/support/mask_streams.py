@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.algorithms.core.masked import Hider
 from fedkern.errors import FedkernError
 from fedkern.privacy.masks import Pairs, Stream, Words
 from support.interrupted import Crash, run
@@ -77,3 +78,14 @@ def many_starts(job: Path, out: Path, seed: int) -> fedkern.Result:
             if (ended := run(job, out, resume=resume, **how)) is not None:
                 return ended
         resume = (out / "job.json").exists()
+
+
+def tell_one_another_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the second client know other units or scales than the others from here on."""
+    know = Hider.know
+
+    def differently(own: Hider, known: bytes) -> None:
+        of_columns = known.endswith(b"}")  # which are known before, and alike
+        know(own, known + b"." * (own.pairs.client == 1 and not of_columns))
+
+    monkeypatch.setattr(Hider, "know", differently)

@@ -59,6 +59,10 @@ class LevelModel(Model):
         return replace(self, shares=shares)
 
     @property
+    def told(self) -> bytes:
+        return super().told + repr(self.shares).encode()
+
+    @property
     def unknown_of_a_level(self) -> str:
         """The numbers that only the prior tells where nobody has a level."""
         raise NotImplementedError

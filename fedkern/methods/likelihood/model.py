@@ -120,6 +120,11 @@ class Model(JobModel[OutputSection]):
         """Returns the model once the response's units are known."""
         return replace(self, units=units)
 
+    @property
+    def told(self) -> bytes:
+        """All that the server has told every client alike before the rounds: the columns, and the response's units."""
+        return self.encoding.to_json() + repr([float(self.units.level), float(self.units.scale)]).encode()
+
     # A client's rows --------------------
 
     def read(self, design: Design, table: Table, client: str) -> Any:  # each kind has rows of its own, which only it reads

@@ -32,6 +32,8 @@ def fit(run: Run[Config]) -> Fit | None:
     read = opening.read_rows(run, tables)
     if steps.fit is not None:
         return steps.fit(run, read)
+    if read.model.secure:
+        run.know_alike(read.model.told)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}

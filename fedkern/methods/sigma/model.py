@@ -166,6 +166,11 @@ class SigmaModel(JobModel[OutputSection]):
             raise JobError(f"model.phi: {error}") from None
 
     @property
+    def told(self) -> bytes:
+        """All that the server has told every client alike before the rounds: the columns, and the response's units."""
+        return self.encoding.to_json() + repr([float(self.units.level), float(self.units.scale)]).encode()
+
+    @property
     def privacy(self) -> PrivacySection | None:
         """The terms of the noise of counts; None for an open job."""
         return self.config.privacy

@@ -71,6 +71,7 @@ def fit(run: Run[Config]) -> Fit | None:
     # `degenerate` holds the covariates of which nothing can be learnt.
     run.hooks.notes += column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
+    run.know_alike(model.told)
     sites = {}
     for k, area_rows in areas.items():
         with owned(k):

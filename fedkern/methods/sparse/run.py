@@ -335,6 +335,8 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
         for k, site in data.sites.items()
     }
+    scales = data.scales
+    run.know_alike(scales.each.tobytes() + (b"" if scales.psi is None else scales.psi.tobytes()))
     ended, sampled = run.exchange(stage.with_alias(variant.name), start, clients)
     # Of sums the server knows one count of rounds, in each of which all took part.
     return ended and replace(ended, updates=np.resize(ended.updates, n)), sampled

@@ -12,6 +12,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import fedkern
+from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.api import perform
 from fedkern.errors import FedkernError, JobError
 from fedkern.jobs.run import Output
@@ -22,7 +23,14 @@ from fedkern.transports.inprocess import InProcess
 from support import wires
 from support.command import mpirun
 from support.interrupted import Crash, run
-from support.mask_streams import Streams, assert_uniform, many_starts, watched_streams, watched_words
+from support.mask_streams import (
+    Streams,
+    assert_uniform,
+    many_starts,
+    tell_one_another_thing,
+    watched_streams,
+    watched_words,
+)
 from support.relayed import careless, over_threads
 from support.wards import write_wards
 
@@ -105,6 +113,12 @@ def test_a_client_s_own_columns_are_judged_where_they_are(change: tuple[str, str
         fedkern.run(tmp_path / "job.toml")
 
 
+def test_clients_that_were_told_other_units_give_no_sum(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell_one_another_thing(monkeypatch)
+    with pytest.raises(RemoteFault, match="the masks of MaskedCurvature do not cancel: clients were told different things"):
+        fedkern.run(job)
+
+
 def test_another_unit_at_one_client_is_seen_by_its_holder_and_ends_in_a_doubt(tmp_path: Path) -> None:
     write_wards(tmp_path, CLIENTS)
     own = tmp_path / "rows" / "bo.csv"
@@ -175,7 +189,7 @@ def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Pa
     told = str(fedkern.api.ledger(tmp_path / "out"))
     assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
     assert said.count("it hides whose number it was, not what the sum says") == 6  # of the job, and of five messages
-    assert "not seen from sums of all: at which client a column, the response or times are in another unit" in said
+    assert "not seen: at which client a column, the response or times are in another unit" in said
     assert "sums and sums of squares of the numeric columns" not in said  # of `SchemaReply`
     assert "protects against the server only if it is not the authority" in said
 

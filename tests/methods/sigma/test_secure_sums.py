@@ -10,12 +10,13 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core import masked
-from fedkern.algorithms.core.messages import Tells
+from fedkern.algorithms.core.messages import RemoteFault, Tells
 from fedkern.algorithms.core.until import Moving
 from fedkern.errors import JobError, LostPeer
 from methods.sigma.test_weights import job as gaussian
 from support import sigma_artifacts as artifacts
 from support.interrupted import run
+from support.mask_streams import tell_one_another_thing
 from support.wires import checked_and_run, ledgers
 
 OWN = {"LevelSums", "GlobalGradient", "GlobalGradientBound", "Moving", "Slope", "SlopeChange"}
@@ -75,6 +76,12 @@ def test_sums_over_areas_are_those_of_a_job_without_masks(tmp_path: Path) -> Non
     assert hidden["sigma"]["fit"] == pytest.approx(plain, rel=1e-6)
     assert "FitSums" not in {kind for _, kind in ledgers(tmp_path / "out")}
     assert any("which, the server cannot know" in note for note in hidden["notes"])
+
+
+def test_clients_that_were_told_other_units_give_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell_one_another_thing(monkeypatch)
+    with pytest.raises(RemoteFault, match="the masks of MaskedGradientMore do not cancel: clients were told different things"):
+        fedkern.run(job(tmp_path, SFVI))
 
 
 def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:

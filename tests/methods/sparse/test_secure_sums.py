@@ -22,7 +22,7 @@ from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
 from methods.sparse.test_jobs import job
 from support import wires
 from support.interrupted import run
-from support.mask_streams import watched_streams
+from support.mask_streams import tell_one_another_thing, watched_streams
 
 CASES = {
     "regression": ("sparse", {}),
@@ -137,6 +137,12 @@ def test_a_client_that_forgets_its_mask_ends_the_job(tmp_path: Path, monkeypatch
     hide = Pairs.hide
     monkeypatch.setattr(Pairs, "hide", lambda own, *about: None if own.client == 1 else hide(own, *about))
     with pytest.raises(RemoteFault, match="the masks of MaskedSums do not cancel"):
+        fedkern.run(job(tmp_path), **sections())
+
+
+def test_clients_that_were_told_other_scales_give_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell_one_another_thing(monkeypatch)
+    with pytest.raises(RemoteFault, match="the masks of MaskedSums do not cancel: clients were told different things"):
         fedkern.run(job(tmp_path), **sections())
 
 
