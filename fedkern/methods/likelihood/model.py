@@ -122,8 +122,8 @@ class Model(JobModel[OutputSection]):
 
     @property
     def told(self) -> bytes:
-        """All that the server has told every client alike before the rounds: the columns, and the response's units."""
-        return self.encoding.to_json() + repr([float(self.units.level), float(self.units.scale)]).encode()
+        """What the server has told every client alike before the rounds, beside columns: the response's units."""
+        return repr([float(self.units.level), float(self.units.scale)]).encode()
 
     # A client's rows --------------------
 
