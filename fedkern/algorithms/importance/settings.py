@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import LEAST_DENSITY
 from .messages import WIDTH
 
 OF_GRADIENTS = 1  # and of its gradients for chains
@@ -33,6 +34,11 @@ OF_REGRESSIONS = Advice(
     "its rows don't fit the family of model, or a covariate is very large",
     "give it a proper prior (model.prior_sd), or leave a column out",
     "Where a level or a covariate separates the responses its coefficient has no end: give it a narrower prior (model.prior_sd)",
+)
+
+OF_SUMS = OF_REGRESSIONS._replace(
+    moving=f"{OF_REGRESSIONS.moving}. With secure sums a log-likelihood below {LEAST_DENSITY:.3g} counts as that: with counts of "
+    "1e10 and more in a row run the job without job.sums",
 )
 
 

@@ -19,7 +19,7 @@ from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
+from ...algorithms.importance.settings import FINE_OF_CHAINS, OF_REGRESSIONS, OF_SUMS, Settings
 from ...data.design import Design
 from ...data.table import Table
 from ...jobs import few
@@ -295,6 +295,7 @@ class Model(JobModel[OutputSection]):
             Settings,
             config.job,
             config.algorithm,
+            advice=OF_SUMS if self.secure else OF_REGRESSIONS,
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
