@@ -142,18 +142,19 @@ class Middle:
 
     def __init__(self, monkeypatch, job):
         self.job, self.secrets = job, [os.urandom(32) for _ in NAMES]
-        self.undo, self.asked = {}, {}
+        self.undo, self.heard, self.knew = {}, {}, defaultdict(list)
         self.used, self.read, self.plain = defaultdict(int), defaultdict(list), defaultdict(list)
         sums, hide = masked.Sums, masked.Hider.hide
         self.start, self.receive = sums.start, sums._server_receive
         known = sum_keys.PROTOCOL
         ours = once.protocol(known.name, known.to_client, known.to_server, self.of_keys, known.client_receive, known.finished)
         monkeypatch.setattr(sum_keys, "PROTOCOL", ours)
-        monkeypatch.setattr(sums, "start", lambda own, *given: self.note(self.start(own, *given)))
+        monkeypatch.setattr(sums, "start", lambda own, *given: self.note(self.start(own, *given), begins=True))
         monkeypatch.setattr(sums, "_server_receive", lambda own, *given: self.of_sums(own, *given))
 
         def hidden(own, numbers, *about):
             self.plain[own.pairs.client].append(numbers.copy())
+            self.knew[own.pairs.client].append(own.known)  # of what the server has told all: it knows that itself
             return hide(own, numbers, *about)
 
         monkeypatch.setattr(masked.Hider, "hide", hidden)
@@ -170,17 +171,25 @@ class Middle:
         self.undo[k] = Pairs(n - 1 - k, {n - 1 - j: secret for j, secret in shared.items()})
         return replace(message, keys=b"".join(keys))
 
-    def note(self, started):
-        self.asked.update({k: masked.digest(effect) for k, effect in started[1] if k >= 0})
+    def note(self, started, *, begins=False):
+        """Keeps what each client has heard in this exchange, after each message to it."""
+        self.heard = {k: [bytes(32)] for k in range(len(NAMES))} if begins else self.heard
+        for k, effect in started[1]:
+            if k >= 0:
+                self.heard[k].append(masked._chained(self.heard[k][-1], masked.digest(effect)))
         return started
 
     def of_sums(self, own, state, sender, event):
         if isinstance(event, masked.Masked):
             form = next(one.form for one in own.used if one.masked is type(event))
-            words = np.frombuffer(event.words, "<u8").reshape(form.limbs, -1).astype(np.uint64)
-            self.undo[sender].hide(words, self.used[sender], type(event).kind, self.asked[sender])
+            came, knew = np.frombuffer(event.words, "<u8").reshape(form.limbs, -1), self.knew[sender].pop(0)
+            for heard in self.heard[sender]:  # where it was asked several things at once, one of them
+                words = came.astype(np.uint64)
+                self.undo[sender].hide(words, self.used[sender], type(event).kind, masked._chained(knew, heard))
+                if not words[:, -1].any():  # the word that is 0 for each client
+                    break
             self.used[sender] += 1
-            assert not words[:, -1].any()  # the word that is 0 for each client
+            assert not words[:, -1].any()
             self.read[sender].append(from_words(words, form))
             event = replace(event, words=words.astype("<u8").tobytes())
         return self.note(self.receive(own, state, sender, event))
