@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..errors import HolderError, LostPeer
+from ..errors import HolderError, JobError, LostPeer
 from ..printing import without_folders
 from . import parent, tags
 from .driver import Ended, Hooks, exit_code
@@ -101,6 +101,22 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     return code or (4 if ranks.dead else 0), not ranks.dead
 
 
+def _tell_fault(ranks: Ranks, code: int, text: str, say: Say) -> None:
+    """Tells the server of a fault. Where the ledger takes no line of it, as on a full disk, the server reads that alone."""
+    try:
+        ranks.tell("fault", tags.FAULT, _fault(code, text))
+    except JobError as error:
+        if text:
+            say(text)
+        other = f"{ranks.label(ranks.rank)}: {without_folders(str(error))}"
+        ranks.link.send(0, tags.FAULT, _fault(error.exit_code, other))
+
+
+def _fault(code: int, text: str) -> bytes:
+    """Returns the content of a FAULT message; see `read_fault`."""
+    return CODE.pack(code) + text.encode()[: CONTROL - CODE.size]
+
+
 def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
     """Ends the job at a client rank; returns the exit code and whether rank 0 has said how all leave."""
     link = ranks.link
@@ -108,7 +124,7 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
         if text is None:
             link.send(0, tags.BYE)
         else:
-            ranks.tell("fault", tags.FAULT, CODE.pack(code) + text.encode()[: CONTROL - CODE.size])
+            _tell_fault(ranks, code, text, say)
         link.patience.reset()
         while ranks.exit is None and 0 not in link.gone | ranks.dead.keys() and link.patience.waited < ranks.timeouts.lost:
             item = link.receive(0, tags.EXIT)

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from fedkern.bridges import site as sites
 from fedkern.bridges.consent import NAME
 from fedkern.bridges.digest import digest_of
+from fedkern.ground import Ground
 from fedkern.jobs.files import Lines
 from fedkern.methods import load
 from fedkern.transports import tags
@@ -244,6 +245,35 @@ def test_a_disk_that_fills_while_a_job_runs_ends_it_as_documented(tmp_path, monk
     why = audit(tmp_path, "bo")[-1]["why"]
     assert "No space left on device" in why
     assert str(tmp_path) not in why
+
+
+@pytest.mark.parametrize("refused", [["job.json"], ["secret", "rank-2.jsonl"]])
+def test_a_disk_that_takes_no_file_any_more_ends_a_job_as_documented(tmp_path, monkeypatch, refused):
+    found(tmp_path)
+    begun = []  # files that find no place, from the first one on: also the ledger, once it is to have a line of the fault
+
+    def full(name, writes):
+        real = getattr(Ground, name)
+
+        def write(self, path, what, *given, **more):
+            if "/bo/" in str(path) and writes(what) and (begun or path.name == refused[0]):
+                begun.append(path.name)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            return real(self, path, what, *given, **more)
+
+        monkeypatch.setattr(Ground, name, write)
+
+    full("open", lambda flags: flags & os.O_CREAT)
+    full("put", lambda data: True)
+    full("first", lambda data: True)
+    code, said, _ = run(tmp_path, residents(tmp_path))
+    assert begun == refused
+    assert (code, len(said)) == (2, 1)
+    assert said[0].startswith("client 'bo': cannot write ")
+    assert "No space left on device; free some space there" in said[0]
+    assert str(tmp_path) not in said[0]
+    assert [audit(tmp_path, name)[-1]["exit"] for name in NAMES] == [2, 2, 2]
+    assert "No space left on device" in audit(tmp_path, "bo")[-1]["why"]
 
 
 def test_a_job_that_waits_begins_once_somebody_has_accepted_it(tmp_path):
