@@ -5,7 +5,7 @@ Source: docs/spec/sigma.md, section 7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -38,6 +38,7 @@ class Client:
     round, inner : number of the trajectory (-1 before the first), steps taken of it
     xi, trial : (c, P) xi of this state, and of the trajectory's present end, as they came
     trace : draws of u, and of the xi that belong to them
+    seed : of its own momenta: that of all streams, or one that nobody else has
     """
 
     name: str = field(metadata=GIVEN)
@@ -51,19 +52,24 @@ class Client:
     round: int = -1
     inner: int = 0
     trace: Trace = field(default_factory=Trace)
+    seed: int = 0
 
 
-def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vector | float = 0.0) -> Client:
+def client(
+    name: str, index: int, settings: Settings, model: LocalModel, u: Vector | float = 0.0, seed: int | None = None
+) -> Client:
     """Returns a client that has seen nothing yet.
 
     Parameters
     ----------
     u : start values, a number, (d,), or (c, d) with one row for each chain
+    seed : of its own momenta, if nobody else may know them
     """
     at = placed(u, settings.chains, model.size, f"client {name!r}")
     none = np.zeros(settings.chains)
     xi = np.zeros((settings.chains, model.n_global))
-    return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none, xi, xi)
+    seed = settings.seed if seed is None else seed
+    return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none, xi, xi, seed=seed)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -85,7 +91,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         state = _settle(state, event.accepted > 0.5)
         if isinstance(event, Decided):
             return evolve(state, round=event.round), []
-        walk = state.walk.launched(s.normals(state.index, event.round, state.model.size), event.step)
+        momenta = replace(s, seed=state.seed).normals(state.index, event.round, state.model.size)
+        walk = state.walk.launched(momenta, event.step)
         return _visit(evolve(state, walk=walk, h=np.array(event.step), round=event.round, inner=1), event.xi)
     if isinstance(event, Move) and 0 < state.inner < s.leapfrog:
         return _visit(evolve(state, walk=state.walk.moved(state.h), inner=state.inner + 1), event.xi)

@@ -46,6 +46,7 @@ class Client:
     step : its own count of steps
     fitted : the flat parameters of q(xi'), at the end
     ridge : the numbers of the map from xi' to xi, as the server sent them
+    seed : of its own random numbers: that of all streams, or one that nobody else has
     """
 
     name: str = field(metadata=GIVEN)
@@ -67,6 +68,7 @@ class Client:
     step: int = 0
     fitted: Vector | None = None
     ridge: Vector | None = None
+    seed: int = 0
 
     @property
     def round(self) -> int:
@@ -82,6 +84,7 @@ def client(
     n_clients: int,
     prior: GlobalPrior | None = None,
     family: Family | NestedFamily | None = None,
+    seed: int | None = None,
 ) -> Client:
     """Returns a client that has seen nothing yet.
 
@@ -90,12 +93,14 @@ def client(
     name, index, settings, model, n_clients : see `Client`
     prior : of xi: SFVI-Avg takes its steps with it
     family : of q(u | xi), instead of the one that the settings give
+    seed : of its own random numbers, if nobody else may know them
     """
     family = family or settings.family(model)
     parameters = family.initial(settings.local_sd)
     optimiser = OPTIMISERS[settings.optimiser](1.0)
     windows = settings.windows(family.n_normals)
     state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters), windows)
+    state = evolve(state, seed=settings.seed if seed is None else seed)
     if not settings.local_steps:
         return state
     if prior is None:
@@ -137,7 +142,7 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     state = _centred(state, xi)
     assert state.centre is not None
     d = family.n_normals
-    eps = rng.normal(s.draws * d, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
+    eps = rng.normal(s.draws * d, key=rng.key(state.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
     G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
     for i in range(s.draws):
         with np.errstate(all="ignore"):  # what leaves the finite numbers is found below

@@ -574,6 +574,12 @@ def _secure(config: Config) -> Iterator[str]:
             f'{asked} adds what all clients answer to one question, and algorithm.schedule = "{a.schedule}" takes one client\'s '
             'answer at a time; take "synchronous", or leave it out'
         )
+    if a.estimator != "analytic" or (a.batch < 1 and a.random_source == "keyed"):
+        what, instead = ("estimator", "analytic") if a.estimator != "analytic" else ("random_source", "secure")
+        yield (
+            f'{asked}: with algorithm.{what} = "{getattr(a, what)}" a server knows each client\'s random numbers (job.seed), and could '
+            f'compute by regression how each part of a sum depends on its own; take "{instead}"'
+        )
     if config.model.site_intercepts:
         yield (
             f"{asked}: model.site_intercepts gives each client a coefficient, in which the sum is of that client's rows alone; "

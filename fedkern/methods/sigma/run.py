@@ -5,6 +5,7 @@ The same code runs in one process and on every rank of an MPI job.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -140,10 +141,22 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
     return units if server is None else replace(units, n=server.rows)
 
 
+def _seed(model: SigmaModel) -> int:
+    """Returns the seed of a client's own random numbers: of all streams, or with secure sums a secret one.
+
+    From a sum over clients whose random numbers it knows a server could compute by regression how each client's part depends on
+    its own.
+    """
+    return secrets.randbits(64) if model.secure else model.seed
+
+
 def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[hmc.Server, hmc.Client]:
     """Runs chains, and returns the last states of this place's parties."""
     s, names = model.hmc, model.names
-    clients = {k: hmc.client(names[k], k, s, site, s.starts(k, site.size, 0.0, SCATTER)) for k, site in sites.items()}
+    clients = {}
+    for k, site in sites.items():
+        own = replace(s, seed=_seed(model))
+        clients[k] = hmc.client(names[k], k, s, site, own.starts(k, site.size, 0.0, SCATTER), own.seed)
 
     def start() -> tuple[hmc.Server, ServerEffects]:
         return hmc.start(s, model.prior, model.telling, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
@@ -185,7 +198,9 @@ def _fitted(
     """
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None  # local steps need the gradient of the prior, which else is the server's
-    clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
+    clients = {
+        k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site), _seed(model)) for k, site in sites.items()
+    }
     shown = run.with_lines(measuring(publish.measured(model)))
     server, clients = shown.exchange(
         stages.fitted(model), lambda: sfvi.start(v, model.prior, model.telling, ridge=ridge), clients

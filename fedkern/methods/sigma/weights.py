@@ -81,7 +81,7 @@ def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> te
     assert client.fitted is not None
     assert client.ridge is not None
     xi = model.shear(client.ridge).out(_draws(model, client.fitted, asked.round).inner)
-    return terms.make_reply(asked, log_terms(client, xi, rng.key(model.seed, "posterior", LOCAL), asked.round * terms.PIECE))
+    return terms.make_reply(asked, log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), asked.round * terms.PIECE))
 
 
 def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.messages import RemoteFault, Tells
 from fedkern.algorithms.core.until import Moving
 from fedkern.errors import JobError, LostPeer
+from fedkern.methods.sigma import run as sigma_run
 from methods.sigma.test_weights import job as gaussian
 from support import sigma_artifacts as artifacts
 from support.interrupted import run
@@ -44,6 +46,13 @@ def job(folder: Path, algorithm: dict[str, Any], *, secure: bool = True, **more:
     return folder / "job.toml"
 
 
+@pytest.fixture
+def keyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives clients the random numbers of the job's seed, as without masks, so that results can be compared."""
+    monkeypatch.setattr(sigma_run, "_seed", lambda model: model.seed)
+
+
+@pytest.mark.usefixtures("keyed")
 @pytest.mark.parametrize(
     ("algorithm", "more", "wanted"),
     [
@@ -68,6 +77,15 @@ def test_the_fit_is_that_of_a_job_without_masks(
     assert of_one_client(tmp_path / "out") == set()
 
 
+@pytest.mark.parametrize("algorithm", [SFVI, HMC], ids=["fit", "chains"])
+def test_no_other_party_can_make_a_client_s_random_numbers(algorithm: dict[str, Any], tmp_path: Path) -> None:
+    first, second = (fedkern.run(job(tmp_path / name, algorithm)) for name in ("one", "two"))
+    assert first.parameters != second.parameters
+    plain = [fedkern.run(job(tmp_path / name, algorithm, secure=False)).parameters for name in ("three", "four")]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.usefixtures("keyed")
 def test_sums_over_areas_are_those_of_a_job_without_masks(tmp_path: Path) -> None:
     fit = {"output": {"fit": True}}
     plain = fedkern.run(job(tmp_path / "plain", SFVI, secure=False, **fit)).summary["sigma"]["fit"]
@@ -83,7 +101,9 @@ def test_clients_that_were_told_other_units_give_no_sum(tmp_path: Path, monkeypa
         fedkern.run(job(tmp_path, SFVI))
 
 
-def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = cycle(range(1, 4))  # one for each client of each run that begins; a resumed one has kept its own
+    monkeypatch.setattr("fedkern.methods.sigma.run.secrets.randbits", lambda bits: next(numbers))
     path = job(tmp_path / "job", SFVI)
     with pytest.raises(LostPeer, match="stopped by SIGTERM"):
         run(path, tmp_path / "out", stop=80)
@@ -95,6 +115,7 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("keyed")
 def test_a_fit_that_asks_whether_all_has_settled_asks_for_a_sum(tmp_path: Path) -> None:
     algorithm, more = SFVI | {"until": {"max_rounds": 1700}}, {"job": {"rounds": "until"}}
     plain = fedkern.run(job(tmp_path / "plain", algorithm, secure=False, **more))
@@ -132,6 +153,7 @@ def test_the_sum_of_a_map_is_said_to_tell_its_counts() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("keyed")
 def test_weights_are_those_of_a_job_without_masks(tmp_path: Path) -> None:
     """Of a Gaussian response with known scales, whose fit settles soon: the server asks for log-likelihoods at its draws."""
     path, fitted = gaussian(tmp_path), {"algorithm": {"inference": "sfvi"}}
