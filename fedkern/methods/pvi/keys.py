@@ -577,8 +577,8 @@ def _secure(config: Config) -> Iterator[str]:
     if a.estimator != "analytic" or (a.batch < 1 and a.random_source == "keyed"):
         what, instead = ("estimator", "analytic") if a.estimator != "analytic" else ("random_source", "secure")
         yield (
-            f'{asked}: with algorithm.{what} = "{getattr(a, what)}" a server knows each client\'s random numbers (job.seed), and could '
-            f'compute by regression how each part of a sum depends on its own; take "{instead}"'
+            f'{asked}: with algorithm.{what} = "{getattr(a, what)}" a server knows each client\'s random numbers (job.seed), and '
+            f'could compute by regression how each part of a sum depends on its own; take "{instead}"'
         )
     if config.model.site_intercepts:
         yield (

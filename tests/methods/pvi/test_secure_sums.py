@@ -150,7 +150,11 @@ def test_a_verdict_does_not_say_which_client_has_too_few_rows_to_tell_its_curvat
         ({"schedule": "asynchronous"}, {"job": {"rounds": 9}}, 'take "synchronous", or leave it out'),
         ({"schedule": "random"}, {}, 'take "synchronous", or leave it out'),
         ({"estimator": "stl"}, {}, 'algorithm.estimator = "stl" a server knows each client\'s random numbers'),
-        ({"batch": 0.5, "random_source": "keyed"}, {}, 'could compute by regression how each part .* take "secure"'),
+        (
+            {"batch": 0.5, "random_source": "keyed"},
+            {},
+            'could compute by regression how each part of a sum depends on its own; take "secure"',
+        ),
         ({}, {"model": {"site_intercepts": True}}, "model.site_intercepts gives each client a coefficient"),
         ({}, {"data": {"clients": ["rows/ada.csv", "rows/bo.csv"]}}, "needs 3 clients, and there are 2 (ada, bo)"),
         ({}, {"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}}, "under masks that nobody has by then; remove it"),
@@ -163,7 +167,7 @@ def test_jobs_that_cannot_have_it_are_refused_before_anything_leaves(
     for ask in (lambda: fedkern.run(path, out=tmp_path / "out"), lambda: check_job(InProcess(), *load(path))):
         with pytest.raises(JobError) as fault:
             ask()
-        assert told in str(fault.value) or re.search(told, str(fault.value))
+        assert told in str(fault.value)
     assert not wires.ledgers(tmp_path / "out")
 
 
