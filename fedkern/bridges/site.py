@@ -26,7 +26,7 @@ from ..jobs.run import Output
 from ..jobs.site import Sites
 from ..printing import without_folders
 from ..transports import tags
-from ..transports.driver import Hooks, Timeouts
+from ..transports.driver import Ended, Hooks, Timeouts
 from ..transports.ending import Say
 from ..transports.place import Place
 from ..transports.relay import Letter, Spoke, put_aside, refuse
@@ -43,6 +43,9 @@ LONGEST_FIRST = 1 << 20  # bytes of a request that begins a run: it has no frame
 OFTEN, MINUTE = 20, 60.0  # requests that begin nothing, within so many seconds, of which each has a line in the log
 LONGEST_WHY = 2000  # letters of a reason in the log
 NOT_HERE = "this job is not accepted here"
+ELSEWHERE = "the server, or another site, has ended the job"
+GONE = "the server is gone"
+FINISHED_WITHOUT = 4  # the exit code of a job that has ended well, and has lost a site
 KINDS = frozenset(tags.NAMES)
 
 
@@ -209,6 +212,8 @@ class Resident:
             try:
                 with refusals():
                     perform(place, config, folder, output)
+            except Ended:  # not here: what others say of their fault is for the server
+                raise
             except BaseException as error:  # as others may read it: the log is no place for cells
                 why = without_folders((place.hooks or Hooks()).public(error))
                 raise
@@ -217,6 +222,8 @@ class Resident:
         code = 1
         try:
             code = job.spoke.run(main, self.say)
+            if code not in (0, FINISHED_WITHOUT) and not why:
+                why = ELSEWHERE if job.spoke.is_told else GONE
         finally:
             left = _sent(config, folder, output, job.about["client"])
             try:

@@ -199,6 +199,11 @@ class Spoke:
         finally:
             self.link.abort(0)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the server has told the site to end."""
+        return self.ranks.exit is not None
+
     def lose(self) -> None:
         """Takes the server for gone, where the wire has said so: the job ends here with code 3."""
         self.link.lose()

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from fedkern.bridges import site as sites
 from fedkern.bridges.consent import NAME
 from fedkern.bridges.digest import digest_of
+from fedkern.errors import JobError
 from fedkern.ground import Ground
 from fedkern.jobs.files import Lines
 from fedkern.methods import load
@@ -274,6 +275,36 @@ def test_a_disk_that_takes_no_file_any_more_ends_a_job_as_documented(tmp_path, m
     assert str(tmp_path) not in said[0]
     assert [audit(tmp_path, name)[-1]["exit"] for name in NAMES] == [2, 2, 2]
     assert "No space left on device" in audit(tmp_path, "bo")[-1]["why"]
+
+
+def test_the_log_says_whose_fault_has_ended_a_job_and_nothing_of_what_others_say_of_it(tmp_path):
+    found(tmp_path)
+    rows = tmp_path / "bo" / "private" / "bo.csv"
+    rows.write_text(rows.read_text().replace("age", "agé", 1))
+    code, said, _ = run(tmp_path, residents(tmp_path))
+    assert code == 2
+    assert "'bo'" in said[0]
+    ends = {name: audit(tmp_path, name)[-1] for name in NAMES}
+    assert [end["exit"] for end in ends.values()] == [2, 2, 2]
+    # The server finds it, among the columns of all: also to `bo` it is a fault that others have found.
+    assert {end["why"] for end in ends.values()} == {"the server, or another site, has ended the job"}
+
+
+def test_a_site_that_has_done_its_part_says_in_its_log_why_the_job_failed(tmp_path, monkeypatch):
+    found(tmp_path)
+    done = sites.perform
+
+    def failing(place, config, folder, output):
+        done(place, config, folder, output)
+        if "/bo/" in str(output.folder):
+            raise JobError("bo has a reason of its own")
+
+    monkeypatch.setattr(sites, "perform", failing)
+    code, said, _ = run(tmp_path, residents(tmp_path))
+    assert (code, said) == (2, ["client 'bo': bo has a reason of its own"])
+    whys = [audit(tmp_path, name)[-1]["why"] for name in NAMES]
+    others = "the server, or another site, has ended the job"
+    assert whys == [others, "bo has a reason of its own", others]
 
 
 def test_a_job_that_waits_begins_once_somebody_has_accepted_it(tmp_path):
