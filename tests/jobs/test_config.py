@@ -418,7 +418,7 @@ def test_the_keys_of_paths_and_of_clients_names() -> None:
         n: common | own[n] for n in METHODS
     }
     assert set(marked_keys(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
-    assert set(marked_keys(SiteFile, "path")) == {"client", "path", "policy"}
+    assert set(marked_keys(SiteFile, "path")) == {"client", "path", "policy", "signing_key"}
 
 
 def test_two_keys_that_are_one() -> None:
