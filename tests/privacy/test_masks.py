@@ -9,12 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from fedkern.errors import JobError
-from fedkern.privacy.masks import ONCE, ROUND, Form, Pairs, Stream, Words, add, from_words, public_key, subtract, to_words
+from fedkern.privacy import masks
+from fedkern.privacy.masks import LABEL, ONCE, ROUND, Form, Pairs, Stream, Words, add, from_words, public_key, subtract, to_words
 
 FORMS = pytest.mark.parametrize("form", [ROUND, ONCE], ids=["round", "once"])
 NAMES = ("ada", "bo", "cy", "di")
@@ -105,6 +108,42 @@ def test_limbs_are_added_with_their_carries(form: Form, data: st.DataObject) -> 
     np.testing.assert_array_equal(both, a)
     subtract(both, b)
     assert whole(both) == (whole(a) - whole(b)) % 2 ** (64 * form.limbs)
+
+
+@FORMS
+@pytest.mark.parametrize("n_clients", [3, 4])
+def test_streams_that_are_added_up_at_once_are_those_that_are_added_in_turn(
+    form: Form, n_clients: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all words of a stream are ones, so that carries and borrows go through all limbs."""
+    words = np.random.default_rng(2).integers(0, 2**64, (form.limbs, 7), np.uint64)
+    whole = np.uint64(2**64 - 1)
+    for ones in (False, True):
+        if ones:
+            monkeypatch.setattr(masks, "_encryptor", lambda stream: Ones())
+            words[:, 0], words[:, 1], words[:, 2] = 0, whole, 1
+        for client in group(n_clients):
+            results = []
+            for together in (0, 1 << 20):
+                monkeypatch.setattr(masks, "TOGETHER", together)
+                results.append(words.copy())
+                client.hide(results[-1], 3, 243, QUESTION)
+            np.testing.assert_array_equal(*results)
+            assert ones or (results[0] != words).any()
+
+
+class Ones:
+    """A stream of ones."""
+
+    def update_into(self, zeros: bytes, buffer: bytearray) -> None:
+        buffer[: len(zeros)] = b"\xff" * len(zeros)
+
+
+def test_streams_are_by_the_hkdf_of_the_standard() -> None:
+    client = group()[1]
+    made = HKDFExpand(SHA256(), 44, LABEL + b"message " + (7).to_bytes(8, "little") + (243).to_bytes(4, "little") + QUESTION)
+    whole = made.derive(client.shared[2])
+    assert client.stream(2, 7, 243, QUESTION) == Stream(whole[:32], whole[32:])
 
 
 def chance(counts: np.ndarray) -> float:
