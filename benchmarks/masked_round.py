@@ -2,8 +2,8 @@
 
     python benchmarks/masked_round.py JOB.toml [--rounds 200] [--repeats 3]
 
-Each job is run with 1 x and 2 x the rounds, so that reading, keys and the end of a run drop out of the difference. Runs take turns;
-medians are printed.
+Each job is run with 1 x and 2 x the rounds, so that reading, keys and the end of a run drop out of the difference. Runs take
+turns; medians are printed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def main() -> None:
             once, twice = (seconds(options.job, k * options.rounds, secure=secure) for k in (1, 2))
             taken.append(1e3 * (twice - once) / options.rounds)
     plain, masked = (statistics.median(taken) for taken in a_round.values())
-    print(f"ms of CPU a round, all parties together: {plain:.2f}, with masks {masked:.2f}: {100 * (masked / plain - 1):.0f} % more")
+    more = 100 * (masked / plain - 1)
+    print(f"ms of CPU a round, all parties together: {plain:.2f}, with masks {masked:.2f}: {more:.0f} % more")
 
 
 if __name__ == "__main__":
