@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.core.masked import ALL
+from ..algorithms.core.masked import ALL, describe_few
 from ..algorithms.core.once import Server
 from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
@@ -100,8 +100,7 @@ def piece(summary: Record) -> str:
 def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:
     """Returns notes for a reader: rows whose densities are not reliable, and clients that are not in the sums."""
     if tuple(names) == (ALL,):
-        few = f"clients with fewer than {LEAST} rows, if there are any, are not in the leave-one-out sums"
-        return [f"{few}: which, the server cannot know", *_not_used(told, names), *_unreliable(content)]
+        return [describe_few(f"{LEAST} rows", "the leave-one-out sums"), *_not_used(told, names), *_unreliable(content)]
     silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
     said = [f"{silent} clients have fewer than {LEAST} rows: they are not in the leave-one-out sums"] if silent else []
     said += [f"{lost} clients were lost: they are not in the leave-one-out sums"] if lost else []

@@ -122,7 +122,7 @@ def test_three_clients_are_one_pooled_client(family, monkeypatch):
     server, clients = ham.run(models, s)
     real = Settings.normals
 
-    def concatenated(self, party, round, size, draw=0):
+    def concatenated(self, party, round, size, draw=0, seed=None):
         if party == SERVER:
             return real(self, party, round, size, draw)
         return np.concatenate([real(self, k, round, m.size, draw) for k, m in enumerate(models)], axis=1)

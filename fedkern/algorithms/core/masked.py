@@ -65,6 +65,11 @@ NEEDED = "the sum of all less that of the others would be its number; --resume g
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
 
 
+def describe_few(fewer: str, where: str) -> str:
+    """Returns the note on clients that have told zeros, of which a sum does not say which they are, or whether there are any."""
+    return f"clients with fewer than {fewer}, if there are any, are not in {where}: which, the server cannot know"
+
+
 @dataclass(frozen=True)
 class Masked:
     """Holds the fields of masked messages: words, the lowest limbs of all first, uniformly distributed for who lacks the masks.

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...privacy.masks import ONCE
 from ..core import once
 from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import Message, Tells
 from ..core.rounds import in_order
-from .rounding import LARGEST, bounded, summable
+from .added import Added
+from .rounding import LARGEST, bounded
 
 DIMS: dict[str, int] = {}
 LEAST = 5  # areas of a sum
@@ -33,7 +31,7 @@ class AskFitSums(Message, kind=145):
 
 
 @dataclass(frozen=True)
-class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
+class FitSums(Added, Message, kind=146, tells=Tells("sums over this client's areas")):
     """Client to server: number of areas; sums of their log predictive densities, of the squares of those, and of their effective
     numbers of parameters; the densities and these numbers by WAIC; how many of the densities are not reliable."""
 
@@ -45,22 +43,6 @@ class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
     waic: float
     waic_effective: float
     unreliable: int
-
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 2 + len(FIELDS), 0
-
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Returns the numbers that are added."""
-        sums = summable([getattr(self, name) for name in FIELDS])
-        return np.array([self.areas, self.unreliable, *sums.tolist()]), np.zeros(0, bool)
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> FitSums:
-        """Returns the sums of all clients together."""
-        areas, unreliable, *sums = numbers.tolist()
-        return cls(round, int(areas), **dict(zip(FIELDS, sums, strict=True)), unreliable=int(unreliable))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ A sum is of at least five rows, whatever the job's least number: a client with f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -17,7 +16,8 @@ from ...privacy.masks import ONCE
 from ..core import once
 from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import SUM, Message, Tells
-from .rounding import DIGITS, LARGEST, bounded, rounded, summable
+from .added import Added
+from .rounding import DIGITS, LARGEST, bounded, rounded
 
 BINS = 4
 DIMS: dict[str, int] = {"bins": BINS}
@@ -33,7 +33,7 @@ class AskLoo(Message, kind=147):
 
 
 @dataclass(frozen=True)
-class LooSums(Message, kind=148, tells=Tells(SUM)):
+class LooSums(Added, Message, kind=148, tells=Tells(SUM)):
     """Client to server: number of rows; sums of their leave-one-out log predictive densities, of the squares of those, and of
     their effective numbers of parameters; how many rows have a k-hat of at most 0.5, 0.7, 1, and more."""
 
@@ -43,21 +43,6 @@ class LooSums(Message, kind=148, tells=Tells(SUM)):
     squares: float
     effective: float
     bins: Annotated[NDArray[np.float64], "bins"]
-
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 4 + dims["bins"], 0
-
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Returns the numbers that are added."""
-        return np.concatenate([[self.rows], summable([self.density, self.squares, self.effective]), self.bins]), np.zeros(0, bool)
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> LooSums:
-        """Returns the sums of all clients together."""
-        rows, density, squares, effective, *bins = numbers.tolist()
-        return cls(round, int(rows), density, squares, effective, np.array(bins))
 
 
 @dataclass(frozen=True)

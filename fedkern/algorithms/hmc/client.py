@@ -5,7 +5,7 @@ Source: docs/spec/sigma.md, section 7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
@@ -91,7 +91,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         state = _settle(state, event.accepted > 0.5)
         if isinstance(event, Decided):
             return evolve(state, round=event.round), []
-        momenta = replace(s, seed=state.seed).normals(state.index, event.round, state.model.size)
+        momenta = s.normals(state.index, event.round, state.model.size, seed=state.seed)
         walk = state.walk.launched(momenta, event.step)
         return _visit(evolve(state, walk=walk, h=np.array(event.step), round=event.round, inner=1), event.xi)
     if isinstance(event, Move) and 0 < state.inner < s.leapfrog:

@@ -95,11 +95,12 @@ class Settings:
         """Returns the lengths of the messages' arrays."""
         return {"s": self.chains, "xi": n_global}
 
-    def normals(self, party: int, round: int, size: int, draw: int = 0) -> Matrix:
-        """Returns the momenta (chains, size), before scaling, of a party's coordinates."""
+    def normals(self, party: int, round: int, size: int, draw: int = 0, seed: int | None = None) -> Matrix:
+        """Returns the momenta (chains, size), before scaling, of a party's coordinates; `seed`: of a party that has its own."""
+        seed = self.seed if seed is None else seed
         out = np.empty((self.chains, size))
         for chain, row in enumerate(out):
-            rng.normal(size, key=rng.key(self.seed, STREAM, chain), client=party, step=round, draw=draw, out=row)
+            rng.normal(size, key=rng.key(seed, STREAM, chain), client=party, step=round, draw=draw, out=row)
         return out
 
     def uniforms(self, round: int, draw: int) -> Vector:

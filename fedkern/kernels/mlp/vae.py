@@ -176,7 +176,8 @@ def vae_gradient(
     """
     name = VAE_GRADIENT.name
     symbols = _symbols(name, architecture)
-    if getattr(here(theta), "ndim", None) == 2 and not len(here(theta)):
+    theta = here(theta)
+    if getattr(theta, "ndim", None) == 2 and not len(theta):
         raise ValueError(f"{name}: theta must have at least one row")
     inputs = (parameters, theta, t, noise)
     scalars = {"architecture": architecture, "gamma": gamma, "kl_weight": kl_weight}

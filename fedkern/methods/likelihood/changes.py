@@ -97,4 +97,4 @@ def stages(model: Model) -> list[Stage]:
         "d": model.layout.p,
     }  # coefficients, by which `check` counts rows
     stage = Stage(marginal_sums.PROTOCOL, dims)
-    return [stage.with_sums(marginal_sums.SUMS) if model.secure else stage] if of else []
+    return [stage.with_sums(marginal_sums.SUMS, secure=model.secure)] if of else []

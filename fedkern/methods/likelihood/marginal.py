@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.masked import ALL
+from ...algorithms.core.masked import ALL, describe_few
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import marginal_sums
 from ...algorithms.exchanges.loo_sums import LEAST
@@ -118,8 +118,7 @@ def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> d
 def _notes(server: once.Server[marginal_sums.MarginalSums], names: tuple[str, ...]) -> list[str]:
     """Notes on clients that are not in the effects."""
     if names == (ALL,):
-        few = f"clients with fewer than {LEAST} rows, if there are any, are not in the marginal effects"
-        return [f"{few}: which, the server cannot know"]
+        return [describe_few(f"{LEAST} rows", "the marginal effects")]
     out = {k: f"it has fewer than {LEAST} rows" for k, one in server.replies.items() if not one.rows}
     out |= dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     return [f"client {names[k]!r} is not in the marginal effects, for {why}" for k, why in sorted(out.items())]

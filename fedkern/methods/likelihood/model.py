@@ -471,13 +471,13 @@ class Model(JobModel[OutputSection]):
         if not self.asks_level:
             return []
         stage = Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if self.measured else {})
-        return [stage.with_sums(level.SUMS) if self.secure else stage]
+        return [stage.with_sums(level.SUMS, secure=self.secure)]
 
     @property
     def sums_stage(self) -> Stage:
         """The question after the draws whether the model makes such rows: here sums of responses that clients draw from it."""
         stage = Stage(replicated.PROTOCOL, replicated.dims(TOLD))
-        return stage.with_sums(replicated.SUMS) if self.secure else stage
+        return stage.with_sums(replicated.SUMS, secure=self.secure)
 
     @property
     def curve_stages(self) -> list[Stage]:

@@ -121,7 +121,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
         trips=USUAL + bool(model.chains),
         usually=True,
     )
-    return stage.with_sums(importance.SUMS) if model.secure else stage
+    return stage.with_sums(importance.SUMS, secure=model.secure)
 
 
 def stage_of_chains(model: SampledModel) -> Stage:
@@ -131,7 +131,7 @@ def stage_of_chains(model: SampledModel) -> Stage:
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
     dims = {**s.sizes(model.size), "d": model.n_coefficients}
     stage = Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times, trips=1 + steps)
-    return stage.with_sums(hmc.SUMS) if model.secure else stage
+    return stage.with_sums(hmc.SUMS, secure=model.secure)
 
 
 def stage_of_telling(model: SampledModel) -> Stage:
@@ -142,7 +142,7 @@ def stage_of_telling(model: SampledModel) -> Stage:
 def stage_of_loo(model: SampledModel) -> Stage:
     """Returns the stage of sums of the rows' leave-one-out densities."""
     stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
+    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
 
 
 def stages_of_sites(model: SampledModel) -> list[Stage]:

@@ -132,7 +132,7 @@ class CoxModel(TimeModel):
     def sums_stage(self) -> Stage:
         """The question for proportional hazards and concordance: responses cannot be drawn without baseline hazards."""
         stage = Stage(survival_sums.PROTOCOL, survival_sums.dims(self.layout.p))
-        return stage.with_sums(survival_sums.SUMS) if self.secure else stage
+        return stage.with_sums(survival_sums.SUMS, secure=self.secure)
 
     @property
     def curve_stages(self) -> list[Stage]:
@@ -302,7 +302,7 @@ class LifetimeModel(TimeModel):
     def sums_stage(self) -> Stage:
         """The question where times are in their predictive distributions, and for concordance."""
         stage = Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(self.cuts)))
-        return stage.with_sums(lifetime_sums.SUMS) if self.secure else stage
+        return stage.with_sums(lifetime_sums.SUMS, secure=self.secure)
 
     def describe_kind(self) -> Iterator[str]:
         wanted = self.config.told_up_to(self.encoding.size)

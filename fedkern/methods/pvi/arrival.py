@@ -48,7 +48,7 @@ def stage(model: Model) -> Stage | None:
     if model.privacy is not None or d > keys.MOST_FULL:
         return None
     asked = Stage(arrival.PROTOCOL, {**model.settings.sizes(d), "t": d * (d + 1) // 2})
-    return asked.with_sums(arrival.SUMS) if model.secure else asked
+    return asked.with_sums(arrival.SUMS, secure=model.secure)
 
 
 def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:

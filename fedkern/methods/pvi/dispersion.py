@@ -63,7 +63,7 @@ def asks(model: Model) -> bool:
 def stages(model: Model) -> list[Stage]:
     """Returns the stage after the rounds in which the sums are sent."""
     stage = Stage(pearson.PROTOCOL, {"d": model.encoding.size})
-    return [stage.with_sums(pearson.SUMS) if model.secure else stage] if asks(model) else []
+    return [stage.with_sums(pearson.SUMS, secure=model.secure)] if asks(model) else []
 
 
 def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> PearsonCheck:

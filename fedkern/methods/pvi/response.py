@@ -138,7 +138,7 @@ def stages(model: Known) -> list[Stage]:
     if not model.given.asks:
         return []
     stage = Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if model.given.measured else {})
-    return [stage.with_sums(level.SUMS) if model.secure else stage]
+    return [stage.with_sums(level.SUMS, secure=model.secure)]
 
 
 def after(given: Given) -> list[Stage]:

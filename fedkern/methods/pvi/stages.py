@@ -81,19 +81,19 @@ def trained(model: Model) -> Stage:
         model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn,
         trips=settings.rounds if fixed else None,
     )  # fmt: skip
-    return stage.with_sums(pvi.SUMS) if model.secure else stage
+    return stage.with_sums(pvi.SUMS, secure=model.secure)
 
 
 def weighed(model: Model) -> Stage:
     """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
     stage = Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
-    return stage.with_sums(terms.OF_Q_SUMS) if model.secure else stage
+    return stage.with_sums(terms.OF_Q_SUMS, secure=model.secure)
 
 
 def left_out(model: Model) -> Stage:
     """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
     stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
+    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
 
 
 def noisy_sums(model: Model) -> Stage:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core import once
-from ...algorithms.core.masked import ALL
+from ...algorithms.core.masked import ALL, describe_few
 from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import figures, fit_sums
 from ...algorithms.hmc import machine as hmc
@@ -224,8 +224,7 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
     if tuple(names) == (ALL,):
-        few = f"clients with fewer than {least} areas with rows, if there are any, are not in the sums of the fit"
-        notes = [f"{few}: which, the server cannot know"]
+        notes = [describe_few(f"{least} areas with rows", "the sums of the fit")]
     if hides:
         notes.append("areas with a count that is an interval are not in the sums of the fit (output.suppressed)")
     notes += [f"client {names[k]!r} is not in the sums of the fit, for {why}" for k, why in sorted(asked.dropped.items())]

@@ -88,7 +88,7 @@ def fitted(model: SigmaModel) -> Stage:
         times = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
         stage = Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times, trips=1 + steps)
-        return stage.with_sums(hmc.SUMS) if model.secure else stage
+        return stage.with_sums(hmc.SUMS, secure=model.secure)
     if model.is_nested:
         s, at = model.nested, model.standard
         times = {nested.AskMarginals: s.most, nested.Marginals: s.most, nested.Mixture: 1}
@@ -107,13 +107,13 @@ def fitted(model: SigmaModel) -> Stage:
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     fixed = None if model.until_settled else rounds
     stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times, trips=fixed)
-    return stage.with_sums(sfvi.SUMS) if model.secure else stage
+    return stage.with_sums(sfvi.SUMS, secure=model.secure)
 
 
 def weighed(model: SigmaModel) -> Stage:
     """Returns the stage of a question about log-likelihoods, which comes at most `pieces` times."""
     stage = Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces, trips=1, usually=True)
-    return stage.with_sums(terms.SUMS) if model.secure else stage
+    return stage.with_sums(terms.SUMS, secure=model.secure)
 
 
 def judged(model: SigmaModel) -> Stage:
@@ -124,13 +124,13 @@ def judged(model: SigmaModel) -> Stage:
 def summed(model: SigmaModel) -> Stage:
     """Returns the stage of sums over areas by which the fit is judged."""
     stage = Stage.of(fit_sums)
-    return stage.with_sums(fit_sums.SUMS) if model.secure else stage
+    return stage.with_sums(fit_sums.SUMS, secure=model.secure)
 
 
 def levelled(model: SigmaModel) -> Stage:
     """Returns the stage in which the units of the response are found."""
     stage = Stage(level.PROTOCOL, level.DIMS, times=model.level.times)
-    return stage.with_sums(level.SUMS) if model.secure else stage
+    return stage.with_sums(level.SUMS, secure=model.secure)
 
 
 def check_job(at: Check[Config]) -> Said | None:

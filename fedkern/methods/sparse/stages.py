@@ -70,7 +70,7 @@ def stages(model: SparseModel) -> list[Stage]:
 def left_out(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell sums of their rows' leave-one-out densities."""
     stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS) if model.secure else stage
+    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
 
 
 def valued(model: SparseModel) -> Stage:
@@ -128,7 +128,7 @@ def sampled(model: SparseModel) -> Stage:
         runs=runs,
         trips=settings.rounds * in_all,
     )
-    return stage.with_sums(SUMS) if model.secure else stage
+    return stage.with_sums(SUMS, secure=model.secure)
 
 
 def check_job(at: Check[Config]) -> Said | None:
