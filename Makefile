@@ -80,6 +80,8 @@ references: $(VENV)/test
 lint: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(LINTS)
 
+# A cache of its own: lint-stubs writes mypy's at the same time, and one of two that open it is locked out.
+lint-mypy: export MYPY_CACHE_DIR := .mypy_cache/package
 lint-mypy:
 	$(BIN)/mypy --show-traceback
 
