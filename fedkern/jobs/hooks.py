@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released
 from ..algorithms.exchanges import certificates
-from ..algorithms.exchanges.sum_keys import SumKey, SumSignature
+from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
@@ -46,7 +46,7 @@ NEW = (
     "looked for (see account.json in its own folder)"
 )
 
-OF_NO_ROW = (Received, Kept, SumKey, SumSignature)  # messages that may leave before rows are read
+OF_NO_ROW = (Received, Kept, SumCommitment, SumKey, SumSignature)  # messages that may leave before rows are read
 
 
 class RunHooks(Keeper):

@@ -71,7 +71,7 @@ def opening(config: JobConfig, n_clients: int) -> list[Stage]:
 
 def _stage_of_keys(n_clients: int) -> Stage:
     """Returns the stage in which clients get each other's keys."""
-    return Stage(sum_keys.PROTOCOL, sum_keys.dims(n_clients))
+    return Stage(sum_keys.protocol(n_clients), sum_keys.dims(n_clients))
 
 
 def begin(run: Run[C]) -> Run[C]:

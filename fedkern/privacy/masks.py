@@ -1,14 +1,20 @@
 """Masks numbers that a server only adds: each masked number is uniformly distributed, and the masks cancel in the sum.
 
 A number becomes a whole number of units of 2^-f (a fixed-point word of w bits, in two's complement), and words are added modulo
-2^w, so that a sum of words is exact. Every pair of clients shares a secret that the server does not have. For each message both
-derive from it the same stream of words: the client with the smaller number adds it, the other takes it away. The sum over all
-clients has no masks left; what is added up of fewer is uniformly distributed, as is each client's message.
+2^w, so that a sum of words is exact. Clients that are neighbours share a secret that the server does not have. For each message
+both derive from it the same stream of words: the client with the smaller number adds it, the other takes it away. The sum over
+all clients has no masks left; what is added up of fewer is uniformly distributed, as is each client's message.
 
-A stream is used once. Its key is derived from the pair's secret (X25519, HKDF), and from the job, the participants with their
-public keys, the count of masked messages, the kind of message and the question: clients that were asked different things, or
-that took part in different groups, have masks that do not cancel. The secrets are new at every start of a run, also of one that
-goes on, and are never stored. Nothing here asks for entropy: whoever makes `Pairs` gives it.
+Up to eleven clients each are neighbours of all others. Of more, each has 2 ceil(log2 M) + 2, those next to it on a ring in which
+all stand in an order by chance, which each derives for itself from the job and from all names and keys (Bell, Bonawitz, Gascon,
+Lepoint and Raykova, CCS 2020). No fewer than that many other clients can cut the ring: with any smaller number of them on its
+side a server learns the sum of all others and nothing else.
+
+A stream is used once. Its cipher's key is derived from the pair's secret (X25519, HKDF), and from the job, the participants with
+their public keys and who is whose neighbour; its nonce is the count of masked messages, with a code (HMAC) of this count, of the
+kind of message and of the question. So clients that were asked different things, or that took part in different groups, have
+masks that do not cancel. The secrets are new at every start of a run, also of one that goes on, and are never stored. Nothing
+here asks for entropy: whoever makes `Pairs` gives it.
 
 It hides whose number it was, not what the sum says.
 """
@@ -16,10 +22,9 @@ It hides whose number it was, not what the sum says.
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,11 +37,11 @@ Array = NDArray[np.float64]
 
 KEY = 32  # bytes of a secret and of a public key
 FEWEST = 3  # clients: of two each learns the other's number from the sum
-NONCE = 12  # bytes
+FIRST_BLOCK = bytes(4)  # `cryptography` takes the count of blocks before the nonce
+COUNT, CODE = 4, 8  # bytes of a nonce: of the count of messages, which never comes twice, and of the code
 BLOCK = 1 << 14  # words that are masked at a time, so that they stay in the cache
 TOGETHER = 1 << 17  # bytes of the streams of all others that are added up at once: so many are little beside a call for each
-SIGNIFICAND = 53  # bits of a float64
-LABEL = b"fedkern secure sums 1 "
+LABEL = b"fedkern secure sums 2 "
 LEAST_DENSITY = -(2.0**40)  # nats: a lower log density counts as this one
 
 
@@ -85,10 +90,12 @@ def to_words(values: Array, form: Form, n_clients: int) -> tuple[Words, NDArray[
     """
     values = np.ascontiguousarray(values, np.float64)
     outside = ~(np.abs(values) < form.each(n_clients))
-    words = np.zeros((form.limbs, len(values)), np.uint64)
+    if outside.any():
+        values = np.where(outside, 0.0, values)
+    words = np.empty((form.limbs, len(values)), np.uint64)
     for at in range(0, len(values), BLOCK):
         here = slice(at, at + BLOCK)
-        _place(values[here], outside[here], form, words[:, here])
+        _place(values[here], form, words[:, here])
     return words, outside
 
 
@@ -108,45 +115,29 @@ def holds(values: Array, form: Form, n_clients: int) -> NDArray[np.bool_]:
     return np.asarray((np.abs(values) < form.each(n_clients)) & whole)
 
 
-def _place(values: Array, outside: NDArray[np.bool_], form: Form, words: Words) -> None:
-    """Writes the words of values into `words` (limbs, n), which are 0 before."""
-    bits = values.view(np.uint64)
-    exponent = ((bits >> np.uint64(52)) & np.uint64(0x7FF)).view(np.int64)
-    # A value is m 2^shift units. Subnormal numbers, of exponent 0, have no hidden bit, and the exponent of 1.
-    m = (bits & np.uint64((1 << 52) - 1)) | ((exponent > 0).astype(np.uint64) << np.uint64(52))
-    m[outside] = 0
-    shift = np.maximum(exponent, 1) - (1023 + 52) + form.fraction
-    if shift.min() < 0:
-        m = _rounded(m, np.minimum(np.maximum(-shift, 0), 63).astype(np.uint64))
-        shift = np.maximum(shift, 0)
-    whole, part = shift >> 6, (shift & 63).view(np.uint64)
-    low = m << part
-    high = (m >> np.uint64(1)) >> (np.uint64(63) - part)  # two steps, since a shift by 64 is none
-    for i in range(form.limbs):
-        # A limb has the low part, the high part, or neither: both are never in the same one.
-        words[i] = low * (whole == i)
-        if i:
-            words[i] |= high * (whole == i - 1)
-    _negated(words, (bits >> np.uint64(63)).astype(np.bool_) & (m > 0))
-
-
-def _rounded(m: Words, right: Words) -> Words:
-    """Returns m 2^-right, to the nearest whole number, ties to even."""
-    kept = m >> right
-    rest = m - (kept << right)
-    half = (np.uint64(1) << right) >> np.uint64(1)
-    up = (rest > half) | ((rest == half) & (half > 0) & ((kept & np.uint64(1)) > 0))
-    return np.asarray(kept + up.astype(np.uint64))
+def _place(values: Array, form: Form, words: Words) -> None:
+    """Writes the words of values, all in range, into `words` (limbs, n)."""
+    # From the highest limb down: what is left of a value after its whole part, and 2^64 times that, are exact.
+    left = np.abs(values)
+    if power := form.fraction - 64 * (form.limbs - 1):
+        left = np.ldexp(left, power)
+    for i in reversed(range(1, form.limbs)):
+        whole = np.trunc(left)
+        words[i] = whole
+        left = (left - whole) * 2.0**64
+    words[0] = np.rint(left)  # below 2^64 also then: it has 53 bits
+    _negated(words, values < 0)
 
 
 def _negated(words: Words, where: NDArray[np.bool_]) -> None:
     """Negates the words at these places, in two's complement."""
     if not where.any():
         return
-    words ^= np.where(where, np.uint64(2**64 - 1), np.uint64(0))
-    carry = where
+    one = where.astype(np.uint64)
+    words ^= -one  # all bits of it
+    carry = one
     for limb in words:
-        limb += carry.astype(np.uint64)
+        limb += carry
         carry = carry & (limb == 0)
         if not carry.any():
             return
@@ -219,6 +210,42 @@ def subtract(total: Words, words: Words) -> None:
             borrow = under.astype(np.uint64)
 
 
+def total(parts: Sequence[Words]) -> Words:
+    """Returns the sum (limbs, n) of words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.masks import total
+    >>> ones = np.full((2, 1), 2**64 - 1, np.uint64)
+    >>> total([ones, np.array([[2], [0]], np.uint64)])
+    array([[1],
+           [0]], dtype=uint64)
+    """
+    if len(parts) * parts[0].nbytes <= TOGETHER:
+        return _total(np.stack(parts), 0, np.empty(parts[0].shape, np.uint64))
+    out = parts[0].astype(np.uint64)
+    for words in parts[1:]:
+        add(out, words)
+    return out
+
+
+def _total(parts: Words, n_negative: int, out: Words) -> Words:
+    """Returns the sum `out` (limbs, n) of words (parts, limbs, n) modulo 2^(64 limbs), the first with the other sign."""
+    # Sums of halves of limbs, which 64 bits hold for so few; carries go through them from the lowest up.
+    halves = parts.view("<u4")
+    sums = np.add.reduce(halves[n_negative:], axis=0, dtype=np.int64)
+    if n_negative:
+        sums -= np.add.reduce(halves[:n_negative], axis=0, dtype=np.int64)
+    low, high = sums[:, ::2], sums[:, 1::2]
+    for limb in range(len(out)):
+        if limb:
+            low[limb] += high[limb - 1] >> 32
+        high[limb] += low[limb] >> 32
+    out[:] = (low & 0xFFFFFFFF) | (high << 32)
+    return out
+
+
 # Keys --------------------
 
 
@@ -229,7 +256,7 @@ class Stream:
     Examples
     --------
     >>> from fedkern.privacy.masks import Stream
-    >>> Stream(key=bytes(32), nonce=bytes(16)) == Stream(key=bytes(32), nonce=bytes(15) + b"1")
+    >>> Stream(key=bytes(32), nonce=bytes(12)) == Stream(key=bytes(32), nonce=bytes(11) + b"1")
     False
     """
 
@@ -247,22 +274,72 @@ def public_key(secret: bytes) -> bytes:
     return public
 
 
-def digest_of_group(job: bytes, names: Sequence[str], keys: Sequence[bytes]) -> bytes:
-    """Returns the digest of the job and of the participants, each with its public key, in the order of their numbers."""
-    state = hashlib.blake2b(digest_size=32, person=b"fedkern sums")
-    for part in (job, *(piece for name, key in zip(names, keys, strict=True) for piece in (name.encode(), key))):
+def n_neighbours(n_clients: int) -> int:
+    """Returns with how many others each client shares a secret: all up to eleven clients, then 2 ceil(log2 M) + 2.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.masks import n_neighbours
+    >>> [n_neighbours(n) for n in (3, 10, 11, 12, 49, 1000)]
+    [2, 9, 10, 10, 14, 22]
+    """
+    return min(n_clients - 1, 2 * (n_clients - 1).bit_length() + 2)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Holds what all participants of a sum have in common.
+
+    Attributes
+    ----------
+    digest : of the job, the participants with their public keys, and who is whose neighbour
+    neighbours : of each client, the numbers of the others that it shares a secret with, in ascending order
+
+    Examples
+    --------
+    >>> from fedkern.privacy.masks import Group
+    >>> group = Group.of(bytes(32), [str(k) for k in range(12)], [bytes([k]) * 32 for k in range(12)])
+    >>> all(k in group.neighbours[j] for k in range(12) for j in group.neighbours[k])
+    True
+    """
+
+    digest: bytes
+    neighbours: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, job: bytes, names: Sequence[str], keys: Sequence[bytes]) -> Group:
+        """Returns the group of a job's participants, each with its public key, in the order of their numbers."""
+        digest = _digest(b"fedkern sums", job, *(part for pair in zip(map(str.encode, names), keys, strict=True) for part in pair))
+        n = len(keys)
+        ring = sorted(range(n), key=lambda k: _digest(b"fedkern ring", digest, keys[k]))
+        reach = -(-n_neighbours(n) // 2)  # on either side; of few clients both sides may meet
+        beside: list[set[int]] = [set() for _ in range(n)]
+        for at, k in enumerate(ring):
+            for step in range(1, reach + 1):
+                other = ring[(at + step) % n]
+                beside[k].add(other)
+                beside[other].add(k)
+        neighbours = tuple(tuple(sorted(others)) for others in beside)
+        lines = (np.array(others, "<u4").tobytes() for others in neighbours)
+        return cls(_digest(b"fedkern group", digest, *lines), neighbours)
+
+
+def _digest(person: bytes, *parts: bytes) -> bytes:
+    state = hashlib.blake2b(digest_size=32, person=person)
+    for part in parts:
         state.update(len(part).to_bytes(8, "little") + part)
     return state.digest()
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Holds the secrets that one client shares with each other client, for one start of a run.
+    """Holds the secrets that one client shares with its neighbours, for one start of a run.
 
     Attributes
     ----------
     client : its number
-    shared : number of another client -> what both derive streams from
+    n_clients : whose sum it is
+    shared : number of a neighbour -> what both derive streams from: the key of a cipher, and that of a code
     watch : called with each stream and the digest of the words that it hides, before they are hidden; for tests
 
     Examples
@@ -272,20 +349,21 @@ class Pairs:
     >>> secrets = [os.urandom(32) for _ in range(3)]
     >>> keys = [public_key(secret) for secret in secrets]
     >>> Pairs.agree(0, secrets[0], ["ada", "bo", "cy"], keys, job=bytes(32))
-    Pairs(client=0, 2 others)
+    Pairs(client=0, 2 neighbours)
     """
 
     client: int
+    n_clients: int
     shared: Mapping[int, bytes]
     watch: Watcher | None = None
 
     def __repr__(self) -> str:
         """Returns the object without its secrets."""
-        return f"Pairs(client={self.client}, {len(self.shared)} others)"
+        return f"Pairs(client={self.client}, {len(self.shared)} neighbours)"
 
     @classmethod
     def agree(cls, client: int, secret: bytes, names: Sequence[str], keys: Sequence[bytes], job: bytes) -> Pairs:
-        """Returns the secrets of a client with all others.
+        """Returns the secrets of a client with its neighbours.
 
         Parameters
         ----------
@@ -306,24 +384,22 @@ class Pairs:
             raise JobError(f"secure sums: clients {', '.join(map(repr, twice))} have the same key; each makes its own")
         if keys[client] != public_key(secret):
             raise JobError(f"secure sums: the server tells another key of client {names[client]!r} than it has sent")
-        group, shared = digest_of_group(job, names, keys), {}
+        group, shared = Group.of(job, names, keys), {}
         x25519, hkdf, hashes = (
             _package("primitives.asymmetric.x25519"),
             _package("primitives.kdf.hkdf"),
             _package("primitives.hashes"),
         )
         own = x25519.X25519PrivateKey.from_private_bytes(secret)
-        for other, key in enumerate(keys):
-            if other == client:
-                continue
+        for other in group.neighbours[client]:
             try:
-                both = own.exchange(x25519.X25519PublicKey.from_public_bytes(key))
+                both = own.exchange(x25519.X25519PublicKey.from_public_bytes(keys[other]))
             except ValueError:
                 raise JobError(f"secure sums: the key of client {names[other]!r} is none") from None
             low, high = sorted((client, other))
             info = LABEL + b"pair " + low.to_bytes(4, "little") + high.to_bytes(4, "little")
-            shared[other] = hkdf.HKDF(algorithm=hashes.SHA256(), length=KEY, salt=group, info=info).derive(both)
-        return cls(client, shared)
+            shared[other] = hkdf.HKDF(algorithm=hashes.SHA256(), length=2 * KEY, salt=group.digest, info=info).derive(both)
+        return cls(client, len(keys), shared)
 
     def hide(self, words: Words, counter: int, kind: int, question: bytes) -> None:
         """Masks words in place.
@@ -335,59 +411,79 @@ class Pairs:
         kind : number of the message
         question : digest of the question that it answers
         """
-        streams = [(other > self.client, self.stream(other, counter, kind, question)) for other in sorted(self.shared)]
+        about = _about(counter, kind, question)
         if self.watch is not None:
             plain = hashlib.blake2b(words.tobytes(), digest_size=16).digest()
-            for _, stream in streams:
-                self.watch(stream, plain)
-        keys = [(adds, _encryptor(stream)) for adds, stream in streams]
-        limbs, n = words.shape
-        if len(keys) * words.nbytes <= TOGETHER:
-            add(words, _total(keys, limbs, n))
+            for other in self.shared:
+                self.watch(self.stream(other, counter, kind, question), plain)
+        size = words.nbytes
+        for end in self._ends:
+            end.begin(counter, about)
+        if len(self._ends) * size <= TOGETHER:
+            zeros, buffer = bytes(size), bytearray(len(self._ends) * size + size)
+            room = memoryview(buffer)
+            for k, end in enumerate(self._ends):
+                end.cipher.update_into(zeros, room[k * size : (k + 1) * size])
+            parts = np.frombuffer(buffer, "<u8").reshape(-1, *words.shape)
+            parts[-1] = words
+            _total(parts, self._lower, words)
             return
         # A block's words are little beside the cache: streams and sums of it stay there.
-        for at in range(0, n, BLOCK):
+        for at in range(0, words.shape[1], BLOCK):
             block = np.ascontiguousarray(words[:, at : at + BLOCK])
-            size = block.nbytes
-            zeros, buffer = bytes(size), bytearray(size)
-            for adds, key in keys:
-                key.update_into(zeros, buffer)
-                mask = np.frombuffer(buffer, "<u8").reshape(limbs, -1)
-                (add if adds else subtract)(block, mask)
+            zeros, buffer = bytes(block.nbytes), bytearray(block.nbytes)
+            mask = np.frombuffer(buffer, "<u8").reshape(block.shape)
+            for k, end in enumerate(self._ends):
+                end.cipher.update_into(zeros, buffer)
+                (subtract if k < self._lower else add)(block, mask)
             words[:, at : at + BLOCK] = block
 
     def stream(self, other: int, counter: int, kind: int, question: bytes) -> Stream:
-        """Returns the stream that this client and another share for one message."""
-        info = LABEL + b"message " + counter.to_bytes(8, "little") + kind.to_bytes(4, "little") + question
-        # HKDF-Expand of RFC 5869 with SHA-256, of 44 bytes: this function is asked for each other client in each round.
-        first = hmac.digest(self.shared[other], info + b"\x01", "sha256")
-        second = hmac.digest(self.shared[other], first + info + b"\x02", "sha256")
-        return Stream(first, second[:NONCE])
+        """Returns the stream that this client and a neighbour share for one message."""
+        end = _End(self.shared[other])
+        return Stream(self.shared[other][:KEY], end.nonce(counter, _about(counter, kind, question)))
+
+    @cached_property
+    def _ends(self) -> list[_End]:
+        """Its ends of all streams, those with clients of lower numbers first."""
+        return [_End(self.shared[other]) for other in sorted(self.shared)]
+
+    @cached_property
+    def _lower(self) -> int:
+        """How many neighbours have a lower number: their streams are taken away."""
+        return sum(other < self.client for other in self.shared)
 
 
-def _total(keys: Sequence[tuple[bool, Any]], limbs: int, n: int) -> Words:
-    """Returns the sum (limbs, n) of streams, those that are taken away with the other sign, modulo 2^(64 limbs)."""
-    size = 8 * limbs * n
-    zeros, buffer = bytes(size), bytearray(len(keys) * size)
-    for k, (_, key) in enumerate(keys):
-        key.update_into(zeros, memoryview(buffer)[k * size : (k + 1) * size])
-    # Halves of words, whose sums over so few clients 64 bits hold; carries go through them from the lowest up.
-    halves = np.frombuffer(buffer, "<u4").reshape(len(keys), limbs, n, 2).astype(np.int64)
-    signs = np.array([1 if adds else -1 for adds, _ in keys], np.int64)
-    sums = np.tensordot(signs, halves, axes=1)
-    out, carry = np.empty((limbs, n), np.uint64), np.zeros(n, np.int64)
-    for limb in range(limbs):
-        low = sums[limb, :, 0] + carry
-        high = sums[limb, :, 1] + (low >> 32)
-        carry = high >> 32
-        out[limb] = (low & 0xFFFFFFFF).astype(np.uint64) | ((high & 0xFFFFFFFF).astype(np.uint64) << np.uint64(32))
-    return out
+def _about(counter: int, kind: int, question: bytes) -> bytes:
+    """Returns what a code is of."""
+    return LABEL + b"message " + counter.to_bytes(8, "little") + kind.to_bytes(4, "little") + question
 
 
-def _encryptor(stream: Stream) -> Any:
-    """Returns what encrypts by a stream; `cryptography` takes the count of blocks, which begins at 0, before the nonce."""
+class _End:
+    """Is one client's end of the streams with a neighbour: a cipher and a code, whose keys are set up once for all messages."""
+
+    def __init__(self, shared: bytes) -> None:
+        # HMAC of RFC 2104 with SHA-256, whose key has less than a block: both of its hashes have had the key.
+        key = shared[KEY:].ljust(64, b"\0")
+        self.inner, self.outer = (hashlib.sha256(bytes(one ^ pad for one in key)) for pad in (0x36, 0x5C))
+        self.cipher = _encryptor(shared[:KEY])
+
+    def nonce(self, counter: int, about: bytes) -> bytes:
+        """Returns the nonce of a message."""
+        inner, outer = self.inner.copy(), self.outer.copy()
+        inner.update(about)
+        outer.update(inner.digest())
+        return counter.to_bytes(COUNT, "little") + outer.digest()[:CODE]
+
+    def begin(self, counter: int, about: bytes) -> None:
+        """Sets the cipher to the beginning of a message's stream."""
+        self.cipher.reset_nonce(FIRST_BLOCK + self.nonce(counter, about))
+
+
+def _encryptor(key: bytes) -> Any:
+    """Returns what encrypts by a key, once its nonce is set."""
     ciphers = _package("primitives.ciphers")
-    algorithm = _package("primitives.ciphers.algorithms").ChaCha20(stream.key, bytes(4) + stream.nonce)
+    algorithm = _package("primitives.ciphers.algorithms").ChaCha20(key, bytes(len(FIRST_BLOCK) + COUNT + CODE))
     return ciphers.Cipher(algorithm, mode=None).encryptor()
 
 

@@ -24,7 +24,8 @@ from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.messages import LOST, AskCurvature, Curvature, MaskedValues, Values
 from fedkern.errors import JobError, LostPeer
-from fedkern.privacy.masks import LEAST_DENSITY, Pairs, public_key
+from fedkern.privacy import masks
+from fedkern.privacy.masks import LEAST_DENSITY, Group, Pairs, public_key
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run_protocol
 
@@ -219,9 +220,11 @@ def clients_of(signers: set[str], identities: Any = None) -> dict[int, sum_keys.
     }
 
 
-def agreed(clients: dict[int, sum_keys.Client], told: Told = lambda k, message: message) -> list[Pairs]:
-    """The pairs of three clients, whose server is honest but for what it tells."""
-    state, asked = sum_keys.start(NAMES)
+def agreed(
+    clients: dict[int, sum_keys.Client], told: Told = lambda k, message: message, names: tuple[str, ...] = NAMES
+) -> list[Pairs]:
+    """The pairs of some clients, whose server is honest but for what it tells."""
+    state, asked = sum_keys.start(names)
     while asked:
         ((k, question), *asked) = asked
         clients[k], answers = sum_keys.client_receive(clients[k], told(k, question))  # type: ignore[arg-type]
@@ -308,6 +311,87 @@ def test_a_signature_of_an_earlier_run_is_refused() -> None:
 
     with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
         agreed(clients, told)
+
+
+# Keys that decide who is whose neighbour --------------------
+
+MANY = tuple(f"client-{k}" for k in range(14))
+OF_MANY = [hashlib.sha256(b"many" + bytes([k])).digest() for k in range(14)]
+
+
+def many(*, signs: bool = False) -> dict[int, sum_keys.Client]:
+    of = {name: name.encode() for name in MANY}
+    return {
+        k: sum_keys.Client(k, MANY, b"job", OF_MANY[k], Signed(name, of) if signs else None) for k, name in enumerate(MANY)
+    }
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_of_many_clients_each_has_a_secret_with_its_neighbours(signs: bool) -> None:
+    own = agreed(many(signs=signs), names=MANY)
+    keys = [public_key(secret) for secret in OF_MANY]
+    assert [tuple(one.shared) for one in own] == [*Group.of(b"job", MANY, keys).neighbours]
+    assert all(len(one.shared) == 10 < one.n_clients - 1 for one in own)
+    assert all(own[a].shared[b] == own[b].shared[a] for a in range(14) for b in own[a].shared)
+
+
+def test_a_key_that_was_chosen_after_the_others_is_refused() -> None:
+    def told(k: int, message: Any) -> Any:
+        """Has the last client try keys, by which client 3 gets other neighbours."""
+        if not isinstance(message, sum_keys.SumKeys):
+            return message
+        keys = [message.keys[32 * i : 32 * i + 32] for i in range(14)]
+        before = Group.of(b"job", MANY, keys).neighbours[3]
+        for luck in range(100):
+            keys[13] = public_key(bytes([luck]) * 32)
+            if Group.of(b"job", MANY, keys).neighbours[3] != before:
+                return replace(message, keys=b"".join(keys))
+        raise AssertionError
+
+    with pytest.raises(JobError, match="client 'client-0': the key of client 'client-13' is another than it has committed itself"):
+        agreed(many(), told, MANY)
+
+
+def test_no_key_is_told_before_all_are_committed() -> None:
+    clients, (state, _) = many(), sum_keys.start(MANY)
+    told = []
+    for k in clients:
+        clients[k], (first,) = sum_keys.client_receive(clients[k], sum_keys.AskSumKey(0))  # type: ignore[misc]
+        assert first == sum_keys.SumCommitment(sum_keys.commitment(k, public_key(OF_MANY[k])))
+        told.append(first)
+    # A server that asks for keys at once, or again, gets none.
+    for early in (sum_keys.AskSumKey(0), sum_keys.SumKeys(b"".join(map(public_key, OF_MANY)), 0)):
+        if isinstance(early, sum_keys.SumKeys):
+            with pytest.raises(RemoteFault, match="server: SumKeys was not expected"):
+                sum_keys.client_receive(clients[0], early)
+        else:
+            assert sum_keys.client_receive(clients[0], early)[1] == [told[0]]
+    with pytest.raises(RemoteFault, match="SumCommitments are not those of 14 clients"):
+        sum_keys.client_receive(clients[0], sum_keys.SumCommitments(bytes(32)))
+    with pytest.raises(RemoteFault, match="client 0: SumKey was not expected"):
+        sum_keys.server_receive(state, 0, sum_keys.SumKey(bytes(32), 0))
+    with pytest.raises(RemoteFault, match="client 0: SumCommitment of 8 bytes, needs 32"):
+        sum_keys.server_receive(state, 0, sum_keys.SumCommitment(bytes(8)))
+    state, _ = sum_keys.server_receive(state, 0, told[0])
+    with pytest.raises(RemoteFault, match="client 0: SumCommitment was not expected"):
+        sum_keys.server_receive(state, 0, told[0])
+    # Commitments that differ from client to client, so that each has the key that suits it, leave no list of keys for both.
+    with pytest.raises(RemoteFault, match="client 0: SumCommitment was not expected"):
+        sum_keys.server_receive(sum_keys.start(NAMES)[0], 0, told[0])  # of three, all are neighbours
+
+
+def test_a_client_with_another_graph_is_refused_by_name_where_keys_are_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed = sum_keys._signed
+
+    def another(state: sum_keys.Client, k: int) -> bytes:
+        with monkeypatch.context() as patched:
+            if state.index == 4:
+                patched.setattr(masks, "n_neighbours", lambda n: 12)
+            return signed(state, k)
+
+    monkeypatch.setattr(sum_keys, "_signed", another)
+    with pytest.raises(JobError, match="client 'client-0': the key of client 'client-4' is not signed by it"):
+        agreed(many(signs=True), names=MANY)
 
 
 def test_signatures_that_are_cut_are_refused() -> None:

@@ -168,7 +168,7 @@ class Middle:
         keys = [message.keys[32 * k : 32 * k + 32] if j == k else public_key(self.secrets[j]) for j in range(n)]
         shared = {j: Pairs.agree(j, self.secrets[j], NAMES, keys, self.job).shared[k] for j in range(n) if j != k}
         # Numbers from the other end: what a client adds, this takes away.
-        self.undo[k] = Pairs(n - 1 - k, {n - 1 - j: secret for j, secret in shared.items()})
+        self.undo[k] = Pairs(n - 1 - k, n, {n - 1 - j: secret for j, secret in shared.items()})
         return replace(message, keys=b"".join(keys))
 
     def note(self, started, *, begins=False):

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
+import random
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from cryptography.hazmat.primitives.hmac import HMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from fedkern.errors import JobError
 from fedkern.privacy import masks
-from fedkern.privacy.masks import LABEL, ONCE, ROUND, Form, Pairs, Stream, Words, add, from_words, public_key, subtract, to_words
+from fedkern.privacy.masks import (
+    LABEL,
+    ONCE,
+    ROUND,
+    Form,
+    Group,
+    Pairs,
+    Stream,
+    Words,
+    add,
+    from_words,
+    n_neighbours,
+    public_key,
+    subtract,
+    to_words,
+)
 
 FORMS = pytest.mark.parametrize("form", [ROUND, ONCE], ids=["round", "once"])
-NAMES = ("ada", "bo", "cy", "di")
+NAMES = ("ada", "bo", "cy", "di", *(f"client-{k}" for k in range(4, 60)))
 QUESTION = bytes(32)
 
 
@@ -135,15 +155,33 @@ def test_streams_that_are_added_up_at_once_are_those_that_are_added_in_turn(
 class Ones:
     """A stream of ones."""
 
+    def reset_nonce(self, nonce: bytes) -> None:
+        """It is the same for all."""
+
     def update_into(self, zeros: bytes, buffer: bytearray) -> None:
         buffer[: len(zeros)] = b"\xff" * len(zeros)
 
 
-def test_streams_are_by_the_hkdf_of_the_standard() -> None:
-    client = group()[1]
-    made = HKDFExpand(SHA256(), 44, LABEL + b"message " + (7).to_bytes(8, "little") + (243).to_bytes(4, "little") + QUESTION)
-    whole = made.derive(client.shared[2])
-    assert client.stream(2, 7, 243, QUESTION) == Stream(whole[:32], whole[32:])
+def test_masks_are_the_streams_of_the_standards() -> None:
+    """ChaCha20 of RFC 8439 from its first block, whose nonce is the count and a part of an HMAC of all that it is for."""
+    ada, bo, cy = group(3)
+    keys = dict(bo.shared)
+    for counter in (7, 2**32 - 1):
+        words = np.zeros((2, 5), np.uint64)
+        bo.hide(words, counter, 243, QUESTION)
+        want = np.zeros((2, 5), np.uint64)
+        for other, change in ((0, subtract), (2, add)):
+            code = HMAC(keys[other][32:], SHA256())
+            code.update(LABEL + b"message " + counter.to_bytes(8, "little") + (243).to_bytes(4, "little") + QUESTION)
+            nonce = counter.to_bytes(4, "little") + code.finalize()[:8]
+            assert bo.stream(other, counter, 243, QUESTION) == Stream(keys[other][:32], nonce)
+            stream = Cipher(ChaCha20(keys[other][:32], bytes(4) + nonce), None).encryptor().update(bytes(80))
+            change(want, np.frombuffer(stream, "<u8").reshape(2, 5))
+        np.testing.assert_array_equal(words, want)
+    assert keys[0] == ada.shared[1]
+    assert keys[2] == cy.shared[1]
+    with pytest.raises(OverflowError):
+        bo.hide(words, 2**32, 243, QUESTION)  # a count that had to begin again
 
 
 def chance(counts: np.ndarray) -> float:
@@ -201,13 +239,114 @@ def test_no_stream_hides_two_things() -> None:
     seen: Counter[Stream] = Counter()
     for start in range(3):
         for client in group(start=start):
-            watched = Pairs(client.client, client.shared, lambda stream, plain: seen.update([stream]))
+            watched = Pairs(client.client, client.n_clients, client.shared, lambda stream, plain: seen.update([stream]))
             for counter in range(3):
                 for kind in (201, 215):
                     for question in (QUESTION, b"\1" * 32):
                         watched.hide(np.zeros((2, 4), np.uint64), counter, kind, question)
     assert len(seen) == 3 * 6 * 12  # of 6 pairs, each with streams of its own
     assert set(seen.values()) == {2}  # of both ends, which is what makes them cancel
+
+
+# Neighbours --------------------
+
+
+def graph_of(n: int, seed: int = 0) -> tuple[tuple[int, ...], ...]:
+    luck = random.Random(seed)
+    return Group.of(b"job", NAMES[:n], [luck.randbytes(32) for _ in range(n)]).neighbours
+
+
+def pieces(graph: tuple[tuple[int, ...], ...], gone: set[int]) -> int:
+    """Into how many pieces a graph falls without some of its clients."""
+    left, count = set(range(len(graph))) - gone, 0
+    while left:
+        open_, count = [left.pop()], count + 1
+        while open_:
+            more = left.intersection(graph[open_.pop()])
+            left -= more
+            open_ += more
+    return count
+
+
+def paths(graph: tuple[tuple[int, ...], ...], start: int, end: int) -> int:
+    """How many paths join two clients that are no neighbours and share no other client: by Menger, how few cut them apart."""
+    n = len(graph)
+    # Each client is two nodes, in (k) and out (n + k), so that one path goes through it; the bits of `room` are where one can go.
+    room = [1 << (n + k) for k in range(n)] + [sum(1 << j for j in graph[k]) for k in range(n)]
+    for count in itertools.count():
+        came, open_, seen = {}, [n + start], 1 << (n + start)
+        while open_ and end not in came:
+            at = open_.pop()
+            new = room[at] & ~seen
+            seen |= new
+            while new:
+                node = new.bit_length() - 1
+                new ^= 1 << node
+                came[node] = at
+                open_.append(node)
+        if end not in came:
+            return count
+        node = end
+        while node != n + start:
+            room[came[node]] ^= 1 << node
+            room[node] |= 1 << came[node]
+            node = came[node]
+    raise AssertionError
+
+
+def test_few_clients_are_neighbours_of_all_and_more_of_some() -> None:
+    for n in range(3, 12):
+        assert all(beside == tuple(j for j in range(n) if j != k) for k, beside in enumerate(graph_of(n)))
+    for n in range(12, 61):
+        graph = graph_of(n)
+        assert {len(set(beside)) for beside in graph} == {n_neighbours(n)} == {2 * math.ceil(math.log2(n)) + 2}
+        assert all(k != j and k in graph[j] for k, beside in enumerate(graph) for j in beside)
+
+
+@pytest.mark.parametrize("n", range(3, 61))
+def test_no_fewer_than_all_neighbours_of_one_cut_a_group_apart(n: int) -> None:
+    """All choices of those that are gone for few clients; for more, as many paths between any two that share no client."""
+    graph = graph_of(n)
+    k = n_neighbours(n)
+    if n <= 15:
+        assert all(pieces(graph, set(gone)) == 1 for gone in itertools.combinations(range(n), k - 1))
+    for start in (0, 1):  # places on a ring are alike
+        far = [end for end in range(n) if end != start and end not in graph[start]]
+        assert all(paths(graph, start, end) >= k for end in far)
+        assert bool(far) == (n > 11)
+        assert not far or pieces(graph, set(graph[start])) > 1  # and so many do
+
+
+def test_who_is_whose_neighbour_is_by_chance_and_by_every_key() -> None:
+    n, k = 20, n_neighbours(20)
+    counts = Counter(other for seed in range(2000) for other in graph_of(n, seed)[3])
+    assert set(counts) == set(range(n)) - {3}
+    want = 2000 * k / (n - 1)
+    assert max(abs(count - want) for count in counts.values()) < 5 * math.sqrt(want * (1 - k / (n - 1)))
+    keys = [random.Random(1).randbytes(32) for _ in range(n)]
+    keys = [bytes([j]) + key[1:] for j, key in enumerate(keys)]
+    for changed in range(n):
+        other = [key if j != changed else bytes(32) for j, key in enumerate(keys)]
+        assert Group.of(b"job", NAMES[:n], keys).neighbours != Group.of(b"job", NAMES[:n], other).neighbours
+    assert Group.of(b"job", NAMES[:n], keys).neighbours != Group.of(b"other", NAMES[:n], keys).neighbours
+
+
+def hidden(clients: list[Pairs]) -> Iterator[Words]:
+    for k, client in enumerate(clients):
+        words, _ = to_words(np.array([float(k), 0.0]), ROUND, len(clients))
+        client.hide(words, 0, 243, QUESTION)
+        yield words
+
+
+def test_masks_of_neighbours_cancel_and_those_of_another_graph_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = group(20)
+    assert all(len(client.shared) == 12 for client in clients)
+    np.testing.assert_array_equal(from_words(total([*hidden(clients)]), ROUND), [190.0, 0.0])
+    # A client that has more neighbours, as of another version, shares no secret with anybody: its graph is part of all.
+    monkeypatch.setattr(masks, "n_neighbours", lambda n: 14)
+    clients[5] = group(20)[5]
+    assert not {*clients[5].shared.values()} & {secret for k in range(20) if k != 5 for secret in clients[k].shared.values()}
+    assert total([*hidden(clients)])[:, -1].any()  # which the server's machine never gets
 
 
 def test_keys_that_cannot_be_are_refused() -> None:
@@ -221,4 +360,4 @@ def test_keys_that_cannot_be_are_refused() -> None:
         Pairs.agree(1, secrets[1], NAMES[:3], [keys[0], keys[2], keys[1]], b"")
     with pytest.raises(JobError, match="key of client 'cy' is none"):
         Pairs.agree(0, secrets[0], NAMES[:3], [keys[0], keys[1], bytes(32)], b"")
-    assert repr(Pairs.agree(0, secrets[0], NAMES[:3], keys, b"")) == "Pairs(client=0, 2 others)"
+    assert repr(Pairs.agree(0, secrets[0], NAMES[:3], keys, b"")) == "Pairs(client=0, 2 neighbours)"

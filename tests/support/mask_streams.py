@@ -30,7 +30,8 @@ class Streams:
         """No stream has hidden two things of one client: it is of two clients, and each hides one thing under it."""
         assert self.hid
         assert all(len(clients) == len(set(clients)) <= 2 for clients in self.hid.values())
-        assert len({(stream.key, stream.nonce) for stream in self.hid}) == len({stream.key for stream in self.hid})
+        counts = {(stream.key, stream.nonce[:4]) for stream in self.hid}
+        assert len(counts) == len(self.hid)  # the count alone tells all streams of a key apart
         if starts:
             assert len(self.secrets) == 3 * starts  # of three pairs
 

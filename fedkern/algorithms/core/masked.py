@@ -15,6 +15,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from typing import Protocol as Shape
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from ...privacy.masks import ROUND, Form, Pairs, add, from_words, holds, to_words
+from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
 from . import until
 from .kept import GIVEN
 from .messages import (
@@ -176,21 +177,21 @@ class Hider:
         JobError
             A word does not hold a number of these.
         """
-        values = np.concatenate([numbers, outside.astype(np.float64), np.zeros(CHECKED)])
-        good = holds(values, one.form, self.n_clients) if one.exact else np.abs(values) < one.form.each(self.n_clients)
-        if one.what and not good.all():
-            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH if one.exact else TOO_LARGE}")
-        counter, self.used = self.used, self.used + 1
+        values = np.concatenate([numbers, outside, np.zeros(CHECKED)])
         words, beyond = to_words(values, one.form, self.n_clients)
-        if beyond.any():
+        lost = beyond.any() or (one.exact and not holds(values, one.form, self.n_clients).all())
+        if lost and one.what:
+            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH if one.exact else TOO_LARGE}")
+        if lost:
             raise ValueError(f"{one.kind.__name__} has numbers out of range that it does not say to be")
+        counter, self.used = self.used, self.used + 1
         self.pairs.hide(words, counter, one.masked.kind, question)
-        return words.astype("<u8").tobytes()
+        return words.astype("<u8", copy=False).tobytes()
 
     @property
     def n_clients(self) -> int:
         """The number of clients whose sum it is."""
-        return len(self.pairs.shared) + 1
+        return self.pairs.n_clients
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class Sums:
         """The sizes of the messages that travel."""
         return {**self.dims, **{one.symbol: one.n_bytes(self.dims) for one in self.used}}
 
-    @property
+    @cached_property
     def used(self) -> tuple[Sum, ...]:
         """The kinds that this protocol can send."""
         return tuple(one for one in self.sums if one.kind in self.protocol.to_server)
@@ -352,19 +353,12 @@ class Sums:
 
     def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:
         """Returns the message of all clients together."""
-        total = None
-        for k in sorted(answers):
-            words = np.frombuffer(answers[k].words, "<u8").reshape(one.form.limbs, -1)
-            if total is None:
-                total = words.astype(np.uint64)
-            else:
-                add(total, words)
-        assert total is not None
+        sums = total([np.frombuffer(answers[k].words, "<u8").reshape(one.form.limbs, -1) for k in sorted(answers)])
         n, _ = one.kind.count(self.dims)
-        values = from_words(total, one.form)
+        values = from_words(sums, one.form)
         numbers, counts = values[:n], values[n:-CHECKED]
         # Of masks that do not cancel the last word is 0 by chance once in 2^128.
-        if total[:, -CHECKED:].any():
+        if sums[:, -CHECKED:].any():
             raise RemoteFault(
                 f"client {ALL!r}: the masks of {one.masked.__name__} do not cancel: clients were told different things, or have "
                 "other keys; start the job again"

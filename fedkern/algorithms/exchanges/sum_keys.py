@@ -4,19 +4,24 @@ Each client makes a key for this start of the run, and forgets it at its end. Th
 have identities that others can check (`Signer`), each then signs the keys of all as it was told them, with the job and the
 names, and none goes on before all have. A signature holds for one start of a run, since every client's key is new: an old one
 cannot be told again. Without signatures a server could put keys of its own in the place of others', and read.
+
+Where not all are neighbours of all (`privacy.masks`), keys decide who is. A client that works with the server would know all
+other keys before it tells its own, and could try keys until a certain client stands among its friends. So each tells a digest of
+its key first, and its key once it knows the digests of all; a key of another digest is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 from typing import Protocol as Shape
 
 from ...errors import JobError
-from ...privacy.masks import KEY, LABEL, Pairs, digest_of_group, public_key
+from ...privacy.masks import KEY, LABEL, Group, Pairs, n_neighbours, public_key
 from ..core import once
-from ..core.messages import NOTHING, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, evolve
+from ..core.messages import NOTHING, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells, evolve
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -52,6 +57,20 @@ class SumKey(Message, kind=241, tells=Tells(NOTHING)):
 
 
 @dataclass(frozen=True)
+class SumCommitment(Message, kind=256, tells=Tells(NOTHING)):
+    """Client to server, where keys decide who is whose neighbour: the digest of the key that it will tell."""
+
+    commitment: Annotated[bytes, "commitment"]
+
+
+@dataclass(frozen=True)
+class SumCommitments(Message, kind=257):
+    """Server to client: the digests of the keys of all clients; now send the key."""
+
+    commitments: Annotated[bytes, "commitments"]
+
+
+@dataclass(frozen=True)
 class SumKeys(Message, kind=242):
     """Server to client: the keys of all clients, in the order of their numbers, and whether (1 or 0) all are to sign them."""
 
@@ -79,6 +98,7 @@ class Server:
     """Is the server's state: the clients' names, and the answers so far."""
 
     names: tuple[str, ...]
+    commitments: PersistentMap[int, SumCommitment] = field(default_factory=PersistentMap)
     replies: PersistentMap[int, SumKey] = field(default_factory=PersistentMap)
     signatures: PersistentMap[int, SumSignature] = field(default_factory=PersistentMap)
 
@@ -101,6 +121,7 @@ class Client:
     index, names, job : its number; all names; the job's digest
     secret : 32 bytes that are new, and that nobody else has
     signer : its identity; None where it has none
+    commitments : of all clients, once it was told them
     keys : of all clients, once it was told them
     pairs : what it shares with each other client, at the end
     """
@@ -110,14 +131,15 @@ class Client:
     job: bytes
     secret: bytes = field(repr=False)
     signer: Signer | None = None
+    commitments: tuple[bytes, ...] = ()
     keys: tuple[bytes, ...] = ()
     pairs: Pairs | None = None
 
 
 def dims(n_clients: int) -> dict[str, int]:
     """Returns the sizes of the messages."""
-    of_all = {"keys": KEY * n_clients, "lengths": 2 * n_clients, "signatures": LONGEST * n_clients}
-    return {"key": KEY, "signature": LONGEST, **of_all}
+    of_all = {"commitments": KEY * n_clients, "keys": KEY * n_clients, "lengths": 2 * n_clients, "signatures": LONGEST * n_clients}
+    return {"commitment": KEY, "key": KEY, "signature": LONGEST, **of_all}
 
 
 def start(names: tuple[str, ...]) -> tuple[Server, ServerEffects]:
@@ -139,10 +161,15 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         told = [state.signatures[k].signature for k in sorted(state.signatures)]
         lengths = b"".join(len(one).to_bytes(2, "little") for one in told)
         return state, once.ask(n, SumSignatures(lengths, b"".join(told))) if finished(state) else []
-    if not isinstance(event, SumKey) or sender in state.replies:
+    if isinstance(event, SumCommitment) and commits(n) and sender not in state.commitments:
+        _check_length(sender, event, event.commitment)
+        state = evolve(state, commitments=state.commitments.plus(sender, event))
+        told_first = b"".join(state.commitments[k].commitment for k in sorted(state.commitments))
+        return state, once.ask(n, SumCommitments(told_first)) if len(state.commitments) == n else []
+    early = commits(n) and len(state.commitments) < n
+    if not isinstance(event, SumKey) or sender in state.replies or early:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if len(event.key) != KEY:
-        raise RemoteFault(f"client {sender}: SumKey.key of {len(event.key)} bytes, needs {KEY}")
+    _check_length(sender, event, event.key)
     state = evolve(state, replies=state.replies.plus(sender, event))
     if len(state.replies) < n:
         return state, []
@@ -150,17 +177,33 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     return state, once.ask(n, SumKeys(keys, int(state.signed)))
 
 
+def _check_length(sender: int, event: Message, content: bytes) -> None:
+    if len(content) != KEY:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} of {len(content)} bytes, needs {KEY}")
+
+
+def commits(n_clients: int) -> bool:
+    """Tells whether each client tells a digest of its key first: where not all are neighbours of all."""
+    return n_neighbours(n_clients) < n_clients - 1
+
+
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Tells its key, signs the keys of all, and then checks all signatures.
+    """Tells its key, where it has to first a digest of it, signs the keys of all, and then checks all signatures.
 
     Raises
     ------
     JobError
         The keys are not signed by a client that has one of them, or a key is none.
     """
-    if isinstance(event, AskSumKey) and not state.keys:
-        return state, [SumKey(public_key(state.secret), int(state.signer is not None))]
-    if isinstance(event, SumKeys) and not state.keys:
+    n, first = len(state.names), commits(len(state.names))
+    if isinstance(event, AskSumKey) and not state.keys and not state.commitments:
+        own = public_key(state.secret)
+        return state, [SumCommitment(commitment(state.index, own)) if first else _key(state)]
+    if isinstance(event, SumCommitments) and first and not state.commitments:
+        if len(event.commitments) != KEY * n:
+            raise RemoteFault(f"server: SumCommitments are not those of {n} clients")
+        return evolve(state, commitments=_cut(event.commitments, n)), [_key(state)]
+    if isinstance(event, SumKeys) and not state.keys and bool(state.commitments) == first:
         return _take_keys(state, event)
     if isinstance(event, SumSignatures) and state.keys and state.pairs is None:
         _check_signatures(state, _parts(event, len(state.names)))
@@ -168,11 +211,32 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
+def commitment(k: int, key: bytes) -> bytes:
+    """Returns the digest of a client's key, by which it is bound to this key before it knows the others'."""
+    return hashlib.blake2b(k.to_bytes(4, "little") + key, digest_size=KEY, person=b"fedkern commits").digest()
+
+
+def _key(state: Client) -> SumKey:
+    return SumKey(public_key(state.secret), int(state.signer is not None))
+
+
+def _cut(content: bytes, n: int) -> tuple[bytes, ...]:
+    """Returns the parts of all clients."""
+    return tuple(content[KEY * k : KEY * (k + 1)] for k in range(n))
+
+
 def _take_keys(state: Client, event: SumKeys) -> tuple[Client, ClientEffects]:
     n = len(state.names)
     if len(event.keys) != KEY * n:
         raise RemoteFault(f"server: SumKeys are not those of {n} clients")
-    state = evolve(state, keys=tuple(event.keys[KEY * k : KEY * (k + 1)] for k in range(n)))
+    state = evolve(state, keys=_cut(event.keys, n))
+    if state.commitments:
+        for k, (told, key) in enumerate(zip(state.commitments, state.keys, strict=True)):
+            if told != commitment(k, key):
+                raise JobError(
+                    f"client {state.names[state.index]!r}: the key of client {state.names[k]!r} is another than it has committed "
+                    "itself to: somebody chooses keys, by which neighbours are found; ask who runs the server"
+                )
     pairs = _agreed(state)  # before anything is signed: the keys are keys, and its own is among them
     if event.signed:
         signature = b"" if state.signer is None else state.signer.sign(_signed(state, state.index))
@@ -208,7 +272,7 @@ def _agreed(state: Client) -> Pairs:
 
 def _signed(state: Client, k: int) -> bytes:
     """Returns the bytes that client k signs, if it was told the same keys as this one."""
-    return LABEL + b"keys " + digest_of_group(state.job, state.names, state.keys) + state.names[k].encode()
+    return LABEL + b"keys " + Group.of(state.job, state.names, state.keys).digest + state.names[k].encode()
 
 
 def pairs_of(clients: Mapping[int, Client]) -> dict[int, Pairs]:
@@ -227,5 +291,13 @@ def pairs_of(clients: Mapping[int, Client]) -> dict[int, Pairs]:
     return out
 
 
-TO_CLIENT = (AskSumKey, SumKeys, SumSignatures)
-PROTOCOL = once.protocol("sum-keys", TO_CLIENT, (SumKey, SumSignature), server_receive, client_receive, finished)
+TO_CLIENT, TO_SERVER = (AskSumKey, SumKeys, SumSignatures), (SumKey, SumSignature)
+PROTOCOL = once.protocol("sum-keys", TO_CLIENT, TO_SERVER, server_receive, client_receive, finished)
+COMMITTED = once.protocol(
+    "sum-keys", (*TO_CLIENT, SumCommitments), (*TO_SERVER, SumCommitment), server_receive, client_receive, finished
+)
+
+
+def protocol(n_clients: int) -> Protocol[Server, Client]:
+    """Returns the exchange of so many clients."""
+    return COMMITTED if commits(n_clients) else PROTOCOL

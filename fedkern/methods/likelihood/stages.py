@@ -53,7 +53,7 @@ MAY_SEND = (
     level.MaskedLevelSums,
     importance.Curvature,
     importance.Values,
-    *sum_keys.PROTOCOL.to_server,
+    *sum_keys.COMMITTED.to_server,
     importance.MaskedCurvature,
     importance.MaskedValues,
     hmc.MaskedSlope,

@@ -49,7 +49,7 @@ MAY_SEND = (
     Reached,
     Slope,
     SlopeChange,
-    *sum_keys.PROTOCOL.to_server,
+    *sum_keys.COMMITTED.to_server,
     masked.MaskedGradient,
     masked.MaskedGradientMore,
     masked.MaskedMoving,

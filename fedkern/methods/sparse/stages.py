@@ -38,7 +38,7 @@ MAY_SEND = (
     *site_fits.PROTOCOL.to_server,
     Locals,
     Sums,
-    *sum_keys.PROTOCOL.to_server,
+    *sum_keys.COMMITTED.to_server,
     *(one.masked for one in (*SUMS, *loo_sums.SUMS)),
     *MOVES,
     Loglik,
