@@ -339,6 +339,8 @@ def _asked(config: JobConfig) -> str:
     """Returns the keys by which a job has results of single clients told, in words."""
     told = {"without": "the result without one client, for each", "sites": "the result of each client's rows alone"}
     asked = [f"`output.{key}`: {words}" for key, words in told.items() if getattr(config.output, key, None)]
+    if config.singly:
+        asked.append("`job.sums_except`: for it each client sends log-likelihoods of its own, one by one and without a mask")
     return "; ".join(asked) or "no result of single clients"
 
 

@@ -131,7 +131,7 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
 def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job whose result tells of each client's rows alone is refused; None if it is not."""
     for policy in binding.policies if config.singles_out else ():
-        if refusal := policy.refuses_values():
+        if refusal := policy.refuses_values() or (policy.refuses_single_values() if config.singly else None):
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 
@@ -425,6 +425,7 @@ def described(policy: Policy) -> str:
     strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
     few += {"any": "", "secure": ", secure sums", "signed": ", secure sums with signed keys"}[policy.sums]
+    few += ", but for single values of output.without" if policy.sums_except else ""
     few += f", own models of {', '.join(policy.factories)}" if policy.factories else ""
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
 

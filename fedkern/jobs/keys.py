@@ -296,6 +296,11 @@ class JobConfig(Section):
         return False
 
     @property
+    def singly(self) -> bool:
+        """Whether clients of a job with secure sums also send values one by one, which their policies must allow."""
+        return False
+
+    @property
     def answers_once(self) -> bool:
         """Whether a client's answers are kept before they leave, and sent again in a resumed run.
 

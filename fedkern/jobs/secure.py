@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..algorithms.core.masked import HIDES, Hider
 from ..algorithms.exchanges import sum_keys
 from ..errors import JobError
-from ..privacy.masks import FEWEST, KEY
+from ..privacy.masks import FEWEST, KEY, n_neighbours
 from ..transports.place import Place, signers
 from .keys import C, JobConfig
 from .run import Run
@@ -37,12 +37,13 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
-def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iterator[str]:
+def describe(place: Place, names: Sequence[str], *, units: bool = False, singly: str = "") -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`.
 
     Parameters
     ----------
     units : whether clients tell moments of their own columns all the same, by which units are compared
+    singly : what each client sends of itself all the same, one by one, since the job names it
 
     Raises
     ------
@@ -51,6 +52,12 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False) -> Iter
     """
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
+    if singly:
+        yield f"         but not of each client's own {singly}: these leave one by one, without a mask,"
+        yield "         and of few rows tell the rows, as in a job without secure sums (job.sums_except)"
+    fewest = n_neighbours(len(names))
+    who = "all other clients" if fewest == len(names) - 1 else f"{fewest} other clients, all that a client shares masks with,"
+    yield f"         a server that works with {who} reads a client's numbers"
     of_keys, so = SIGNED if signers(place, len(names)) else UNSIGNED
     yield f"         keys come through the server, and {of_keys}"
     yield f"         {so}"

@@ -309,7 +309,9 @@ class Group:
     @classmethod
     def of(cls, job: bytes, names: Sequence[str], keys: Sequence[bytes]) -> Group:
         """Returns the group of a job's participants, each with its public key, in the order of their numbers."""
-        digest = _digest(b"fedkern sums", job, *(part for pair in zip(map(str.encode, names), keys, strict=True) for part in pair))
+        digest = _digest(
+            b"fedkern sums", job, *(part for pair in zip(map(str.encode, names), keys, strict=True) for part in pair)
+        )
         n = len(keys)
         ring = sorted(range(n), key=lambda k: _digest(b"fedkern ring", digest, keys[k]))
         reach = -(-n_neighbours(n) // 2)  # on either side; of few clients both sides may meet

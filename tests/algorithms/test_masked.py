@@ -321,9 +321,7 @@ OF_MANY = [hashlib.sha256(b"many" + bytes([k])).digest() for k in range(14)]
 
 def many(*, signs: bool = False) -> dict[int, sum_keys.Client]:
     of = {name: name.encode() for name in MANY}
-    return {
-        k: sum_keys.Client(k, MANY, b"job", OF_MANY[k], Signed(name, of) if signs else None) for k, name in enumerate(MANY)
-    }
+    return {k: sum_keys.Client(k, MANY, b"job", OF_MANY[k], Signed(name, of) if signs else None) for k, name in enumerate(MANY)}
 
 
 @pytest.mark.parametrize("signs", [False, True])
@@ -348,7 +346,9 @@ def test_a_key_that_was_chosen_after_the_others_is_refused() -> None:
                 return replace(message, keys=b"".join(keys))
         raise AssertionError
 
-    with pytest.raises(JobError, match="client 'client-0': the key of client 'client-13' is another than it has committed itself"):
+    with pytest.raises(
+        JobError, match="client 'client-0': the key of client 'client-13' is another than it has committed itself"
+    ):
         agreed(many(), told, MANY)
 
 

@@ -150,7 +150,18 @@ def server_less(config: JobConfig) -> bool:
 
 # Messages that clients of a job with secure sums send of themselves alone: names of columns and levels, notes on columns, which
 # prior they hold, whether their own unknowns have settled, keys, receipts, and what they heard.
-OF_ONE = {"SchemaReply", "ColumnNotes", "Holds", "Settled", "SumKey", "SumCommitment", "SumSignature", "Received", "Kept", "VerdictHeard"}
+OF_ONE = {
+    "SchemaReply",
+    "ColumnNotes",
+    "Holds",
+    "Settled",
+    "SumKey",
+    "SumCommitment",
+    "SumSignature",
+    "Received",
+    "Kept",
+    "VerdictHeard",
+}
 
 
 def of_one_client(out: Path) -> set[str]:

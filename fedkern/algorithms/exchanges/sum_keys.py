@@ -138,7 +138,12 @@ class Client:
 
 def dims(n_clients: int) -> dict[str, int]:
     """Returns the sizes of the messages."""
-    of_all = {"commitments": KEY * n_clients, "keys": KEY * n_clients, "lengths": 2 * n_clients, "signatures": LONGEST * n_clients}
+    of_all = {
+        "commitments": KEY * n_clients,
+        "keys": KEY * n_clients,
+        "lengths": 2 * n_clients,
+        "signatures": LONGEST * n_clients,
+    }
     return {"commitment": KEY, "key": KEY, "signature": LONGEST, **of_all}
 
 

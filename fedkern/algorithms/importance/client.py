@@ -50,6 +50,7 @@ class Client:
     round, drawn : questions answered; those of them that were rounds of draws
     told : (t, P) draws of the posterior, which the server tells at the end
     nodes, converged : of the quadrature when it was last asked; whether the server's checks are passed
+    values : (drawn, s) what it has answered at draws, where it is to tell that once more; else None
     """
 
     name: str = field(metadata=GIVEN)
@@ -61,6 +62,7 @@ class Client:
     told: Array | None = None
     nodes: int = 0
     converged: bool = False
+    values: Array | None = None
 
 
 def client(name: str, index: int, settings: Settings, model: Model) -> Client:
@@ -85,8 +87,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
             return state, [_curvature(state.model, event)]
-        coarser = state.settings.coarser(state.drawn)
-        return evolve(state, drawn=state.drawn + 1), [_values(state.model, event, coarser)]
+        answer = _values(state.model, event, state.settings.coarser(state.drawn))
+        if state.settings.singly:
+            before = [] if state.values is None else [*state.values]
+            state = evolve(state, values=np.array([*before, answer.values]))
+        return evolve(state, drawn=state.drawn + 1), [answer]
 
 
 def _are_draws(asked: AskValues, state: Client) -> bool:

@@ -57,6 +57,7 @@ class Settings:
     told : draws of the posterior that clients are told at the end; 0: none
     seed : of the points
     advice : the remedies in errors
+    singly : whether clients keep the values that they have told at draws, to tell them once more without masks
     """
 
     points: int
@@ -69,6 +70,7 @@ class Settings:
     seed: int
     newton: int = 40
     advice: Advice = OF_REGRESSIONS
+    singly: bool = False
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

@@ -10,6 +10,8 @@
     factories = ["schools.model:make"]  # of own models: functions of packages that open jobs may have this holder run
     sums = "secure"                 # jobs without noise only where the server gets sums of all clients; "signed": and each site
                                     # signs its key of them; "any" by default
+    sums_except = "without"         # jobs with secure sums in which each client sends values of its own all the same, for
+                                    # output.without; values = true is wanted as well
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
     least_noise_multiplier = 1.0
@@ -27,7 +29,7 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open, client_level, values, factories, methods, places and sums may differ for a data set
+    open = false                    # open, client_level, values, factories, methods, places, sums and sums_except may differ for a data
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -98,6 +100,7 @@ class Policy:
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
     sums: Literal["any", "secure", "signed"] = "any"
+    sums_except: Literal["without"] | None = None
     file: Path = Path()
 
     def refuses_least(self, asked: int, usual: int, what: Literal["rows", "groups"] = "rows") -> Refusal | None:
@@ -145,6 +148,16 @@ class Policy:
             "nobody signs the keys of its secure sums at this client, so that the server could change them; run it between "
             "organisations with a signing_key in the site file, or ask the holder to allow it (sums)",
             f'sums = "signed" for [data.{self.data}], and no key of this client is signed here (signing_key in site.toml)',
+        )
+
+    def refuses_single_values(self) -> Refusal | None:
+        """Returns why a job with secure sums is not allowed in which clients send values one by one; None if it is allowed."""
+        if self.sums_except == "without":
+            return None
+        return Refusal(
+            'job.sums_except = "without" has each client send its own log-likelihoods one by one, beside its masked sums; ask the '
+            'holder to allow that on these data (sums_except = "without"), or remove it and output.without',
+            f'sums_except is not "without" for [data.{self.data}]',
         )
 
     def refuses_factory(self, factory: str) -> Refusal | None:
@@ -302,6 +315,7 @@ def read_policies(path: Path) -> PolicyFile:
             methods=tuple(said.methods if table.methods is None else table.methods),
             places=tuple(said.places if table.places is None else table.places),
             sums=said.sums if table.sums is None else table.sums,
+            sums_except=said.sums_except if table.sums_except is None else table.sums_except,
             file=path,
             **told,
         )

@@ -56,6 +56,9 @@ class Data(Section):
     methods: list[str] | None = key(None, help="methods of other packages that these data may be in; default: the file's")
     places: list[str] | None = key(None, help="places of others that may carry their messages; default: the file's")
     sums: Sums | None = key(None, help="what jobs without noise must have of secure sums; default: the file's")
+    sums_except: Literal["without"] | None = key(
+        None, help="values that leave one by one beside secure sums; default: the file's"
+    )
     disclosure: Disclosure = key(Disclosure(), help="of open jobs on these data, where it is another than the file's")
 
 
@@ -74,6 +77,9 @@ class File(Section):
     least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
     sums: Sums = key(
         "any", help='"secure": jobs without noise need job.sums = "secure"; "signed": and this client signs its keys'
+    )
+    sums_except: Literal["without"] | None = key(
+        None, help='"without": jobs with secure sums may have each client send its own values for output.without (with values)'
     )
     accounts: Text | None = key(None, help="a folder for budgets, if not the file's own")
     disclosure: Disclosure = key(Disclosure(), help="of open jobs: least numbers of rows, and what two jobs tell together")

@@ -55,6 +55,11 @@ class JobSection(keys.JobSection):
     sums: Literal["secure"] | None = key(
         None, help="secure: the server gets the sum of all clients' log-likelihoods, and no client's own; three clients or more"
     )
+    sums_except: Literal["without"] | None = key(
+        None,
+        help="without: with secure sums each client also sends its own log-likelihoods at the draws, of which output.without is "
+        "made: a holder's policy must allow it",
+    )
 
 
 class DataSection(keys.DataSection):
@@ -284,6 +289,10 @@ class Config(JobConfig):
         return None if self.random.group is None else self.data.least_groups
 
     @property
+    def singly(self) -> bool:
+        return self.secure and self.job.sums_except is not None
+
+    @property
     def singles_out(self) -> bool:
         return self.output.without or self.output.sites
 
@@ -435,6 +444,9 @@ def conflicts(config: Config) -> Iterator[str]:
 
 def _secure(config: Config) -> Iterator[str]:
     """Faults of a job whose server gets sums alone."""
+    if config.job.sums_except and not (config.secure and config.output.without):
+        lacks = 'job.sums = "secure"' if not config.secure else "output.without = true"
+        yield f'job.sums_except = "{config.job.sums_except}" is for jobs with {lacks}; set that, or remove it'
     if not config.secure:
         return
     asked, why = 'job.sums = "secure"', "the server has no client's own numbers"
@@ -443,9 +455,14 @@ def _secure(config: Config) -> Iterator[str]:
             f"{asked}: answers of the holders' own packages are kept, and sent again after a crash, under masks that nobody "
             "has by then; remove it"
         )
-    for name in ("without", "sites"):
-        if getattr(config.output, name):
-            yield f"{asked}: {why}, and output.{name} is made of them; remove one of the two"
+    if config.output.sites:
+        yield f"{asked}: {why}, and output.sites is made of them; remove one of the two"
+    if config.output.without and not config.job.sums_except:
+        yield (
+            f"{asked}: {why}, and output.without is made of them; remove one of the two, or set job.sums_except = "
+            '"without", with which each client also sends its own log-likelihoods at the draws, one by one (a policy that '
+            'binds its data must say sums_except = "without" and values = true)'
+        )
     if config.model.family == "cox" and config.output.survival_at:
         yield (
             f"{asked}: {why}, and output.survival_at averages the clients' own hazards; remove one of the two, or take a "

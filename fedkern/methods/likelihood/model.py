@@ -296,6 +296,7 @@ class Model(JobModel[OutputSection]):
             config.job,
             config.algorithm,
             advice=OF_SUMS if self.secure else OF_REGRESSIONS,
+            singly=self.config.singly,
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,

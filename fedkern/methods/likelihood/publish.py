@@ -67,12 +67,14 @@ class Ended:
     doubts : why no result of these files can stand
     checked : what clients' sums say of the model
     chains : the last state of the machine of the chains, where these are run
+    singly : (N, J) the clients' own log-likelihoods at the draws, where the job has secure sums and names them
     """
 
     mode: importance.Server | None
     doubts: tuple[str, ...] = ()
     checked: Checked = field(default_factory=Checked)
     chains: hmc.Server | None = None
+    singly: Array | None = None
 
 
 def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
@@ -92,7 +94,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
-    alone = leave_out_clients(weights, sampled.values, told, model.names) if model.output.without else {}
+    of_clients = sampled.values if ended.singly is None else ended.singly
+    alone = leave_out_clients(weights, of_clients, told, model.names) if model.output.without else {}
     differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's

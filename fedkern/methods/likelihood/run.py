@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance import telling
+from ...algorithms.importance import single_values, telling
+from ...algorithms.importance.single_values import AskSingleValues, SingleValues
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -19,7 +22,7 @@ from . import lines, publish
 from .keys import Config
 from .kinds import steps_of
 from .model import TOLD
-from .stages import stage_of_chains, stage_of_draws, stage_of_telling
+from .stages import stage_of_chains, stage_of_draws, stage_of_single_values, stage_of_telling
 from .steps import Machine, Read
 
 
@@ -35,6 +38,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if read.model.secure:
         run.know_alike(read.model.told)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
+    singly = _exchange_single_values(run, read, mode, at_mode) if read.model.settings.singly else None
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}
     for k, machine in machines.items():
@@ -43,7 +47,7 @@ def fit(run: Run[Config]) -> Fit | None:
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
         return None
-    result = steps.make_fit(read.model, publish.Ended(mode, tuple(run.hooks.doubts), checked, chains), read.test)
+    result = steps.make_fit(read.model, publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly), read.test)
     return replace(result, more={**result.more, **read.content})
 
 
@@ -52,6 +56,21 @@ def _find_mode_and_draw(run: Run[Config], read: Read) -> tuple[importance.Server
     model = read.model
     clients = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}
     return run.with_lines(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
+
+
+def _exchange_single_values(
+    run: Run[Config], read: Read, mode: importance.Server | None, at_mode: Mapping[int, importance.Client]
+) -> NDArray[np.float64] | None:
+    """Returns the clients' own log-likelihoods (N, J) at the draws, at the server's place; None elsewhere."""
+    model, clients = read.model, dict[int, once.Client[AskSingleValues, SingleValues]]()
+    for k, machine in at_mode.items():
+        assert machine.values is not None  # there were draws
+        clients[k] = once.Client(single_values.answer_of(machine.values, model.settings.rounds))
+    asked = None if mode is None else AskSingleValues(len(mode.draws))
+    told, _ = run.ask(stage_of_single_values(model), single_values.QUESTION, asked, clients)
+    if mode is None or told is None:
+        return None
+    return single_values.read([told.replies[k] for k in range(len(run.names))], importance.read_result(mode).values[:, 0])
 
 
 def _walk(

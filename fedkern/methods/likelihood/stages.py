@@ -25,7 +25,7 @@ from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import terms as log_terms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance import telling
+from ...algorithms.importance import single_values, telling
 from ...algorithms.sfvi import machine as sfvi
 from ...data.design import check_header, describe
 from ...errors import owned
@@ -54,6 +54,7 @@ MAY_SEND = (
     importance.Curvature,
     importance.Values,
     *sum_keys.COMMITTED.to_server,
+    *single_values.PROTOCOL.to_server,
     importance.MaskedCurvature,
     importance.MaskedValues,
     hmc.MaskedSlope,
@@ -99,7 +100,8 @@ def stages(model: SampledModel) -> list[Stage]:
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo(model)] if model.output.loo else []
     after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
-    return [*before, *rounds, *draws, *after]
+    singly = [stage_of_single_values(model)] if model.settings.singly else []
+    return [*before, *rounds, *draws, *singly, *after]
 
 
 def stage_of_draws(model: SampledModel) -> Stage:
@@ -122,6 +124,12 @@ def stage_of_draws(model: SampledModel) -> Stage:
         usually=True,
     )
     return stage.with_sums(importance.SUMS, secure=model.secure)
+
+
+def stage_of_single_values(model: SampledModel) -> Stage:
+    """Returns the stage in which clients tell their own values at the draws, in a job with secure sums that names it."""
+    settings = model.settings
+    return Stage(single_values.PROTOCOL, single_values.dims(settings.rounds, settings.points))
 
 
 def stage_of_chains(model: SampledModel) -> Stage:
@@ -165,7 +173,8 @@ def check_job(at: Check[Config]) -> Said | None:
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
-    sums = [*secure.describe(at.place, at.names)] if model.secure else []
+    singly = "log-likelihoods at the draws (SingleValues)" if at.config.singly else ""
+    sums = [*secure.describe(at.place, at.names, singly=singly)] if model.secure else []
     lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy(model)]
     return Said(model, lines, unknown)
 

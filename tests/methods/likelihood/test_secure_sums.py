@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 import fedkern
-from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.core.messages import RemoteFault, schema
+from fedkern.algorithms.importance import single_values
 from fedkern.api import perform
 from fedkern.errors import FedkernError, JobError
 from fedkern.jobs.run import Output
@@ -266,6 +269,145 @@ def test_keys_are_signed_where_the_place_knows_its_clients(job: Path, whole: fed
     assert "each site signs its own, and knows the others' by their fingerprints" in said
     with pytest.raises(JobError, match="client 'ada': the key of client 'bo' is not signed by it"):
         perform(Known(stranger="bo"), config, folder, Output(quiet=True))
+
+
+# Many clients --------------------
+
+
+def test_many_clients_share_masks_with_some_and_have_the_posterior_of_all(tmp_path: Path) -> None:
+    write_wards(tmp_path, tuple(f"clinic-{k:02}" for k in range(13)))
+    job, plain = (tmp_path / name for name in ("job.toml", "plain.toml"))
+    job.write_text(JOB)
+    plain.write_text(JOB.replace('sums = "secure"\n', ""))
+    wires.checked_and_run(job, tmp_path / "out", wanted=("SumCommitment", "SumKey", "MaskedCurvature", "MaskedValues"))
+    said = "\n".join(fedkern.api.check_job(InProcess(), *load(job)) or [])
+    assert "a server that works with 10 other clients, all that a client shares masks with, reads a client's numbers" in said
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    for name, numbers in fedkern.run(plain).parameters.items():
+        assert summary["parameters"][name]["mean"] == pytest.approx(numbers["mean"], rel=1e-8, abs=1e-8), name
+
+
+# Single values, where job and policy name them --------------------
+
+EXCEPT = JOB.replace("[output]", "[output]\nwithout = true").replace(
+    'sums = "secure"', 'sums = "secure"\nsums_except = "without"'
+)
+POLICY = 'open = true\n{}[data.wards]\npaths = "*.csv"\n'
+
+
+def written(folder: Path, text: str, policy: str | None = None, names: tuple[str, ...] = CLIENTS) -> Path:
+    """A job in a folder of its own, with a policy beside its data."""
+    if not (folder / "rows").exists():
+        write_wards(folder, names)
+    (folder / "job.toml").write_text(text)
+    if policy is not None:
+        (folder / "rows" / "fedkern-policy.toml").write_text(POLICY.format(policy))
+    return folder / "job.toml"
+
+
+def test_the_result_without_each_client_is_that_of_an_open_job(tmp_path: Path) -> None:
+    names, many = tuple(f"clinic-{k}" for k in range(8)), EXCEPT.replace("points = 256", "points = 4096")
+    job = written(tmp_path, many, names=names)
+    wires.checked_and_run(job, tmp_path / "out", wanted=("MaskedValues", "SingleValues"))
+    secure = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert "Values" not in {kind for _, kind in wires.ledgers(tmp_path / "out")}
+    assert "SingleValues" in str(fedkern.api.ledger(tmp_path / "out"))
+    (tmp_path / "plain.toml").write_text(many.replace('sums = "secure"\nsums_except = "without"\n', ""))
+    plain = fedkern.run(tmp_path / "plain.toml").summary
+    assert list(secure["without"]) == [*names]
+    known = 0
+    for client, content in plain["without"].items():
+        mine = secure["without"][client]
+        assert mine["known"] == content["known"]
+        assert mine["k_hat"] == pytest.approx(content["k_hat"], rel=1e-6)
+        for name, numbers in content.get("parameters", {}).items():
+            known += 1
+            for figure, value in numbers.items():
+                assert mine["parameters"][name][figure] == pytest.approx(value, rel=1e-6, abs=1e-6), (client, name, figure)
+    assert known > 3
+    moved = [abs(one["shift"]) for content in secure["without"].values() for one in content.get("parameters", {}).values()]
+    assert max(moved) > 0.1  # without a client something is another
+
+
+def test_check_says_that_values_leave_one_by_one(tmp_path: Path) -> None:
+    said = "\n".join(fedkern.api.check_job(InProcess(), *load(written(tmp_path, EXCEPT))) or [])
+    assert (
+        "but not of each client's own log-likelihoods at the draws (SingleValues): these leave one by one, without a mask" in said
+    )
+    assert "a server that works with all other clients reads a client's numbers" in said
+    told = fedkern.api.check_job(InProcess(), *load(written(tmp_path, JOB)))
+    assert "SingleValues" not in "\n".join(told or [])
+
+
+def test_refusals_tell_what_to_write_and_then_the_job_runs(tmp_path: Path) -> None:
+    """Each message is obeyed to the letter, until the job runs."""
+    text = EXCEPT.replace('sums_except = "without"\n', "")
+    with pytest.raises(JobError) as fault:
+        fedkern.run(written(tmp_path, text, ""))
+    asked = re.search(r'set job\.(sums_except = "without")', str(fault.value))
+    assert asked is not None
+    text = text.replace('sums = "secure"', f'sums = "secure"\n{asked[1]}')
+    policy = ""
+    for wanted in ("values = true", 'sums_except = "without"'):
+        with pytest.raises(JobError) as refused:
+            fedkern.run(written(tmp_path, text, policy))
+        line = re.search(r"\(((?:values|sums_except) = [^)]*)\)", str(refused.value))
+        assert line is not None
+        assert line[1] == wanted
+        policy += f"{line[1]}\n"
+    done = fedkern.run(written(tmp_path, text, policy))
+    assert set(done.summary["without"]) == {*CLIENTS}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (('sums = "secure"\n', ""), 'job.sums_except = "without" is for jobs with job.sums = "secure"; set that, or remove it'),
+        (("without = true", ""), 'job.sums_except = "without" is for jobs with output.without = true; set that, or remove it'),
+        (("without = true", "sites = true\nwithout = true"), "output.sites is made of them; remove one of the two"),
+        (('"without"', '"sites"'), "job.sums_except"),
+    ],
+)
+def test_exceptions_that_mean_nothing_are_refused(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError) as fault:
+        load(written(tmp_path, EXCEPT.replace(*change)))
+    assert told in str(fault.value)
+
+
+def test_single_values_that_are_not_those_that_were_masked_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = single_values.answer_of
+
+    def another(values: Any, most: int) -> Any:
+        values = values.copy()
+        values[-1, 5] += 0.001
+        return answer(values, most)
+
+    monkeypatch.setattr(single_values, "answer_of", another)
+    with pytest.raises(RemoteFault, match=r"SingleValues do not add up to the sums of the rounds, at \d of"):
+        fedkern.run(written(tmp_path, EXCEPT))
+
+
+def test_a_server_gets_single_values_of_no_other_points(tmp_path: Path) -> None:
+    """The question names rounds that were masked before, and no points; of more rounds than there were nothing is told."""
+    answer = single_values.answer_of(np.arange(8.0).reshape(2, 4), 3)
+    assert answer(single_values.AskSingleValues(1)).values.tolist() == [4, 5, 6, 7, *[0] * 8]
+    assert answer(single_values.AskSingleValues(2)).values.tolist() == [*range(8), *[0] * 4]
+    for rounds in (0, -1, 3):
+        with pytest.raises(RemoteFault, match=f"AskSingleValues of {rounds} rounds, and there were 2"):
+            answer(single_values.AskSingleValues(rounds))
+    assert set(schema(single_values.AskSingleValues)) == {"rounds"}
+
+
+def test_a_job_that_goes_on_tells_the_same_single_values(tmp_path: Path) -> None:
+    job = written(tmp_path, EXCEPT)
+    whole = fedkern.run(job)
+    for after in (26, 34):
+        with pytest.raises((FedkernError, Crash)):
+            run(job, tmp_path / str(after), stop=after)
+        resumed = run(job, tmp_path / str(after), resume=True)
+        assert resumed is not None
+        assert resumed.digest == whole.digest
+        assert resumed.summary["without"] == whole.summary["without"]
 
 
 # Streams --------------------

@@ -1,0 +1,82 @@
+"""Collects, after the draws of a job with secure sums, each client's own log-likelihoods there, without masks, one by one.
+
+A job has it only where job and policies name it (`sums_except`): the result without each client is made of these. A client
+sends what it has masked in the rounds before, to the bit, and nothing at points that a server chooses now. Their sum has to be
+the one that the server has. Source: docs/concepts/secure-sums.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...privacy.masks import LEAST_DENSITY
+from ..core import once
+from ..core.masked import ALL
+from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, RemoteFault, Tells
+from .messages import DECIMALS, LOST
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AskSingleValues(Message, kind=258):
+    """Server to client: send your values of so many last rounds of draws."""
+
+    rounds: int
+
+
+@dataclass(frozen=True)
+class SingleValues(Message, kind=259, tells=Tells(f"{LIKELIHOOD}, without a mask", LABELLED, FEW)):
+    """Client to server: L_j at each draw of these rounds, as it was masked in them; zeros in the place of rounds that were not."""
+
+    values: Annotated[Array, "singles"]
+
+
+def dims(rounds: int, points: int) -> dict[str, int]:
+    """Returns the sizes of the messages: of so many rounds at most."""
+    return {"singles": rounds * points}
+
+
+def answer_of(values: Array, most: int) -> Callable[[AskSingleValues], SingleValues]:
+    """Returns what answers of a client's values (rounds, points) in its rounds of draws; `most`: rounds that a message has."""
+
+    def answer(asked: AskSingleValues) -> SingleValues:
+        if not 1 <= asked.rounds <= min(len(values), most):
+            raise RemoteFault(f"server: AskSingleValues of {asked.rounds} rounds, and there were {len(values)}")
+        told = np.zeros((most, values.shape[1]))
+        told[: asked.rounds] = values[len(values) - asked.rounds :]
+        return SingleValues(told.ravel())
+
+    return answer
+
+
+def read(answers: list[SingleValues], sums: Array) -> Array:
+    """Returns the values (N, J) of all clients at the draws, minus infinity for none.
+
+    Parameters
+    ----------
+    sums : (N,) what the server has got of all clients together, minus infinity for none
+
+    Raises
+    ------
+    RemoteFault
+        They do not add up to these sums: a client has told other values than it has masked.
+    """
+    told = np.stack([answer.values[: len(sums)] for answer in answers], axis=1)
+    none = (told <= LOST).any(axis=1)
+    thousandths = np.rint(np.maximum(told, LEAST_DENSITY) * 10**DECIMALS).sum(axis=1)
+    same = np.where(none, sums == -np.inf, thousandths == np.rint(sums * 10**DECIMALS))
+    if not same.all():
+        raise RemoteFault(
+            f"client {ALL!r}: SingleValues do not add up to the sums of the rounds, at {int((~same).sum())} of {len(sums)} draws"
+        )
+    return np.where(told <= LOST, -np.inf, told)
+
+
+QUESTION = once.Question("single-values", AskSingleValues, SingleValues)
+PROTOCOL = QUESTION.protocol
