@@ -485,3 +485,16 @@ def settings_of(kind: Callable[..., S], *sections: Section, **computed: object) 
     names = set(signature(kind).parameters) - computed.keys()
     keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}
     return kind(**keys, **computed)
+
+
+def faults_of_sums(config: JobConfig) -> Iterator[str]:
+    """Yields the fault of a job with secure sums that may go on without small clients, of whatever method.
+
+    Places hear from the server which clients these are. One that was changed could start a job with a client and again without
+    it: the sum of all less that of the others is its number.
+    """
+    if config.secure and getattr(config.data, "small", None) == "leave-out":
+        yield (
+            'job.sums = "secure": with data.small = "leave-out" the server tells who takes part, and sums of two starts, with '
+            "a client and without it, would tell its numbers; remove that, and take small clients out of data.clients"
+        )

@@ -135,6 +135,16 @@ def test_limits_of_secure_sums_are_named(fedkern: Any, written: Any, tmp_path: P
     for words in ("nobody signs them here", "it hides whose number it was, not what the sum says", "X'WX of all clients' rows"):
         assert words in draft
     assert "tells X'WX of its rows" not in draft
+    assert "without a mask" not in draft
+    singly = ("--set", "output.without=true", "--set", "job.sums_except=without")
+    for form in (("review", path), ("review", path, "--form", "security")):
+        draft = fedkern(*form, *singly).out
+        assert "log-likelihoods at the draws (SingleValues): these leave one by one, without a mask" in draft
+        assert "`SingleValues`" in draft or "SingleValues " in draft
+    assert (
+        "`job.sums_except`: for it each client sends log-likelihoods of its own, one by one"
+        in fedkern("review", path, *singly).out
+    )
 
 
 @pytest.mark.parametrize(("source", "words"), [("secure", "the system's entropy"), ("keyed", "no noise that protects anybody")])

@@ -32,7 +32,7 @@ class AskSingleValues(Message, kind=258):
 
 @dataclass(frozen=True)
 class SingleValues(Message, kind=259, tells=Tells(f"{LIKELIHOOD}, without a mask", LABELLED, FEW)):
-    """Client to server: L_j at each draw of these rounds, as it was masked in them; zeros in the place of rounds that were not."""
+    """Client to server: L_j at each draw of these rounds, as it was masked in them; zeros in the place of other rounds."""
 
     values: Annotated[Array, "singles"]
 

@@ -29,7 +29,8 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open, client_level, values, factories, methods, places, sums and sums_except may differ for a data
+    open = false                    # open, client_level, values, factories, methods, places, sums and sums_except may differ
+                                    # for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -155,8 +156,8 @@ class Policy:
         if self.sums_except == "without":
             return None
         return Refusal(
-            'job.sums_except = "without" has each client send its own log-likelihoods one by one, beside its masked sums; ask the '
-            'holder to allow that on these data (sums_except = "without"), or remove it and output.without',
+            'job.sums_except = "without" has each client send its own log-likelihoods one by one, beside its masked sums; ask '
+            'the holder to allow that on these data (sums_except = "without"), or remove it and output.without',
             f'sums_except is not "without" for [data.{self.data}]',
         )
 

@@ -22,6 +22,7 @@ from ...jobs.keys import (
     Rounds,
     Section,
     Tables,
+    faults_of_sums,
     key,
 )
 from ...jobs.load import layered, table
@@ -449,6 +450,7 @@ def _secure(config: Config) -> Iterator[str]:
         yield f'job.sums_except = "{config.job.sums_except}" is for jobs with {lacks}; set that, or remove it'
     if not config.secure:
         return
+    yield from faults_of_sums(config)
     asked, why = 'job.sums = "secure"', "the server has no client's own numbers"
     if config.own:
         yield (

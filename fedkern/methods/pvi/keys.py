@@ -22,6 +22,7 @@ from ...jobs.keys import (
     Section,
     Tables,
     counts_nobody,
+    faults_of_sums,
     key,
     lay_until,
     unbounded,
@@ -563,6 +564,7 @@ def _secure(config: Config) -> Iterator[str]:
     """Yields faults of a job whose server gets sums alone."""
     if not config.secure:
         return
+    yield from faults_of_sums(config)
     asked, a = 'job.sums = "secure"', config.algorithm
     if config.privacy is not None:
         yield (

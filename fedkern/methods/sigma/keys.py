@@ -27,6 +27,7 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
+    faults_of_sums,
     key,
     lay_until,
     no_cool_down,
@@ -366,6 +367,7 @@ def _secure(config: Config) -> Iterator[str]:
     """Yields faults of a job whose server gets sums alone."""
     if not config.secure:
         return
+    yield from faults_of_sums(config)
     asked, inference = 'job.sums = "secure"', config.algorithm.inference
     if inference not in ("sfvi", "hmc", "mala"):
         given = f'algorithm.inference = "{inference}"' if inference else "algorithm.inference"

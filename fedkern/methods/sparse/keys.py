@@ -17,6 +17,7 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
+    faults_of_sums,
     key,
     lay_until,
 )
@@ -257,6 +258,7 @@ def _secure(config: Config) -> Iterator[str]:
     """Yields faults of a job whose server gets sums alone."""
     if not config.secure:
         return
+    yield from faults_of_sums(config)
     asked, a, output = 'job.sums = "secure"', config.algorithm, config.output
     if a.aggregate != "sums":
         yield f'{asked}: algorithm.aggregate = "{a.aggregate}" sends each client\'s coefficients; take "sums", or leave it out'

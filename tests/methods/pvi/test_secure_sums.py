@@ -155,6 +155,7 @@ def test_a_verdict_does_not_say_which_client_has_too_few_rows_to_tell_its_curvat
             {},
             'could compute by regression how each part of a sum depends on its own; take "secure"',
         ),
+        ({}, {"data": {"small": "leave-out"}}, "the server tells who takes part"),
         ({}, {"model": {"site_intercepts": True}}, "model.site_intercepts gives each client a coefficient"),
         ({}, {"data": {"clients": ["rows/ada.csv", "rows/bo.csv"]}}, "needs 3 clients, and there are 2 (ada, bo)"),
         ({}, {"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}}, "under masks that nobody has by then; remove it"),

@@ -165,6 +165,7 @@ def test_rows_without_themselves_are_added_under_masks(tmp_path: Path) -> None:
         ({"algorithm": {"on_loss": "drop"}}, "would be the lost client's"),
         ({"algorithm": {"participation": 0.5}}, "participation < 1"),
         ({"algorithm": {"random_source": "keyed"}}, "random numbers takes the sums apart"),
+        ({"data": {"small": "leave-out"}}, "the server tells who takes part"),
         ({"output": {"site_fits": True}}, "output.site_fits is made of them"),
         ({"output": {"leave_one_out": True}}, "output.leave_one_out is made of them"),
     ],
