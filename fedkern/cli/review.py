@@ -12,6 +12,7 @@ import platform
 import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, metadata
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -275,6 +276,7 @@ def security(facts: Facts) -> Iterator[str]:
             "`docs/methods/sigma.md`" if facts.config.unit == "case" else "`docs/how-to/files.md`",
         ),
         ("Where noise comes from", _noise(facts), check),
+        *([("Who can read a client's numbers", _sums(facts), check)] if facts.config.secure else []),
     )
     yield "\n## 5. How it is watched and stopped\n"
     yield from _table(
@@ -362,6 +364,13 @@ def _noise(facts: Facts) -> str:
         if holders.source_of(facts.config) == "secure"
         else "the job's seed: no noise that protects anybody"
     )
+
+
+def _sums(facts: Facts) -> str:
+    """Returns the lines of `fedkern check` on secure sums as one text."""
+    first = next(k for k, line in enumerate(facts.check) if line.startswith("sums "))
+    goes_on = takewhile(lambda line: line.startswith(" "), facts.check[first + 1 :])
+    return " ".join([facts.check[first].removeprefix("sums").strip(), *map(str.strip, goes_on)])
 
 
 def _code(config: JobConfig) -> str:
