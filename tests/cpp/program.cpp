@@ -105,6 +105,26 @@ int main() {
     fill_gamma({shape.data(), 500}, {draws.data(), 500}, {}, key);
     for (Index e = 0; e < 500; ++e) expect(std::fabs(gamma(0.3, {U32(e)}, key) - draws[e]) <= 1e-13 * draws[e], "one gamma = many gammas");
 
+    for (const double a : {0.3, 1., 2.5, 77., 1e6, 1e300}) {
+        fill_gamma({&a, 500, 0}, {draws.data(), 500}, {7}, key);
+        for (Index e = 0; e < 500; ++e) expect(std::fabs(gamma(a, {U32(7 + e)}, key) - draws[e]) <= 1e-13 * draws[e], "gammas of a shape");
+        gammas_of_steps(a, {3, 0, 1, ~0u}, key, 63, draws.data()); // the second is of step 0
+        for (Index e = 0; e < 63; ++e)
+            expect(std::fabs(gamma(a, {3, 0, 1, U32(e - 1)}, key) - draws[e]) <= 1e-13 * draws[e], "gammas of steps");
+        // What is taken for sure, by the uniforms next to the limit, is what the logarithms would take.
+        Index sure = 0;
+        for (Index e = 0; e < 4000; ++e) {
+            const double t = std::pow(10, -double(e % 1000) / 80) * (e < 2000 ? 1 : -0.49999), d = gamma_centre(a);
+            const double limit = std::ldexp(std::fmax(1 - d * (2 * (t * t) * (t * t) + 1e-14 * std::fabs(t)), 0), 52);
+            const U64 steps = U64(e % 5), k = limit < double(steps) ? 0 : U64(limit) - steps,
+                      test = (k < (1ULL << 52) ? k : (1ULL << 52) - 1) << 12;
+            if (gamma_is_sure(a, t, test)) ++sure, expect(gamma_if_taken(a, t, gamma_bound(a, t), test) > 0, "a sure gamma");
+        }
+        expect(sure > 0 || a == 1e300, "there are sure gammas");
+    }
+    gammas_of_steps(NAN, {}, key, 5, draws.data());
+    expect(std::isnan(draws[0]) && std::isnan(draws[4]), "gammas of steps of no shape");
+
     expect(uniform(0) == std::ldexp(1, -53) && uniform(~0ULL) == 1 - std::ldexp(1, -53), "ends of the uniform");
     expect(metropolis_accept(std::log(0.31), 0.3) && !metropolis_accept(std::log(0.29), 0.3), "Metropolis rule");
     expect(!metropolis_accept(NAN, 0.5) && !metropolis_accept(-INFINITY, 1e-15), "Metropolis rule, not finite");

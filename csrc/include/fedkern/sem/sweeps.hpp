@@ -149,7 +149,7 @@ class Chain {
     void draw_proposals(U32 block) {
         for (Index begin = 0; begin < p_ * p_; begin += tile_size) {
             const Tile normals({U32(begin), block, options_.client, step_}, proposals_key_);
-            for (Index i = 0; i < tile_size; ++i) normal_[begin + i] = normal_pair(normals[i]).first;
+            first_normals(normals.first, normals.second, tile_size, normal_ + begin);
             const Tile uniforms({U32(begin), 1, options_.client, step_}, proposals_key_);
             for (Index i = 0; i < tile_size; ++i) log_u_[begin + i] = log_uniform(uniform(uniforms.first[i]));
         }
@@ -269,7 +269,8 @@ class Chain {
                 const double e = math::magnitude(i < size ? e_[j][begin + i] : 1.);
                 mean[i] = 1 / (b * (e > least ? e : least));
             }
-            for (Index i = 0; i < tile_size; ++i) value[i] = inverse_gaussian(mean[i], shape, block0[i], block1[i]);
+            first_normals(block0.first, block0.second, tile_size, value);
+            for (Index i = 0; i < tile_size; ++i) value[i] = inverse_gaussian_of(value[i], mean[i], shape, block1.first[i]);
             std::copy_n(value, size, weight_ + begin);
         }
     }

@@ -24,7 +24,9 @@ inline constexpr Index panel_size = 1 << 17;   // numbers: a megabyte
 inline constexpr Index least_panel = 64;       // columns
 
 using Wide = Pack<double>;
+using Narrow = Pack<double, 4>; // for few coefficients: of a triangle, wider packs compute more that nobody reads
 inline constexpr Index lanes = Wide::size;
+inline constexpr Index largest_narrow = 40; // coefficients
 
 FEDKERN_INLINE Index whole_lanes(Index n) { return (n + lanes - 1) / lanes * lanes; }
 
@@ -158,7 +160,7 @@ class CoefficientDraw {
         Way way = Way::failed;
         if (rows && largest < most_data_scale && in_data_space(of.e, per_sigma, at, key)) way = Way::data;
         if (way == Way::failed && !of.c_known) D.correlations(of.e, of.c), of.c_known = true;
-        if (way == Way::failed && (p <= largest_small ? by_loops(of.c, per_sigma) : by_lapack(of.c, per_sigma))) way = Way::gram;
+        if (way == Way::failed && factorise(of.c, per_sigma)) way = Way::gram;
         if (way == Way::failed) by_orthogonal_factor(of.e, per_sigma), way = Way::factorised_again;
         bool finite = true;
         for (Index j = 0; j < p; ++j) {
@@ -198,20 +200,27 @@ class CoefficientDraw {
             for (Index j = i; j < p; ++j) columns_[j * ld + i] = D.row(i)[j];
     }
 
-    /// Rows of L' one after the other, rhs as one more column, which thereby becomes y = L^-1 rhs.
-    bool by_loops(const double* c, double per_sigma) {
+    bool factorise(const double* c, double per_sigma) {
+        if (p <= largest_narrow) return by_loops<Narrow>(c, per_sigma);
+        return p <= largest_small ? by_loops<Wide>(c, per_sigma) : by_lapack(c, per_sigma);
+    }
+
+    /// Rows of L' one after the other, rhs as one more column, which thereby becomes y = L^-1 rhs. Packs of any width give the same.
+    template <class V> bool by_loops(const double* c, double per_sigma) {
         A_.need(p * ld), inverse_.need(ld);
+        constexpr Index lanes = V::size;
+        const Index width = (p + lanes) / lanes * lanes; // of a row: p + 1 columns in whole packs
         double *const A = A_, *const s = s_;
         for (Index i = 0; i < p; ++i) {
             const Index block = i / lanes * lanes;
             if (gram_) {
-                const Wide own = Wide::all(s[i]);
-                for (Index k = block; k < ld; k += lanes) (own * Wide::load(gram_ + i * ld + k) * Wide::load(s + k)).store(A + i * ld + k);
+                const V own = V::all(s[i]);
+                for (Index k = block; k < width; k += lanes) (own * V::load(gram_ + i * ld + k) * V::load(s + k)).store(A + i * ld + k);
             } else {
                 const double* G = D.gram(i);
                 for (Index k = block; k < i; ++k) A[i * ld + k] = 0;
                 for (Index k = i; k < p; ++k) A[i * ld + k] = s[i] * G[k] * s[k];
-                for (Index k = p; k < ld; ++k) A[i * ld + k] = 0;
+                for (Index k = p; k < width; ++k) A[i * ld + k] = 0;
             }
             A[i * ld + i] += 1;
             A[i * ld + p] = s_[i] * c[i] * per_sigma;
@@ -219,17 +228,16 @@ class CoefficientDraw {
         for (Index j = 0; j < p; j += panel_rows) {
             const Index end = std::min(j + panel_rows, p);
             for (Index q = j; q < end; ++q) {
-                for (Index b = j; b < q; ++b) subtract<1, 1>(q, b);
+                for (Index b = j; b < q; ++b) subtract<V, 1, 1>(q, b);
                 const double pivot = A[q * ld + q];
                 if (!(pivot > 0)) return false;
                 const double inverse = 1 / math::sqrt(pivot);
                 inverse_[q] = inverse;
-                for (Index k = q / lanes * lanes; k < ld; k += lanes)
-                    (Wide::load(A + q * ld + k) * Wide::all(inverse)).store(A + q * ld + k);
+                for (Index k = q / lanes * lanes; k < width; k += lanes) (V::load(A + q * ld + k) * V::all(inverse)).store(A + q * ld + k);
             }
             Index i = end;
-            for (; i + 4 <= p; i += 4) subtract<4, panel_rows>(i, j);
-            for (; i < p; ++i) subtract<1, panel_rows>(i, j);
+            for (; i + 4 <= p; i += 4) subtract<V, 4, panel_rows>(i, j);
+            for (; i < p; ++i) subtract<V, 1, panel_rows>(i, j);
         }
         for (Index j = p - 1; j >= 0; --j) {
             const double* row = A + j * ld;
@@ -243,17 +251,19 @@ class CoefficientDraw {
     }
 
     /// Takes `count` finished rows, from row j on, out of the rows i .. i + `rows` - 1.
-    template <int rows, int count> FEDKERN_INLINE void subtract(Index i, Index j) {
+    template <class V, int rows, int count> FEDKERN_INLINE void subtract(Index i, Index j) {
+        constexpr Index lanes = V::size;
+        const Index width = (p + lanes) / lanes * lanes;
         double* const A = A_;
         double factor[rows][count];
         for (int a = 0; a < rows; ++a)
             for (int b = 0; b < count; ++b) factor[a][b] = A[(j + b) * ld + i + a];
-        for (Index k = i / lanes * lanes; k < ld; k += lanes) {
-            Wide x[rows];
-            for (int a = 0; a < rows; ++a) x[a] = Wide::load(A + (i + a) * ld + k);
+        for (Index k = i / lanes * lanes; k < width; k += lanes) {
+            V x[rows];
+            for (int a = 0; a < rows; ++a) x[a] = V::load(A + (i + a) * ld + k);
             for (int b = 0; b < count; ++b) {
-                const Wide y = Wide::load(A + (j + b) * ld + k);
-                for (int a = 0; a < rows; ++a) x[a] = x[a] - Wide::all(factor[a][b]) * y;
+                const V y = V::load(A + (j + b) * ld + k);
+                for (int a = 0; a < rows; ++a) x[a] = x[a] - V::all(factor[a][b]) * y;
             }
             for (int a = 0; a < rows; ++a) x[a].store(A + (i + a) * ld + k);
         }

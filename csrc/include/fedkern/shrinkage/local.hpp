@@ -26,6 +26,7 @@ inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, c
     const U64 scale_key = stream_key(counter.seed, Stream::scales, chain);
     const U64 normal_key = stream_key(counter.seed, Stream::coefficients, chain);
     const U64 variance_key = stream_key(counter.seed, Stream::variances, chain);
+    double gammas[tile_size]; // of the next sweeps
     for (Index k = 0; k < event_count; ++k) events[k] = k == fault ? -1 : 0;
     for (Index sweep = 0; sweep < counter.n_sweeps; ++sweep) {
         const auto stop = [&](Quantity quantity) { events[fault] = 8 * sweep + quantity; };
@@ -37,10 +38,10 @@ inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, c
         events[scales_clipped] += draw_local_variances(p, x.m, x.lambda_sq, model.lambda, at, scale_key);
         if (x.inert >= 0) x.lambda_sq[x.inert] = 1;
         bool known = true;
-        for (Index j = 0; j < p; ++j) {
-            known &= x.lambda_sq[j] > 0;
-            x.t[j] = prior_deviation(math::sqrt(x.lambda_sq[j] * x.tau_sq[j]), model.slab);
-        }
+        for (Index j = 0; j < p; ++j) known &= x.lambda_sq[j] > 0;
+        for (Index j = 0; j < p; ++j) x.t[j] = math::sqrt(x.lambda_sq[j] * x.tau_sq[j]);
+        if (model.slab < math::infinity<double>())
+            for (Index j = 0; j < p; ++j) x.t[j] = prior_deviation(x.t[j], model.slab);
         if (!known) return stop(of_lambda);
         if (x.inert >= 0) x.t[x.inert] = 0;
 
@@ -52,8 +53,11 @@ inline void sweep_chain(LocalChain& x, CoefficientDraw& coefficients, Index p, c
 
         // sigma^2 ~ IG(a + n/2, b + RSS/2), RSS = rss + |q - R (theta + d)|^2
         const double rss = x.rss + coefficients.residual_squares(x.of.e, x.d);
-        x.sigma_sq =
-            (model.rate + 0.5 * rss) / gamma(model.shape + 0.5 * model.n, {U32(x.regression), 0, at.client, at.step}, variance_key);
+        if (sweep % tile_size == 0) {
+            const Index next = std::min(tile_size, counter.n_sweeps - sweep);
+            gammas_of_steps(model.shape + 0.5 * model.n, {U32(x.regression), 0, at.client, at.step}, variance_key, next, gammas);
+        }
+        x.sigma_sq = (model.rate + 0.5 * rss) / gammas[sweep % tile_size];
         if (!positive(x.sigma_sq)) return stop(of_sigma);
     }
 }

@@ -12,6 +12,7 @@ namespace fedkern {
 inline namespace FEDKERN_ISA {
 
 inline constexpr double least_variance = 1e-60, most_variance = 1e60, least_rate = 1e-290;
+inline constexpr double half_cauchy_e = 0x1.5bf0a8b145769p+1;
 inline constexpr U32 global_scale_blocks = 3;
 
 /// lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays.
@@ -25,16 +26,23 @@ FEDKERN_INLINE double clipped(double variance) {
 /// m >= 1: zeta = Exp(1)/m, taken with 1/(1 + zeta). m < 1: u = log(1 + zeta) has density ~ exp(-m e^u); with u0 = -log m, u is
 /// uniform on (0, u0) with probability u0 / (u0 + 1/e) and taken with exp(-m e^u), otherwise u0 + Exp(1), taken with
 /// exp(-m e^u + 1 + (u - u0)). r is uniform on (0, 1 + e u0): below 1 it is the uniform of the exponential, above it e u + 1.
-FEDKERN_INLINE double half_cauchy_proposal(double m, Pair<U64> bits) {
-    constexpr double e = 0x1.5bf0a8b145769p+1;
-    const double rate = m < least_rate ? least_rate : m;
-    const double u0 = -log_uniform(rate < 1 ? rate : 1), r = uniform(bits.first) * (1 + e * u0), v = uniform(bits.second);
-    const double exponential = -log_uniform(r < 1 ? r : 1);
-    const double u = r < 1 ? u0 + exponential : (r - 1) * (1 / e);
-    const double shallow = math::expm1(u), steep = exponential / rate, zeta = rate < 1 ? shallow : steep;
-    const double log_ratio = exponential - rate * (1 + zeta) + (r < 1 ? 1 : 0);
+FEDKERN_INLINE double half_cauchy_rate(double m) { return m < least_rate ? least_rate : m; }
+FEDKERN_INLINE double half_cauchy_width(double rate) { return -log_uniform(rate < 1 ? rate : 1); } // u0
+FEDKERN_INLINE double half_cauchy_point(double u0, U64 first) { return uniform(first) * (1 + half_cauchy_e * u0); } // r
+FEDKERN_INLINE double half_cauchy_tail(double r) { return -log_uniform(r < 1 ? r : 1); } // the exponential
+FEDKERN_INLINE double half_cauchy_zeta(double rate, double u0, double r, double exponential) {
+    const double shallow = math::expm1(r < 1 ? u0 + exponential : (r - 1) * (1 / half_cauchy_e)), steep = exponential / rate;
+    return rate < 1 ? shallow : steep;
+}
+FEDKERN_INLINE double half_cauchy_if_taken(double rate, double r, double exponential, double zeta, U64 second) {
+    const double v = uniform(second), log_ratio = exponential - rate * (1 + zeta) + (r < 1 ? 1 : 0);
     const double excess = rate < 1 ? log_uniform(v) - log_ratio : v * (1 + zeta) - 1; // no branch: a loop becomes vector instructions
     return excess >= 0 ? -1 : zeta;
+}
+FEDKERN_INLINE double half_cauchy_proposal(double m, Pair<U64> bits) {
+    const double rate = half_cauchy_rate(m), u0 = half_cauchy_width(rate), r = half_cauchy_point(u0, bits.first);
+    const double exponential = half_cauchy_tail(r), zeta = half_cauchy_zeta(rate, u0, r, exponential);
+    return half_cauchy_if_taken(rate, r, exponential, zeta, bits.second);
 }
 
 /// lambda^2 by parameter expansion, m = d^2 / (2 tau^2): nu ~ IG(1, 1/s^2 + 1/lambda^2), lambda^2 ~ IG(1, 1/nu + m).
@@ -91,52 +99,60 @@ FEDKERN_INLINE double global_variance(double m, double clients, double tau_sq, c
 
 #ifndef __CUDACC__ // what follows is loops for a CPU
 
-/// n or more: as many as are worked on together.
-FEDKERN_INLINE Index whole_groups(Index n) { return (n + word_lanes - 1) / word_lanes * word_lanes; }
-
-/// The blocks (draw, client, step of `at`) of item[0] .. item[size - 1], `size` of whole groups.
-FEDKERN_INLINE void blocks_of(const U64* item, Index size, Counter at, U64 key, U64* first, U64* second) {
-    for (Index i = 0; i < size; i += word_lanes) blocks_of(WordLanes::load(item + i), at, key, first + i, second + i);
+/// zeta[i] = half_cauchy_proposal of its rate, its width u0 and the halves of a block, step by step; n is at most `tile_size`.
+inline void half_cauchy_proposals(const double* __restrict__ rate, const double* __restrict__ u0, const U64* first, const U64* second,
+                                  Index n, double* __restrict__ zeta) {
+    alignas(64) double r[tile_size], exponential[tile_size];
+    for (Index i = 0; i < n; ++i) r[i] = half_cauchy_point(u0[i], first[i]);
+    for (Index i = 0; i < n; ++i) exponential[i] = half_cauchy_tail(r[i]);
+    for (Index i = 0; i < n; ++i) zeta[i] = half_cauchy_zeta(rate[i], u0[i], r[i], exponential[i]);
+    for (Index i = 0; i < n; ++i) zeta[i] = half_cauchy_if_taken(rate[i], r[i], exponential[i], zeta[i], second[i]);
 }
 
 /// Draws lambda_sq[i] given m[i] = d_i^2 / (2 tau_i^2), item first.item + i. Returns how many were clipped; NaN where m is NaN.
 inline Index draw_local_variances(Index n, const double* m, double* lambda_sq, const HalfCauchy& prior, Counter first, U64 key) {
-    constexpr Index chunk = 64;
+    constexpr Index chunk = tile_size;
     const double s2 = prior.scale * prior.scale, per_s2 = 1 / s2;
     Index outside = 0;
     for (Index begin = 0; begin < n; begin += chunk) {
         alignas(64) U64 item[chunk], low[chunk], high[chunk];
-        alignas(64) double rate[chunk], value[chunk], again[chunk];
+        alignas(64) double rate[chunk], u0[chunk], value[chunk];
         const Index size = std::min(chunk, n - begin), padded = whole_groups(size);
         Counter at = {0, 0, first.client, first.step};
         for (Index i = 0; i < padded; ++i) item[i] = first.item + U32(begin + i);
         for (Index i = 0; i < size; ++i) rate[i] = m[begin + i], value[i] = lambda_sq[begin + i];
         for (Index i = size; i < padded; ++i) rate[i] = value[i] = 1;
         blocks_of(item, padded, at, key, low, high);
-        if (prior.expanded)
+        if (prior.expanded) {
             for (Index i = 0; i < padded; ++i) value[i] = expanded_variance(rate[i], value[i], prior.scale, {low[i], high[i]});
-        else
-            for (Index i = 0; i < padded; ++i) value[i] = s2 / half_cauchy_proposal(rate[i] * per_s2, {low[i], high[i]});
-
-        // Those that were rejected, together, until all have a value.
-        Index pending[chunk], left = 0;
-        for (Index i = 0; i < size; ++i) pending[left] = i, left += value[i] < 0;
-        while (left > 0) {
-            ++at.draw;
-            alignas(64) double rates[chunk];
-            const Index some = whole_groups(left);
-            for (Index k = 0; k < some; ++k) {
-                const Index i = pending[std::min(k, left - 1)];
-                item[k] = first.item + U32(begin + i), rates[k] = rate[i];
+        } else {
+            for (Index i = 0; i < padded; ++i) rate[i] = half_cauchy_rate(rate[i] * per_s2);
+            for (Index i = 0; i < padded; ++i) u0[i] = half_cauchy_width(rate[i]);
+            half_cauchy_proposals(rate, u0, low, high, padded, value);
+            // Those that were rejected, together, until all have a value. Where a register has room, each makes several attempts.
+            Index pending[chunk], left = 0;
+            for (Index i = 0; i < size; ++i) pending[left] = i, left += value[i] < 0;
+            while (left > 0) {
+                alignas(64) U64 draw[chunk];
+                alignas(64) double rates[chunk], widths[chunk], again[chunk];
+                const Index some = whole_groups(left), times = some / left;
+                for (Index k = 0, t = 1, j = 0; k < some; ++k, ++j) {
+                    if (j == left) ++t, j = 0;
+                    const Index i = pending[j];
+                    item[k] = first.item + U32(begin + i), draw[k] = at.draw + U32(t), rates[k] = rate[i], widths[k] = u0[i];
+                }
+                blocks_of_draws(item, draw, some, at, key, low, high);
+                half_cauchy_proposals(rates, widths, low, high, some, again);
+                Index still = 0;
+                for (Index k = 0; k < left; ++k) {
+                    const Index i = pending[k];
+                    double taken = again[k];
+                    for (Index t = 1; t < times; ++t) taken = taken < 0 ? again[t * left + k] : taken;
+                    value[i] = taken, pending[still] = i, still += taken < 0;
+                }
+                left = still, at.draw += U32(times);
             }
-            blocks_of(item, some, at, key, low, high);
-            for (Index k = 0; k < some; ++k) again[k] = s2 / half_cauchy_proposal(rates[k] * per_s2, {low[k], high[k]});
-            Index still = 0;
-            for (Index k = 0; k < left; ++k) {
-                const Index i = pending[k];
-                value[i] = again[k], pending[still] = i, still += again[k] < 0;
-            }
-            left = still;
+            for (Index i = 0; i < size; ++i) value[i] = s2 / value[i];
         }
         for (Index i = 0; i < size; ++i) {
             const double kept = clipped(value[i]);
@@ -157,7 +173,7 @@ inline Index draw_global_variances(Index n, const double* m, double clients, dou
     Index outside = 0;
     for (Index begin = 0; begin < n; begin += chunk) {
         alignas(64) U64 item[chunk], low[global_scale_blocks][chunk], high[global_scale_blocks][chunk];
-        alignas(64) double rate[chunk], rates[chunk], shape[chunk], proposal[chunk], value[chunk];
+        alignas(64) double rate[chunk], rates[chunk], shape[chunk], proposal[chunk], boost[chunk], value[chunk];
         const Index size = std::min(chunk, n - begin);
         Index pending[chunk], left = 0;
         // What no attempt would end, and the scale of a single client, are left to `global_variance`.
@@ -181,15 +197,16 @@ inline Index draw_global_variances(Index n, const double* m, double clients, dou
                         rates[k] += exponential_pair({low[2][k], high[2][k]}).first / (per_s2 + 1 / proposal[k]);
                     for (Index k = 0; k < left; ++k) rate[pending[k]] = rates[k];
                 }
-                for (Index k = 0; k < some; ++k) {
-                    const double g = gamma_proposal(steepest, {low[0][k], high[0][k]}, {low[1][k], high[1][k]});
-                    proposal[k] = g >= 0 ? rates[k] / g : -1;
-                }
+                for (Index k = 0; k < some; ++k) shape[k] = steepest;
+                gamma_proposals(shape, low[0], high[0], low[1], some, proposal);
+                for (Index k = 0; k < some; ++k) proposal[k] = proposal[k] >= 0 ? rates[k] / proposal[k] : -1;
             } else {
                 for (Index k = 0; k < some; ++k) shape[k] = rates[k] >= shallow ? steepest : shallow;
-                for (Index k = 0; k < some; ++k) proposal[k] = gamma_proposal(shape[k], {low[0][k], high[0][k]}, {low[1][k], high[1][k]});
-                if (shallow < 1)
-                    for (Index k = 0; k < some; ++k) proposal[k] *= proposal[k] < 0 ? 1 : gamma_boost(shape[k], {low[1][k], high[1][k]});
+                gamma_proposals(shape, low[0], high[0], low[1], some, proposal);
+                if (shallow < 1) {
+                    for (Index k = 0; k < some; ++k) boost[k] = gamma_boost(shape[k], {low[1][k], high[1][k]});
+                    for (Index k = 0; k < some; ++k) proposal[k] *= proposal[k] < 0 ? 1 : boost[k];
+                }
                 for (Index k = 0; k < some; ++k) {
                     const double z = proposal[k] / rates[k], u = uniform(low[2][k]) * (1 + z);
                     const double most = rates[k] >= shallow ? 1 : z, kept = u < most ? s2 / z : -1;

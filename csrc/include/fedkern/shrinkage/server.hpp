@@ -185,7 +185,7 @@ struct ServerRow {
         const double fixed = o.spike_variance, c0 = o.c0;
         for_tiles(step, key, [&](Index begin, Index size, const U64* first, const U64* second) {
             alignas(64) double normal[tile_size];
-            for (Index i = 0; i < size; ++i) normal[i] = normal_pair({first[i], second[i]}).first;
+            first_normals(first, second, size, normal);
             const double *const W = work.W + begin, *const mhat = work.mhat + begin, *const e = eta + begin, *const g = gamma + begin;
             double *const to = theta + begin, *const is = there + begin;
             for (Index i = 0; i < size; ++i) {
