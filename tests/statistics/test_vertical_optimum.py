@@ -238,7 +238,7 @@ def test_closed_form_steps_of_theta_end_at_the_optimum_too():
 
 @pytest.mark.parametrize(("kind", "auxiliary"), [
     ("pl", "amortised"),
-    *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in (("av", "amortised"), *((kind, "mean-field") for kind in KINDS))),
+    *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in (("av", "amortised"), *((k, "mean-field") for k in KINDS))),
 ])  # fmt: skip
 def test_the_elbo_is_below_the_log_normaliser(kind, auxiliary):
     """Logistic, 10 rows, two clients of one column: quadrature. The bound is not idle: it comes within 3 nats."""
