@@ -7,7 +7,7 @@ BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 # $(SAY) NAME COMMAND .. says every few seconds how far the command is; `make demo` ends with the seconds of each name.
 SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
-LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-clang lint-asv
+LINTS := lint-mypy lint-tests lint-stubs lint-imports lint-ruff lint-clang lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*')
 
 .PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
@@ -19,6 +19,10 @@ demo: $(VENV)/demo
 	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo --out runs/make-demo
 	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
 	@rm $(VENV)/seconds
+
+# Compiled modules are kept, whatever the environment says: every rank of a test's mpirun would compile those of the tests anew, and
+# every worker of the next run all of them.
+export PYTHONDONTWRITEBYTECODE :=
 
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
 PYTEST := $(BIN)/python -P -m pytest -q -n 2
@@ -85,8 +89,9 @@ lint-mypy: export MYPY_CACHE_DIR := .mypy_cache/package
 lint-mypy:
 	$(BIN)/mypy --show-traceback
 
+# Settings of its own: it has no cache, and would read the whole package anew for the folder of the compiled module alone.
 lint-stubs:
-	$(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml fedkern._core
+	$(BIN)/python -P -m mypy.stubtest --mypy-config-file tools/stubtest.ini fedkern._core
 
 lint-imports:
 	$(BIN)/lint-imports
@@ -96,6 +101,10 @@ lint-ruff:
 
 lint-clang:
 	find csrc tests -name '*.?pp' -o -name '*.cu' | xargs $(BIN)/clang-format --dry-run -Werror
+
+# Whether all tests can be imported; on the core that mypy leaves free they are compiled for both workers.
+lint-tests:
+	cd tests && $(BIN)/python -P -m pytest -qq --collect-only > $(BIN)/../collected.txt || { tail -40 $(BIN)/../collected.txt; false; }
 
 lint-asv:
 	cd benchmarks && $(BIN)/asv check -E existing:$(BIN)/python

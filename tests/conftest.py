@@ -37,7 +37,13 @@ if "HOME" in os.environ:
 os.environ["HOME"] = f"{FILES.name}/home"
 Path(os.environ["HOME"]).mkdir()
 
-pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_shards", "support.suite_minima")
+pytest_plugins = (
+    "support.suite_order",
+    "support.suite_share",
+    "support.suite_shards",
+    "support.suite_minima",
+    "support.suite_seconds",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support import suite_minima, suite_order, suite_shards, suite_share
+from support import suite_minima, suite_order, suite_seconds, suite_shards, suite_share
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
 
@@ -41,6 +41,40 @@ def test_negative_control_a_test_that_is_left_out_is_seen():
     minima = dict(suite_minima.counted(PAIRS))
     assert suite_minima.fallen(suite_minima.counted(PAIRS), minima) == []
     assert "kernel-backend pairs: 2, not 3" in suite_minima.fallen(suite_minima.counted(PAIRS[1:]), minima)
+
+
+TIMES = r"""
+import subprocess, sys, time
+
+BUSY = "import time\nwhile time.process_time() < 1.2: pass"
+
+def test_in_this_process():
+    exec(BUSY.replace("process_time() <", f"process_time() < {time.process_time()} +"))
+
+def test_in_another():
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
+"""
+
+
+def test_processor_seconds_are_told_by_file_with_those_of_other_processes(tmp_path: Path):
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(TIMES if name == "two" else "def test_idle():\n    pass\n")
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "support.suite_seconds", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        [*command, "-c", os.devnull, f"--rootdir={tmp_path}", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(suite_minima.TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = ended.stdout.split("processor seconds by file")[1].splitlines()[1:3]
+    assert [line.split()[1:] for line in lines] == [["test_two.py"], ["in", "all", "2", "files"]], ended.stdout + ended.stderr
+    assert all(2.3 < float(line.split()[0]) < 10 for line in lines)
+
+
+def test_files_that_cost_least_are_only_counted():
+    lines = suite_seconds.dearest(Counter({"a": 2.0, "b": 30.0, "c": 0.5}))
+    assert [line.split() for line in lines] == [["30.0", "b"], ["2.0", "a"], ["32.5", "in", "all", "3", "files"]]
 
 
 def test_other_commits_have_other_turns():

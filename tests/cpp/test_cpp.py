@@ -28,9 +28,9 @@ def compile_headers(*headers):
     compile_(*FLAGS, "-fsyntax-only", "-x", "c++", "-", stdin=text + "int main() {}\n")
 
 
-@pytest.mark.parametrize("step", [1, -1], ids=["in order", "in reverse"])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.nightly), -1], ids=["in order", "in reverse"])
 def test_headers_compile_together(step):
-    """A header that leans on the one before it fails in one of the two orders, unless both its neighbours help it."""
+    """A header that leans on the one before it fails in one of the two orders, unless both neighbours help it: at night alone."""
     compile_headers(*HEADERS[::step], *HEADERS[::step])
 
 
@@ -87,7 +87,11 @@ def test_program_without_python(level, tmp_path):
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.parametrize("pool", [["-DFEDKERN_POOL", ROOT / "csrc/units/pool.cpp"], []], ids=["pool", "without"])
+@pytest.mark.parametrize(
+    "pool",
+    [["-DFEDKERN_POOL", ROOT / "csrc/units/pool.cpp"], pytest.param([], marks=pytest.mark.nightly)],
+    ids=["pool", "without"],
+)
 def test_exceptions_on_threads(pool, tmp_path):
     compile_(*FLAGS, HERE / "threads.cpp", *pool, "-o", tmp_path / "program", "-pthread")
     run = subprocess.run([tmp_path / "program"], capture_output=True, text=True, timeout=60)
@@ -95,7 +99,7 @@ def test_exceptions_on_threads(pool, tmp_path):
     assert run.stdout == "", "this system does not hold to a limit of memory"
 
 
-@pytest.mark.parametrize("level", sorted({HERE_LEVELS[0], "baseline"}))
+@pytest.mark.parametrize("level", [HERE_LEVELS[0], *LOWER])
 def test_errors_of_elementary_functions(level, tmp_path):
     compile_(*FLAGS, "-std=gnu++20", *LEVELS[level], HERE / "math.cpp", "-o", tmp_path / "math", "-lquadmath")
     lines = subprocess.run([tmp_path / "math"], capture_output=True, text=True, check=True).stdout.splitlines()

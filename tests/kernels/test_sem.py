@@ -13,8 +13,8 @@ from fedkern.kernels import sem
 from fedkern.kernels._numba import sem as compiled
 from fedkern.kernels._reference import sem as reference
 
-BACKENDS = ("cpp", "numba", "reference")
-FAST = ("cpp", "numba")
+NUMBA = pytest.param("numba", marks=pytest.mark.nightly)  # which compiles the sweeps for half a minute
+BACKENDS, FAST = ("cpp", NUMBA, "reference"), ("cpp", NUMBA)
 CLIPPED, ACCEPTED, PROPOSED, SWAPS, REFACTORISED, FAULT = range(6)
 
 

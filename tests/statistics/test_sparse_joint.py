@@ -221,10 +221,14 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+FAINT_FAULTS = (SigmaFromPrior, SignOfMoveLost)  # which six times the chains show
+CONTROLS = [pytest.param(name, marks=pytest.mark.nightly) if FAULTS[name][0] in FAINT_FAULTS else name for name in FAULTS]
+
+
+@pytest.mark.parametrize("name", CONTROLS)
 def test_negative_control_a_planted_fault_is_seen(name, seed):
     model, options = FAULTS[name]
-    faint = model in (SigmaFromPrior, SignOfMoveLost)
+    faint = model in FAINT_FAULTS
     z = joint_test(model(**options), seed, rounds=2, **(FAINT if faint else SHORT))
     assert worst(z)[0] > (1 if faint else 2) * BOUND, z
 

@@ -155,8 +155,8 @@ def test_noisy_gradients_end_near_the_mean_field_optimum(kind, path, rounds, bar
 
 
 @pytest.mark.parametrize(("kind", "rounds", "memory", "bars"), [
-    ("pl", 8000, 0.998, (0.06, 0.02, 0.05)),
-    pytest.param("av", 8000, 0.998, (0.06, 0.02, 0.05), marks=pytest.mark.nightly),  # on push: the networks of tanh
+    # on push: the networks of tanh, and the exact optimum of a linear one
+    *(pytest.param(kind, 8000, 0.998, (0.06, 0.02, 0.05), marks=pytest.mark.nightly) for kind in KINDS),
     *(pytest.param(kind, 60_000, 0.9998, (0.04, 0.01, 5e-3), marks=LONG) for kind in KINDS),
 ])  # fmt: skip
 def test_noisy_gradients_end_near_the_structured_optimum(kind, rounds, memory, bars):
@@ -237,9 +237,8 @@ def test_closed_form_steps_of_theta_end_at_the_optimum_too():
 
 
 @pytest.mark.parametrize(("kind", "auxiliary"), [
-    ("av", "mean-field"),
     ("pl", "amortised"),
-    *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in (("av", "amortised"), ("pl", "mean-field"))),
+    *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in (("av", "amortised"), *((k, "mean-field") for k in KINDS))),
 ])  # fmt: skip
 def test_the_elbo_is_below_the_log_normaliser(kind, auxiliary):
     """Logistic, 10 rows, two clients of one column: quadrature. The bound is not idle: it comes within 3 nats."""

@@ -23,7 +23,7 @@ from fedkern.kernels._cuda import device
 HERE = Path(__file__).parents[1] / "cpp"
 FOLDER = Path(__file__).parents[2] / "build" / "emulated"
 ORDERS = (0, 1, 2)  # of threads, warps and blocks: as numbered, backwards, random
-FLAGS = ("-std=c++20", "-fPIC", "-g1", "-Wall", "-Wextra", "-Wno-unknown-pragmas")
+FLAGS = ("-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unknown-pragmas")
 
 
 def built(folder: Path, sources: Path | None = None, sanitizer: str = "", modules: Sequence[str] = ()) -> Path:
@@ -32,8 +32,9 @@ def built(folder: Path, sources: Path | None = None, sanitizer: str = "", module
     sanitizer : "", "thread", "address" or "undefined", of the kernels; the emulator itself has none
     """
     sources = sources or device.sources()
-    # -O1 compiles in two thirds of the time, and the kernels run as fast; at night -O2 warns of more.
-    flags = (*FLAGS, *(("-O2", f"-fsanitize={sanitizer}") if sanitizer else ("-O1",)))
+    # -O1 compiles in two thirds of the time, and the kernels run as fast; at night -O2 warns of more. Lines for a debugger, which
+    # cost a sixth more, are for sanitizers.
+    flags = (*FLAGS, *(("-O2", "-g1", f"-fsanitize={sanitizer}") if sanitizer else ("-O1",)))
     include = Path(fedkern.get_include())
     files = [path for path in sorted(sources.glob("*.cu")) if not modules or path.stem in modules]
     digest = blake2b(repr([flags, [p.name for p in files]]).encode(), digest_size=12)

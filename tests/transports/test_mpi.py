@@ -84,7 +84,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration", "level", "version", "older"])
+@pytest.mark.parametrize("kind", ["raise", "garbage", "configuration", "level", "version"])
 def test_a_fault_of_one_rank_ends_all_with_its_code_and_one_message(kind):
     code, text = FAULTS[kind]
     got, out, err, seconds = mpirun(3, mishap=kind, nap=0.02, rounds=20)
