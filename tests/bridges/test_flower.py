@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 import tomllib
 from types import SimpleNamespace
 
@@ -198,6 +199,30 @@ def test_residents_answer_over_a_grid_that_replays_messages(tmp_path):
     assert said == []
     want = pooled(tmp_path, method="pvi", rounds="rounds = 2\n", more='[algorithm]\nschedule = "synchronous"\n')
     assert digest_of_run(tmp_path) == want
+
+
+@pytest.mark.parametrize(("grace", "heard"), [(flower.GRACE, True), (0.1, False)])
+def test_the_server_ends_when_every_site_has_heard_that_it_does(grace, heard, tmp_path, monkeypatch):
+    server, sites, wires = found(tmp_path), residents(tmp_path), []
+
+    def answer(end, record):
+        reply = end.answer(record["letter"])
+        time.sleep(1.0 if end.join(0.0) else 0.0)  # its last words are slow
+        return reply
+
+    def wire(grid, kind=flower.FlowerWire):
+        wires.append(kind(grid, pause=0.01, compose=lambda node, kind, record: (node, kind, record)))
+        return wires[-1]
+
+    monkeypatch.setenv("FEDKERN_FOLDER", str(server))
+    monkeypatch.setattr(flower, "version", lambda package: "1.42.0")
+    monkeypatch.setattr(flower, "FlowerWire", wire)
+    monkeypatch.setattr(flower, "GRACE", grace)
+    nodes = {number: (site, lambda record, end=end: answer(end, record)) for number, (site, end) in enumerate(sites.items())}
+    run_config = {"job": "job", "digest": digest_of(load(server / "job.toml")[0]).hex(), "resume": False}
+    flower.serve(Grid(nodes), run_config, tmp_path / "none.toml")
+    assert load_result(server / "runs" / "job").digest == pooled(tmp_path)
+    assert (not wires[0]._asked) is heard
 
 
 def test_a_site_whose_resident_was_started_anew_is_lost(tmp_path):
