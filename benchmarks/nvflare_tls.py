@@ -42,7 +42,7 @@ class Federation:
 
     def __init__(self, engine: Path, parties: Path, work: Path) -> None:
         self.bin, self.parties, self.work = engine.parent, parties, work
-        self.sites = sorted(path.name for path in parties.iterdir() if (path / "consent.toml").exists())
+        self.sites = sorted({path.parent.name for file in ("consent.toml", "site.toml") for path in parties.glob(f"*/{file}")})
         self.kits = work / "kits" / "heart" / "prod_00"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(work)}
