@@ -106,7 +106,7 @@ class FlowerWire:
         for node, reply in replies:
             if node is not None:
                 self._read(node, reply)
-        # A SuperNode to which a message of a run came that had ended sends every later reply with the message after it.
+        # A SuperNode that took a message while its run was ending sends each later reply with the message after it (Flower 1.42).
         for node in owing & {node for node, _ in replies}:
             self._push(node, NAME, {})
 
