@@ -137,7 +137,8 @@ def main() -> None:
         for end, content in (("server", server), ("client", site)):
             (folder / f"job/app/config/config_fed_{end}.json").write_text(json.dumps(content))
         out = folder / "frames.json"
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        here = Path(__file__).resolve().parent  # the simulator has a folder of its own, where PYTHONPATH=. is another
+        path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
         said = subprocess.run(
             [str(Path(sys.executable).parent / "nvflare"), "simulator", str(folder / "job"), "-w", str(folder / "space"),
              "-c", SITE, "-t", "1"],

@@ -42,7 +42,7 @@ class Federation:
 
     def __init__(self, engine: Path, parties: Path, work: Path) -> None:
         self.bin, self.parties, self.work = engine.parent, parties, work
-        self.sites = sorted(path.name for path in parties.iterdir() if (path / "consent.toml").exists())
+        self.sites = sorted({path.parent.name for file in ("consent.toml", "site.toml") for path in parties.glob(f"*/{file}")})
         self.kits = work / "kits" / "heart" / "prod_00"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(work)}
@@ -206,8 +206,8 @@ def stranger(federation: Federation, site: str) -> None:
     """Gives a site a certificate of its name that another authority has signed."""
     federation.tell("cert", "init", "--profile", "project.yaml", "-o", "other")
     request = f"request-{site}/{site}.request.zip"
-    federation.tell("cert", "approve", request, "-c", "other", "--profile", "project.yaml", "--out", "other.zip")
-    federation.tell("package", "other.zip", "--request-dir", f"request-{site}", "-w", "others", "--force", "--fingerprint",
+    federation.tell("cert", "approve", request, "-c", "other", "--profile", "project.yaml", "--out", "other.signed.zip")
+    federation.tell("package", "other.signed.zip", "--request-dir", f"request-{site}", "-w", "others", "--force", "--fingerprint",
                     json.loads((federation.work / "other" / "ca.json").read_text())["rootCA_fingerprint"])  # fmt: skip
     other = federation.work / "others" / "heart" / "prod_00" / site / "startup" / "client.crt"
     shutil.copy(other, federation.kits / site / "startup" / "client.crt")
@@ -312,7 +312,7 @@ def prepare(federation: Federation, fault: str) -> dict[str, str]:
         path = federation.parties / SITE / "consent.toml"
         path.write_text(re.sub('digest = "[0-9a-f]{8}', 'digest = "00000000', path.read_text()))
     lines = {
-        "other-version": ("fedkern.transports.ranks", "__version__ = '0.0.9'"),
+        "other-version": ("fedkern", "__version__ = '0.0.9'"),
         "other-engine": ("nvflare", "__version__ = '2.10.0'"),
         "other-site-asks": ("fedkern.bridges.nvflare", ASKS),
     }

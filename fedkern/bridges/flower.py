@@ -28,6 +28,8 @@ FIELD, LETTER, SITE, FAULT = "fedkern", "letter", "site", "fault"  # as flower_c
 FOLDER = "FEDKERN_FOLDER"  # of the server's environment: its folder, with its copy of the job and the runs
 ENDED_WELL = (0, 4)
 VALID = 600.0  # seconds after which the SuperLink forgets a message
+GRACE = 60.0  # seconds that sites get to hear how a job has ended: their SuperNodes look every few seconds
+QUESTION, NAME = "query", "query.name"  # what messages are for: client_app.py answers both
 
 
 def compose(node: int, kind: str, record: dict[str, bytes]) -> Any:
@@ -59,6 +61,7 @@ class FlowerWire:
         self._nodes: dict[str, int] = {}
         self._early: dict[str, bytes] = {}  # requests to sites whose node is not known yet
         self._asked: dict[str, int] = {}  # messages without a reply, and their nodes
+        self._latest: dict[int, str] = {}  # question to each node
         self._absent: dict[int, float] = {}  # since when
         self._said: set[tuple[str, str]] = set()
         self._came: deque[tuple[str, bytes] | Lost] = deque()
@@ -67,7 +70,7 @@ class FlowerWire:
     def send(self, site: str, data: bytes) -> None:
         """Starts a request to a site, and does not wait."""
         if site in self._nodes:
-            self._push(self._nodes[site], "query", {LETTER: data})
+            self._push(self._nodes[site], QUESTION, {LETTER: data})
         else:
             self._early[site] = data
 
@@ -85,17 +88,27 @@ class FlowerWire:
         return self._came.popleft()
 
     def _push(self, node: int, kind: str, record: dict[str, bytes]) -> None:
-        self._asked.update((number, node) for number in self.grid.push_messages([self.compose(node, kind, record)]) if number)
+        for number in filter(None, self.grid.push_messages([self.compose(node, kind, record)])):
+            self._asked[number] = node
+            if kind == QUESTION:
+                self._latest[node] = number
 
     def _look(self, now: float) -> None:
         """Takes the replies that have come, and now and then asks which SuperNodes there are."""
         if now > self._counted + 2.0:
             self._counted = now
             self._count(now, self.grid.get_nodes())
-        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
-            node = self._asked.pop(reply.metadata.reply_to_message_id, None)
+        if not self._asked:
+            return
+        came = self.grid.pull_messages(list(self._asked))
+        replies = [(self._asked.pop(reply.metadata.reply_to_message_id, None), reply) for reply in came]
+        owing = {node for node, number in self._latest.items() if number in self._asked}
+        for node, reply in replies:
             if node is not None:
                 self._read(node, reply)
+        # A SuperNode that took a message while its run was ending sends each later reply with the message after it (Flower 1.42).
+        for node in owing & {node for node, _ in replies}:
+            self._push(node, NAME, {})
 
     def _read(self, node: int, reply: Any) -> None:
         name = self._names.get(node) or f"SuperNode {node}"
@@ -104,7 +117,8 @@ class FlowerWire:
             return
         record = reply.content.get(FIELD, {})
         if isinstance(said := record.get(SITE), str):
-            self._name(node, said)
+            if not self._names.get(node):
+                self._name(node, said)
         elif isinstance(data := record.get(LETTER), bytes):
             self._came += [(name, data)] if data else []  # a resident has no words for a request that is an old one or none
         else:
@@ -123,7 +137,7 @@ class FlowerWire:
             if here[node]:
                 self._name(node, here[node])
             else:
-                self._push(node, "query.name", {})
+                self._push(node, NAME, {})
         self._absent = {node: self._absent.get(node, now) for node in self._names.keys() - here.keys()}
         for node in [node for node, since in self._absent.items() if now > since + self.away]:
             if name := self._names.pop(node):  # a stranger may come again, a site is lost for good
@@ -167,6 +181,6 @@ def serve(grid: Any, run_config: dict[str, Any], brought: Path) -> None:
     name, folder, resume = str(run_config["job"]), Path(os.environ.get(FOLDER, ".")), bool(run_config["resume"])
     job = servers_copy(folder, brought, str(run_config["digest"]), name)
     out = run_folder(folder / "runs", plain_name(name), resume=resume)
-    code = run_hub(job, FlowerWire(grid), out, resume=resume, quiet=True, again=60.0)
+    code = run_hub(job, FlowerWire(grid), out, resume=resume, quiet=True, again=60.0, grace=GRACE)
     if code not in ENDED_WELL:
         raise RuntimeError(f"fedkern ended with code {code}")

@@ -27,6 +27,7 @@ def run_hub(
     sites: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     again: float = 30.0,
+    grace: float = Timeouts.grace,
     timeouts: Timeouts | None = None,
     signals: Signals | None = None,
     say: Say = say,
@@ -43,7 +44,8 @@ def run_hub(
     sites : the names by which the wire knows the sites, in the order of the job's clients; by default the clients' names
     sets : "section.key=value" overrides, which are in the job that sites are asked for
     again : seconds after which a request without a reply is sent again
-    timeouts : how long silence may last; by default as the job says (job.deadline)
+    grace : seconds that sites get to hear how the job has ended
+    timeouts : how long silence may last, in the place of `grace`, too; by default as the job says (job.deadline)
     signals : that end the job with a checkpoint
     say : is given each line for the coordinator
 
@@ -55,7 +57,7 @@ def run_hub(
     open_more_files()
     config, folder = load(job, sets)
     digest = as_asked(digest_of(config), resume=resume)
-    timeouts = timeouts or Timeouts(lost=config.job.deadline)
+    timeouts = timeouts or Timeouts(lost=config.job.deadline, grace=grace)
 
     def main(place: Place) -> int:
         with refusals():

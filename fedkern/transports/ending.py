@@ -36,7 +36,7 @@ def outcome(main: Callable[[Place], int], ranks: Ranks, say: Say) -> tuple[int, 
         # The signal counts, not the exception that other code has made of it.
         error = ranks.signals.stopped or cause
         text = without_folders((ranks.hooks or Hooks()).public(error))
-        text = text if ranks.is_server else f"{ranks.label(ranks.rank)}: {text}"
+        text = text if ranks.is_server else _named(ranks, text)
         # A holder's error may quote rows: its whole text is printed on its own rank, and others get the public one.
         if isinstance(error, HolderError):
             say(str(error))
@@ -53,7 +53,7 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
         code, orderly = (_end_server if ranks.is_server else _end_client)(ranks, code, text, say)
         ranks.link.drain()
     except Exception as error:  # the wire itself is broken
-        say(text or f"{ranks.label(ranks.rank)}: {error}")
+        say(text or _named(ranks, str(error)))
         code, orderly = code or 1, False
     if not (orderly and ranks.link.flush(ranks.timeouts.grace)):
         leave(ranks.link, code)
@@ -101,6 +101,12 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     return code or (4 if ranks.dead else 0), not ranks.dead
 
 
+def _named(ranks: Ranks, text: str) -> str:
+    """Returns a text that begins with the name of this rank, once: over a relay an error may name its client already."""
+    name = f"{ranks.label(ranks.rank)}: "
+    return text if text.startswith(name) else name + text
+
+
 def _tell_fault(ranks: Ranks, code: int, text: str, say: Say) -> None:
     """Tells the server of a fault. Where the ledger takes no line of it, as on a full disk, the server reads that alone."""
     try:
@@ -108,8 +114,7 @@ def _tell_fault(ranks: Ranks, code: int, text: str, say: Say) -> None:
     except JobError as error:
         if text:
             say(text)
-        other = f"{ranks.label(ranks.rank)}: {without_folders(str(error))}"
-        ranks.link.send(0, tags.FAULT, _fault(error.exit_code, other))
+        ranks.link.send(0, tags.FAULT, _fault(error.exit_code, _named(ranks, without_folders(str(error)))))
 
 
 def _fault(code: int, text: str) -> bytes:

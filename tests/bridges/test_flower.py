@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 import tomllib
 from types import SimpleNamespace
 
@@ -61,7 +62,10 @@ class Grid:
             said = {"site": name} if kind == "query.name" else answer(record)
             said = said if isinstance(said, dict) else {"letter": said}
             with self.lock:
-                self.replies[number] = self.message(number, said)
+                self.reply(node, number, said)
+
+    def reply(self, node, number, said):
+        self.replies[number] = self.message(number, said)
 
     def message(self, number, said):
         error = said.get("error")
@@ -87,13 +91,13 @@ def wire_over(grid, said=None, **more):
     )
 
 
-def over_grid(registered=True, faults=None, again=30.0, every=60.0, **more):
+def over_grid(registered=True, faults=None, again=30.0, every=60.0, kind=Grid, **more):
     """Runs the toy job; returns the codes, the digests, and the grid."""
     spokes = {site: Spoke(k, len(NAMES), BRIEF, busy=0.3) for k, site in enumerate(NAMES)}
     nodes = {
         100 + k: (site, lambda record, end=end: end.answer(record["letter"])) for k, (site, end) in enumerate(spokes.items())
     }
-    grid, digests = Grid(nodes, registered, faults), []
+    grid, digests = kind(nodes, registered, faults), []
 
     def part(place):
         place.agree(b"job")
@@ -127,6 +131,50 @@ def test_messages_that_are_lost_or_come_twice_change_nothing(seed):
     assert digests == [in_one_process()]
 
 
+class Behind(Grid):
+    """A grid whose SuperNodes send each reply when the next message comes.
+
+    Flower's do so once they have had a message of a run that was over: its reply, which nobody takes, stands before all others.
+    """
+
+    def __init__(self, *more):
+        self.held, self.letters = {}, []
+        super().__init__(*more)
+
+    def push_messages(self, messages):
+        self.letters += [(node, record["letter"]) for node, kind, record in messages if kind == "query"]
+        return super().push_messages(messages)
+
+    def reply(self, node, number, said):
+        if node in self.held:
+            super().reply(node, *self.held[node])
+        self.held[node] = number, said
+
+
+def test_a_supernode_that_is_a_message_behind_is_asked_for_its_name_and_not_once_more():
+    codes, digests, grid = over_grid(kind=Behind, again=2.0)
+    assert set(codes.values()) == {0}
+    assert digests == [in_one_process()]
+    again = len(grid.letters) - len(set(grid.letters))
+    assert again == len(NAMES)  # the first question alone: nothing has shown yet that they are behind
+
+
+class Losing(Grid):
+    """A grid that loses the second question to each SuperNode."""
+
+    def push_messages(self, messages):
+        ((node, kind, _),) = messages
+        self.asked += [(node, kind)] if (lost := self.asked.count((node, kind)) == 1) else []
+        return ["lost"] if lost else super().push_messages(messages)
+
+
+def test_a_question_that_is_lost_for_good_is_no_sign_of_that():
+    codes, digests, grid = over_grid(kind=Losing, again=0.2)
+    assert set(codes.values()) == {0}
+    assert digests == [in_one_process()]
+    assert "query.name" not in [kind for _, kind in grid.asked]
+
+
 class Replaying(Grid):
     """A grid that brings every third message to its SuperNode a second time, and one that is much older."""
 
@@ -151,6 +199,30 @@ def test_residents_answer_over_a_grid_that_replays_messages(tmp_path):
     assert said == []
     want = pooled(tmp_path, method="pvi", rounds="rounds = 2\n", more='[algorithm]\nschedule = "synchronous"\n')
     assert digest_of_run(tmp_path) == want
+
+
+@pytest.mark.parametrize(("grace", "heard"), [(flower.GRACE, True), (0.1, False)])
+def test_the_server_ends_when_every_site_has_heard_that_it_does(grace, heard, tmp_path, monkeypatch):
+    server, sites, wires = found(tmp_path), residents(tmp_path), []
+
+    def answer(end, record):
+        reply = end.answer(record["letter"])
+        time.sleep(1.0 if end.join(0.0) else 0.0)  # its last words are slow
+        return reply
+
+    def wire(grid, kind=flower.FlowerWire):
+        wires.append(kind(grid, pause=0.01, compose=lambda node, kind, record: (node, kind, record)))
+        return wires[-1]
+
+    monkeypatch.setenv("FEDKERN_FOLDER", str(server))
+    monkeypatch.setattr(flower, "version", lambda package: "1.42.0")
+    monkeypatch.setattr(flower, "FlowerWire", wire)
+    monkeypatch.setattr(flower, "GRACE", grace)
+    nodes = {number: (site, lambda record, end=end: answer(end, record)) for number, (site, end) in enumerate(sites.items())}
+    run_config = {"job": "job", "digest": digest_of(load(server / "job.toml")[0]).hex(), "resume": False}
+    flower.serve(Grid(nodes), run_config, tmp_path / "none.toml")
+    assert load_result(server / "runs" / "job").digest == pooled(tmp_path)
+    assert (not wires[0]._asked) is heard
 
 
 def test_a_site_whose_resident_was_started_anew_is_lost(tmp_path):

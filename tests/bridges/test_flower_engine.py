@@ -1,5 +1,6 @@
 """Jobs over Flower itself: its simulation, and a SuperLink with TLS and registered keys, with the digests of one process."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,8 +10,8 @@ import pytest
 
 import fedkern
 from fedkern.cli.__main__ import main
-from support import flower
-from support.organisations import accept, audit
+from support import flower, organisations
+from support.organisations import accept, audit, found, in_one_process
 
 pytestmark = [
     pytest.mark.nightly,
@@ -60,9 +61,9 @@ def parties(tmp_path_factory):
     return root
 
 
-def start_residents(federation, parties):
+def start_residents(federation, parties, names=NAMES):
     """Starts the resident of each site, and waits until all listen."""
-    sockets = {name: parties / "sockets" / f"{name}.sock" for name in NAMES}
+    sockets = {name: parties / "sockets" / f"{name}.sock" for name in names}
     processes = {}
     for name, path in sockets.items():
         command = [sys.executable, "-P", "-m", "fedkern.cli", "site", "run", parties / name, "--socket", path]
@@ -94,6 +95,40 @@ def test_flowers_simulation_has_the_digest_of_one_process(job, parties, federati
     expect_digest(parties, job, said)
 
 
+@pytest.mark.parametrize("signs", [True, False], ids=["signed", "unsigned"])
+def test_secure_sums_need_no_signed_keys(signs, tmp_path, capsys):
+    secure, root = {"rounds": 'sums = "secure"\n'}, tmp_path / "parties"
+    server = found(root, accepted=() if signs else organisations.NAMES, **secure)
+    (root / "sockets").mkdir(mode=0o700)
+    told = {}
+    for name in organisations.NAMES if signs else ():
+        flower.write_key(root / name / "site.key")
+        (root / name / "site.key").chmod(0o600)
+        with (root / name / "site.toml").open("a") as file:
+            file.write('signing_key = "site.key"\n')
+        capsys.readouterr()
+        assert main(["site", "fingerprint", str(root / name)]) == 0
+        told[name] = capsys.readouterr().out.strip()
+    for name in told:
+        peers = [word for other in told if other != name for word in ("--peer-key", f"{other}={told[other]}")]
+        assert main(["site", "accept", str(root / name / "job.toml"), "--yes", *peers]) == 0
+    assert main(["bridge", "flower", str(server / "job.toml"), "--out", str(root / "app")]) == 0
+    places = {"FEDKERN_FOLDER": str(server), "FEDKERN_SOCKETS": str(root / "sockets")}
+    with flower.Federation(tmp_path / "flower", places) as federation:
+        start_residents(federation, root, organisations.NAMES)
+        federation.start_link(simulated=True)
+        said = federation.flwr(
+            "run", root / "app", "--stream", "--federation-config", f"num-supernodes={len(organisations.NAMES)}"
+        )
+        assert (server / "runs" / "job" / "summary.json").exists(), said
+    assert fedkern.load(server / "runs" / "job").digest == in_one_process(root, **secure)
+    for name in organisations.NAMES:
+        (left,) = (line["sent"] for line in audit(root, name) if line["event"] == "ended")
+        assert ("SumSignature" in left) is signs
+        assert "MaskedValues" in left
+        assert not {"Values", "Curvature", "ColumnSums"} & left.keys()
+
+
 def start_nodes(federation, sockets, keys):
     """Registers keys and starts SuperNodes."""
     for name, path in sockets.items():
@@ -109,14 +144,14 @@ def test_a_superlink_with_tls_and_registered_keys_has_the_digest_of_one_process(
     expect_digest(parties, "likelihood", federation.flwr("run", parties / "app-likelihood", "--stream", timeout=1500))
 
 
-def ends_of(parties):
-    """Returns how the last run ended at each site, by their audit logs; None where it has not."""
-    last = {name: audit(parties, name)[-1] for name in NAMES}
-    return {name: (line["exit"], line["why"]) if line["event"] == "ended" else None for name, line in last.items()}
+def exits_of(parties):
+    """Returns the exit codes of all runs that have ended at each site, by their audit logs."""
+    return {name: [line["exit"] for line in audit(parties, name) if line["event"] == "ended"] for name in NAMES}
 
 
 @pytest.mark.parametrize("how", ["flwr stop", "a SuperLink that ends and starts again"])
 def test_a_job_that_flower_has_ended_goes_on_from_its_checkpoint(how, parties, federation, tmp_path):
+    before = {name: len(codes) for name, codes in exits_of(parties).items()}
     sockets, _ = start_residents(federation, parties)
     link = federation.start_link()
     start_nodes(federation, sockets, tmp_path)
@@ -128,16 +163,17 @@ def test_a_job_that_flower_has_ended_goes_on_from_its_checkpoint(how, parties, f
     flower.wait(told, started, 600)
     if how == "flwr stop":
         print(federation.flwr("stop", number[1], "link"))
+        # The ServerApp is gone without a word: a site ends by the server's silence, and keeps what it has.
+        flower.wait(lambda: all(exits_of(parties)[name][before[name] :] for name in NAMES), "a resident goes on", 500)
     else:
         flower.end(link)
         federation.start_link()
-    # The ServerApp is gone without a word: a site ends by the server's silence, and keeps what it has.
-    flower.wait(lambda: all(ends_of(parties).values()), "a resident goes on", 500)
-    print(ends_of(parties))
-    assert {code for code, _ in ends_of(parties).values()} == {3}
-    assert not (parties / "server" / "runs" / "long" / "summary.json").exists()
+        # Nobody waits for the sites: they put the new run aside until they have ended the earlier one.
     said = federation.flwr("run", parties / "app-long", "--stream", "--run-config", "resume=true", timeout=1000)
     print(said)
+    states = {run["run-id"]: run["status"] for run in json.loads(federation.flwr("ls", "link", "--format", "json"))["runs"]}
+    assert states[number[1]] == ("finished:stopped" if how == "flwr stop" else "finished:failed")
+    assert {name: codes[before[name] :] for name, codes in exits_of(parties).items()} == {name: [3, 0] for name in NAMES}
     assert (parties / "server" / "runs" / "long").exists()
     assert not (parties / "server" / "runs" / "long-2").exists()
     expect_digest(parties, "long", said)

@@ -189,6 +189,8 @@ ENDS = {
     "expired-certificate": ("", "", False),
     "stranger": ("", "", False),
     "borrowed-name": ("", "", False),
+    "stopped-site": ("", "has ended with code 0", True),
+    "aborted": ("", "has ended with code 0", True),
     "silent-site": ("--resume goes on from the last checkpoint", "has ended with code 3", True),
     "server-restart": ("", "has ended with code 0", True),
 }

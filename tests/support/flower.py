@@ -16,7 +16,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 BIN = Path(os.environ.get("FLOWER_BIN", Path(sys.executable).parent))
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1"}
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds between two looks for a process to start; by itself 1
+    "OMP_NUM_THREADS": "1",
+}
 SIMULATED = ("--insecure", "--simulation")
 
 

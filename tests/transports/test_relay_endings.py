@@ -60,6 +60,20 @@ def test_a_site_whose_job_never_begins_ends_the_job_by_its_name():
     ]
 
 
+@pytest.mark.parametrize("error", ["client 'site-2': no column", "no column"])
+def test_the_operator_reads_once_which_client_an_error_is_of(error):
+    def main(place, site):
+        place.names = NAMES
+        place.agree(b"job")
+        if site == "site-2":
+            raise JobError(error)
+        place.settle(b"", lambda told: b"")
+
+    codes, said, _ = ending(main)
+    assert set(codes.values()) == {2}
+    assert said == ["client 'site-2': no column"]
+
+
 def test_a_site_that_computes_for_longer_than_it_may_be_silent_is_lost_as_over_mpi():
     def main(place, site):
         place.names = NAMES
