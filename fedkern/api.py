@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ from .printing import Lines
 from .privacy.plan import Plan
 from .results import stored
 from .results.inference_data import MADE
+from .results.prediction import Prediction
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
@@ -327,10 +328,16 @@ def load(folder: str | Path) -> Result:
     >>> again.digest == result.digest
     True
     """
+    return finished(folder)
+
+
+def finished(folder: str | Path, files: Iterable[Path] = ()) -> Result:
+    """Does the work of `load` for a caller that is going to read these files, too, such as rows to predict: their policies are
+    asked before the method of another package is imported."""
     folder = Path(folder)
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
     job.pop("run", None)
-    load_method(summary["method"], job)  # a record may be of anywhere: policies are asked before a package of others is imported
+    load_method(summary["method"], job, files)  # a record may be of anywhere: policies are asked before others' code is imported
     posterior = stored.read(folder, summary)
     made = {key: value for key, value in stored.attributes(folder).items() if key in MADE}
     output = job.get("output", {})
@@ -350,7 +357,18 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _predicting(result: Result) -> Result:
     """Returns the result with its method's function that predicts new rows."""
-    return replace(result, predictor=partial(load_method(result.summary["method"]).predict.predicted, result))
+    return replace(result, predictor=partial(_predicted, result))
+
+
+def _predicted(result: Result, rows: object) -> Prediction:
+    """Returns a result's predictions, after the policies beside files of rows were asked for the method of another package."""
+    prediction: Prediction = load_method(result.summary["method"], files=files_among(rows)).predict.predicted(result, rows)
+    return prediction
+
+
+def files_among(rows: object) -> list[Path]:
+    """Returns the files that rows to predict are in: one, or one of each party; none of a table in memory."""
+    return [Path(one) for one in (rows.values() if isinstance(rows, Mapping) else [rows]) if isinstance(one, str | Path)]
 
 
 def perform(place: Place, config: JobConfig, folder: Path, output: Output, held: Held | None = None) -> Result | None:

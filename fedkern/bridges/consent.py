@@ -13,17 +13,20 @@
     peers = {bo = "SHA256:.."}  # of secure sums: the fingerprints of the other clients' keys
     line = "5a80.."             # of the audit log, which says so; runs are counted after it
 
-The list is a file of its own, and no part of site.toml: that one is written by hand once, and this one by a command.
+The list is a file of its own, and no part of site.toml: that one is written by hand once, and this one by a command. Commands
+that change it at once wait for each other, by a locked file beside it; an editor does not.
 """
 
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -32,7 +35,7 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
-from ..ground import Ground
+from ..ground import OWN, Ground
 from ..jobs.keys import JobConfig, Section, key
 from ..jobs.load import TOML_FAULTS, tables_of, validate_file
 from ..methods import load
@@ -41,6 +44,7 @@ from .digest import as_asked, digest_of
 from .identity import as_fingerprint
 
 NAME = "consent.toml"
+LOCK = f".{NAME}.lock"  # by which those who change the file wait for each other
 HEAD = "# Jobs in which this site takes part. `fedkern site accept JOB.toml` adds one, `fedkern site revoke` removes one.\n"
 
 
@@ -183,7 +187,8 @@ class Consent:
 
     def add(self, said: AcceptedSection) -> None:
         """Puts an accepted job into the file, as `text_with` says."""
-        self._put(self.text_with(said))
+        with self._alone():
+            self._put(self.text_with(said))
 
     def remove(self, gone: Callable[[AcceptedSection], bool]) -> list[AcceptedSection]:
         """Removes accepted jobs from the file, each with all entries of its digest, and returns them.
@@ -193,10 +198,11 @@ class Consent:
         JobError
             The file could not be written, or still has one of them when it is read again.
         """
-        before = self.read()
-        digests = {said.digest for said in before.job if gone(said)}
-        if digests:
-            self._put(self._text(before.open, [said for said in before.job if said.digest not in digests]))
+        with self._alone():
+            before = self.read()
+            digests = {said.digest for said in before.job if gone(said)}
+            if digests:
+                self._put(self._text(before.open, [said for said in before.job if said.digest not in digests]))
         if left := [said.file for said in self.read().job if said.digest in digests]:
             raise JobError(
                 f"{self.path}: still accepts {', '.join(left)}: another program writes it; remove these entries by hand"
@@ -229,11 +235,28 @@ class Consent:
         head = "\n".join([*comments, f"open = {_toml(asking)}"])
         return f"{head}\n" + "".join(map(_written, jobs))
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lets one process read the file and replace it while others wait: else what one of them writes would be lost."""
+        with self._writing(), Ground(self.folder) as ground:
+            file = ground.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, OWN)
+        try:
+            with self._writing():
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
     def _put(self, text: str) -> None:
         """Replaces the file in one step."""
+        with self._writing(), Ground(self.folder) as ground:
+            ground.put(self.path, text.encode(), secret=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turns errors of the machine into one that says that the file stays as it was."""
         try:
-            with Ground(self.folder) as ground:
-                ground.put(self.path, text.encode(), secret=True)
+            yield
         except OSError as error:
             raise JobError(f"{self.path}: cannot be written ({error.strerror or error}), and stays as it was") from None
 

@@ -13,7 +13,7 @@ import stat
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import JobError
@@ -24,6 +24,8 @@ MOST = 8  # connections at a time
 PATIENCE = 60.0  # seconds within which a frame that has begun must be whole
 IDLE = 3600.0  # seconds for which a connection may say nothing
 LONGEST_PATH = 100  # bytes of a socket's path that systems take
+LOCK = ".resident.lock"  # in the folder of a site
+LONGEST_SAID = 8192  # bytes of what such a file says
 
 
 def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
@@ -119,16 +121,48 @@ def _bound(path: Path, closed: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def one_resident(folder: Path, path: Path) -> Iterator[None]:
+    """Keeps the folder of a site for the resident of this process while the block runs: two would each begin a job, where a site
+    takes part in one at a time.
+
+    Parameters
+    ----------
+    folder : of the site
+    path : of the socket, which a second resident is told
+
+    Raises
+    ------
+    JobError
+        A resident runs in this folder, whatever its socket.
+    """
+    with _locked(
+        folder / LOCK, lambda said: f"{folder}: a resident runs here already ({said or 'it does not say which'}); end it first"
+    ) as file:
+        os.ftruncate(file, 0)
+        os.pwrite(file, os.fsencode(f"process {os.getpid()}, socket {path}"), 0)
+        yield
+
+
+def _alone(path: Path) -> AbstractContextManager[int]:
     """Keeps a path for this process while the block runs: by a locked file beside it, as a socket that was given to another
-    user cannot be asked whether somebody listens. The lock ends with the process, and the file stays."""
-    file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    user cannot be asked whether somebody listens."""
+    return _locked(Path(f"{path}.lock"), lambda _: _taken(path))
+
+
+@contextmanager
+def _locked(path: Path, taken: Callable[[str], str]) -> Iterator[int]:
+    """Yields a locked file; JobError with the text of `taken`, which is given what the file says, if another process has it. The
+    lock ends with the process, and the file stays."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise JobError(f"{path}: cannot be opened ({error.strerror or error})") from None
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise JobError(_taken(path)) from None
-        yield
+            raise JobError(taken(os.fsdecode(os.pread(file, LONGEST_SAID, 0)))) from None
+        yield file
     finally:
         os.close(file)
 

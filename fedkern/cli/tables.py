@@ -8,11 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..api import load
+from ..api import files_among, finished, load
 from ..errors import JobError
 from ..jobs import opened
 from ..jobs.files import write_atomically, writing
@@ -136,10 +137,11 @@ def predictions(options: argparse.Namespace) -> int:
         return _part(options)
     if not options.party and (own := _at_holder(Path(options.folder))) is not None:
         return _predicted(*AT_HOLDER[own[1]["job"]["method"]](*own, _rows(options)), options)
-    result = load(options.folder)
+    rows = _rows(options)
+    result = finished(options.folder, files_among(rows))
     if options.party and (method := result.summary["method"]) != "vertical":
         raise JobError(f'--party: a part of each party is asked of runs with method = "vertical", not "{method}"; give ROWS')
-    return _predicted(result.prediction(_rows(options)), True, options)
+    return _predicted(result.prediction(rows), True, options)
 
 
 def _at_holder(folder: Path) -> tuple[Path, Record] | None:
@@ -203,7 +205,9 @@ def _part(options: argparse.Namespace) -> int:
     """Writes a file with one client's part of its rows, from its folder: whoever adds the parts sees no column."""
     if options.rows is None or options.out is None or options.party:
         raise JobError("--client NAME makes a file of the client's part of ROWS: give ROWS and --out FILE, and no --party")
-    head, rows = vertical.part(opened.opened(Path(options.folder), of_record), options.client, options.rows)
+    head, rows = vertical.part(
+        opened.opened(Path(options.folder), partial(of_record, files=files_among(options.rows))), options.client, options.rows
+    )
     _write(Path(options.out), _csv(head, rows, raw=True).encode())  # ids are compared as they are
     print(printable(f"{options.out}: {len(rows)} rows; it tells its reader {options.client}'s part of each row's predictor"))
     return 0

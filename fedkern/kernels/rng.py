@@ -47,7 +47,7 @@ _WORDS = {
 _HALF = "Number e is half e % 2 of the block of item first_item + e // 2 < 2^32."
 _WITHIN = "By default the one at home where the arrays live. They agree within a relative 1e-12."
 _OWN_WORDS = _WORDS | {
-    "n": "How many numbers, where no array says it.",
+    "n": "How many numbers, where no array says it. Beside an array it must be the array's length.",
     "backend": _WITHIN,
     "first_item": "Number e owns all blocks of item first_item + e < 2^32: draw 2 t and 2 t + 1 for attempt t. A rejection "
     "shifts no other.",
@@ -557,8 +557,12 @@ def _check_counter(
 
 def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **values: Any) -> list[NDArray[np.float64]]:
     """Returns numbers as arrays of stride 0, where the other arrays live."""
-    if n is not None and (not hasattr(n, "__index__") or np.ndim(n)):
-        raise TypeError(f"{kernel.name}: n must be an integer, got {describe(n)}")
+    if n is not None:
+        if not hasattr(n, "__index__") or np.ndim(n):
+            raise TypeError(f"{kernel.name}: n must be an integer, got {describe(n)}")
+        for name, value in values.items():
+            if home(value) and value.ndim == 1 and len(value) != n:  # what is no vector is refused with its shape
+                raise ValueError(f"{kernel.name}: n must be {len(value)}, the length of {name}, or be left out, got {n}")
     numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
     if not numbers:
         return [*values.values()]

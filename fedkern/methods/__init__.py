@@ -21,13 +21,14 @@ from ..sections import describe_choice, validate_file
 from . import installed
 
 
-def load_method(name: str, tables: Raw = MappingProxyType({})) -> Method[Any]:
+def load_method(name: str, tables: Raw = MappingProxyType({}), files: Iterable[Path] = ()) -> Method[Any]:
     """Loads a method by its name in a job file, when it is first asked for: one of this package, or another's (`installed`).
 
     Parameters
     ----------
     name : of the method
     tables : of a job or its record, where it was not checked yet: policies beside the files that it names are asked, too
+    files : others that the caller is going to read, whose policies are asked, too
 
     Raises
     ------
@@ -41,7 +42,7 @@ def load_method(name: str, tables: Raw = MappingProxyType({})) -> Method[Any]:
     if found is None:
         raise JobError(_unknown("job.method", name))
     # Whatever led here: a name may come from the record of a run that somebody else has written.
-    installed.permit_method(name, tables, Path.cwd())
+    installed.permit_method(name, tables, Path.cwd(), files)
     other = installed.loaded(found)
     if not isinstance(other, Method):
         raise JobError(f"{installed.METHODS_GROUP}: {name!r} is {found.value}, which is no fedkern.jobs.method.Method")
@@ -103,15 +104,15 @@ def load(
     return parse(merged(tables, sections or {}), name=str(path), sets=sets, folder=folder, files=files), folder
 
 
-def of_record(tables: Raw) -> JobConfig:
-    """Restores a job from the tables of job.json: with all defaults, and infinite numbers as texts.
+def of_record(tables: Raw, files: Iterable[Path] = ()) -> JobConfig:
+    """Restores a job from the tables of job.json: with all defaults, and infinite numbers as texts. `files` as of `load`.
 
     Raises
     ------
     JobError
         This version could not have written it.
     """
-    method = _checked("job.json", table(tables, "job").get("method"), tables, None)
+    method = _checked("job.json", table(tables, "job").get("method"), tables, None, files)
     kind = load_method(method).keys.Config
     config: JobConfig = validate_file(kind, _revived(tables), lambda _: iter(()), "job.json")
     return config

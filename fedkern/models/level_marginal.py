@@ -17,15 +17,11 @@ from scipy.special import expit, ndtr
 
 from . import levels
 from .mixed.conditional import MOST, pieces
-from .mixed.marginal import Contrast, Moved, Slope, in_place, predictor_over_effects, with_columns
+from .mixed.marginal import Contrast, Moved, Slope, in_place, over_effects, predictor_over_effects, with_columns
 from .mixed.marginal import of_variance as changes_of_variance
 from .mixed.rows import Rows
 
 Vector = NDArray[np.float64]
-
-# Even steps of a standard normal effect: of second derivatives where effects have a standard deviation of 3 their sum is right to
-# 1e-7 of the largest, and 21 Gauss-Hermite nodes are 6 % off.
-EFFECTS = np.linspace(-7.0, 7.0, 57)
 
 
 def sums(rows: Rows | levels.Rows, draws: Vector, effects: Sequence[Slope | Contrast | Moved], n_levels: int) -> Vector:
@@ -86,10 +82,8 @@ def _taken(rows: Rows, part: slice) -> Rows:
 def _cumulative(rows: Rows, draws: Vector, eta: Vector, variance: Vector, n_levels: int, order: int) -> Vector:
     """(S, K - 1, n) E F(c - eta), or its first or second derivative in eta, over eta ~ N(eta, variance)."""
     cuts = levels.thresholds(draws, n_levels)[:, :, np.newaxis]
-    nodes = EFFECTS if variance.any() else np.zeros(1)
-    weights = np.exp(-0.5 * nodes**2)
     probit, sd, average = rows.layout.family.endswith("probit"), np.sqrt(variance), np.zeros((*cuts.shape[:2], eta.shape[1]))
-    for t_k, w_k in zip(nodes, weights / weights.sum(), strict=True):
+    for t_k, w_k in zip(*over_effects(sd), strict=True):
         u = cuts - (eta + sd * t_k)[:, np.newaxis]
         average += w_k * _derivative(u, order, probit=probit)
     return average

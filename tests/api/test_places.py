@@ -339,6 +339,47 @@ def test_the_record_of_a_run_imports_nothing_that_a_policy_does_not_allow(outsid
     assert trace.exists()
 
 
+def test_a_policy_beside_new_rows_is_asked_before_the_package_is_imported(outsider, tmp_path):
+    """Rows to predict are none of the job's, and lie beside a policy of their own."""
+    site, trace = outsider
+    job = write_job(tmp_path, "likelihood")
+    out, new = tmp_path / "out", tmp_path / "new" / "rows.csv"
+    assert command(site, tmp_path, "run", str(job), "--out", str(out))[0] == 0
+    new.parent.mkdir()
+    new.write_text("x\n0.5\n")
+    ways = (["predict", str(out), str(new)], ["predict", str(out), "--party", f"ada={new}"])
+    code, said = command(site, tmp_path, *ways[0])
+    assert code == 0, said
+    text = (out / "summary.json").read_text()
+    (out / "summary.json").write_text(text.replace('"likelihood"', '"mine"'))
+    (out / "job.json").write_text((out / "job.json").read_text().replace('"likelihood"', '"mine"'))
+    policy = refuse(new.parent, "fedkern-policy.toml")
+    for words in (*ways, [*ways[0], "--client", "ada", "--out", str(tmp_path / "part.csv")]):
+        code, said = command(site, tmp_path, *words)
+        assert (code, trace.exists()) == (2, False), (words, said)
+        assert 'job.method = "mine" has the holder run a method of another package' in said
+    refuse(policy.parent, policy.name, 'methods = ["mine"]\n')
+    command(site, tmp_path, *ways[0])
+    assert trace.exists()
+
+
+def test_in_python_a_policy_beside_new_rows_is_asked_too(tmp_path, monkeypatch):
+    result = fedkern.run(write_job(tmp_path, "likelihood"), out=tmp_path / "out")
+    new = tmp_path / "new" / "rows.csv"
+    new.parent.mkdir()
+    new.write_text("x\n0.5\n")
+    assert len(result.prediction(new).mean) == 1
+    refuse(new.parent, "fedkern-policy.toml")
+    asked = []
+    monkeypatch.setattr("fedkern.methods.METHODS", ())
+    monkeypatch.setattr("fedkern.methods.installed.entry", lambda *args, **more: "found")
+    monkeypatch.setattr("fedkern.methods.installed.loaded", asked.append)
+    for rows in (new, str(new), {"ada": new}):
+        with pytest.raises(JobError, match="has the holder run a method of another package"):
+            result.prediction(rows)
+    assert not asked
+
+
 def test_a_policy_is_asked_before_a_place_is_imported(outsider, tmp_path):
     site, trace = outsider
     job = write_job(tmp_path, "likelihood")

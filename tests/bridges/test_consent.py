@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -276,6 +278,41 @@ def test_a_list_with_limits_that_are_none_accepts_nothing(site, line, why):
         (site / NAME).write_text((site / NAME).read_text().replace('line = ""', line))
     with pytest.raises(JobError, match=why):
         Consent(site).find(bytes(32))
+
+
+CHANGES = """
+import sys
+from pathlib import Path
+from fedkern.bridges.consent import AcceptedSection, Consent
+folder, number = Path(sys.argv[1]), int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.read()
+for job in range(10):
+    said = AcceptedSection(digest=f"{100 * number + job:064x}", file=f"{number}-{job}.toml")
+    Consent(folder).add(said)
+    if job % 2:
+        Consent(folder).remove(lambda one: one.file == said.file)
+"""
+
+
+def test_processes_that_change_the_list_at_once_lose_nothing(tmp_path):
+    words = [sys.executable, "-P", "-c", CHANGES, str(tmp_path)]
+    processes = [
+        subprocess.Popen([*words, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for number in range(4)
+    ]
+    try:
+        for one in processes:
+            assert one.stdout.readline() == "ready\n"
+        for one in processes:
+            one.stdin.close()
+        assert [one.wait(60.0) for one in processes] == [0] * 4
+    finally:
+        for one in processes:
+            one.kill()
+            one.wait()
+            one.stdout.close()
+    files = {said.file for said in Consent(tmp_path).read().job}
+    assert files == {f"{number}-{job}.toml" for number in range(4) for job in range(0, 10, 2)}
 
 
 def test_processes_that_begin_at_once_share_one_count(tmp_path):

@@ -18,7 +18,7 @@ import pytest
 
 from fedkern.bridges import gate
 from fedkern.bridges.digest import digest_of
-from fedkern.bridges.gate import LENGTH, ask, listening
+from fedkern.bridges.gate import LENGTH, ask, listening, one_resident
 from fedkern.bridges.saying import tell_manager
 from fedkern.cli.__main__ import main, parser
 from fedkern.cli.site import run_resident
@@ -196,6 +196,31 @@ def test_the_resident_process_answers_and_ends_cleanly(tmp_path):
     log = audit(tmp_path, "ada")
     assert [line["event"] for line in log] == ["opened", "refused", "started", "ended", "closed"]
     assert log[2]["identity"] == "hub"
+
+
+def test_a_folder_has_one_resident_whatever_its_socket(tmp_path, capsys):
+    found(tmp_path)
+    site = tmp_path / "ada"
+    command = [sys.executable, "-P", "-m", "fedkern", "site", "run", str(site), "--grace", "0.5"]
+    first = subprocess.Popen([*command, "--socket", str(tmp_path / "one" / "s")], stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60.0
+        while not (site / "audit.jsonl").exists() and time.monotonic() < until and first.poll() is None:
+            time.sleep(0.05)
+        assert main(["site", "run", str(site), "--socket", str(tmp_path / "two" / "s")]) == JobError.exit_code
+        said = capsys.readouterr().err
+        assert (
+            f"{site}: a resident runs here already (process {first.pid}, socket {tmp_path / 'one' / 's'}); end it first" in said
+        )
+        assert not (tmp_path / "two" / "s").exists()
+        first.kill()  # which leaves the file, and no lock
+        first.wait()
+        with one_resident(site, tmp_path / "two" / "s"):
+            assert (site / ".resident.lock").stat().st_mode & 0o777 == 0o600
+    finally:
+        first.kill()
+        first.communicate()
+    assert [line["event"] for line in audit(tmp_path, "ada")] == ["opened"]
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -108,11 +108,20 @@ def test_streams_are_different_and_leave_room_for_others():
         (lambda: rng.uniform(1, key=1, step=2**32), "rng.uniform: the counter is exhausted: .* step = 4294967296"),
         (lambda: rng.uniform(1, key=1, client=-1), "rng.uniform: the counter is exhausted: client = -1"),
         (lambda: rng.inverse_gaussian(1.0, 2.0, key=1), "rng.inverse_gaussian: n must be given where no array says it"),
+        (lambda: rng.polya_gamma(np.ones(4), n=3, key=1), "rng.polya_gamma: n must be 4, the length of z, or be left out, got 3"),
+        (lambda: rng.gamma(np.ones(4), n=0, key=1), "rng.gamma: n must be 4, the length of shape, or be left out, got 0"),
+        (lambda: rng.inverse_gaussian(1.0, np.ones(4), n=5, key=1), "n must be 4, the length of shape, or be left out, got 5"),
+        (lambda: rng.inverse_gaussian(np.ones(4), 1.0, n=-1, key=1), "n must be 4, the length of mean, or be left out, got -1"),
     ],
 )
 def test_errors_name_argument_want_and_got(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_n_may_say_again_what_an_array_says():
+    z = np.array([0.5, 1.0, 2.0])
+    np.testing.assert_array_equal(rng.polya_gamma(z, n=3, key=1), rng.polya_gamma(z, key=1))
 
 
 def test_the_last_item_is_not_an_error():

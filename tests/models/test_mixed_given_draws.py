@@ -161,6 +161,19 @@ def test_marginal_effects_are_differences_of_means_over_all_random_effects(famil
         assert np.allclose(found[s], [0.5 * slopes[0], contrast, slopes[1]], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("sd", [0.3, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_a_mean_over_wide_effects_has_four_digits_with_its_derivatives(sd, order):
+    """Random slopes at far covariates make predictors of large variance: there 21 Gauss-Hermite nodes are off by more than the
+    second derivative itself."""
+    layout, eta = Layout(("a",), "bernoulli"), np.linspace(-2 * sd - 1, 2 * sd + 1, 9)
+    u = np.linspace(-9, 9, 20_001)
+    p = expit(eta[:, np.newaxis] + sd * u)
+    wanted = (p, p * (1 - p), p * (1 - p) * (1 - 2 * p))[order] @ (stats.norm.pdf(u) * (u[1] - u[0]))
+    found = marginal.average_mean(layout, eta, np.full(9, sd**2), order)
+    assert np.allclose(found, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
+
+
 def drawn(family, seed, n_groups=150, each=6):
     """Rows from the model itself, at the point that is given back."""
     r = np.random.default_rng(seed)

@@ -48,7 +48,7 @@ class Ordered(Predictive):
         F = ndtr if FAMILIES[self.family].link == "probit" else expit
         below = [np.tensordot(weights, np.asarray(F(cut[:, np.newaxis] - shifted)), 1) for cut in self.scale]
         none = np.zeros_like(below[0])
-        return np.diff(np.stack([none, *below, none + 1]), axis=0)
+        return np.diff(np.stack([none, *below, none + weights.sum()]), axis=0)
 
     def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
         return _scores(self, design, predicted)

@@ -22,11 +22,13 @@ from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.glm import Rows, on_average, reliability
 from ...models.mixed import Layout
+from ...models.mixed.quadrature import even
 from ...results.released import Group
 
 Array = NDArray[np.float64]
 MOST_DRAWS = 1000  # over which rows are averaged
-NODES = 21  # over the effects of a new group and a new client
+NODES = 21  # effects of a new group and a new client at once
+MOST_NODES, NEAR = 2000, 1e-5  # such effects in all; of means and log-densities, between a step and its half
 BLOCK = 2_000_000  # numbers at once
 
 
@@ -139,7 +141,7 @@ class Predictive:
         parts = []
         for a, b in blocks(n, max(1, BLOCK // (m * nodes * self.width))):
             own, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
-            parts.append(self._block(X[a:b], own, seen, tuple(at.values()), nodes))
+            parts.append(self._block(X[a:b], own, seen, tuple(at.values())))
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
@@ -153,24 +155,50 @@ class Predictive:
             variance += np.einsum("ni,mij,nj->mn", Z, covariance, Z)
         return eta, variance
 
-    def _block(self, X: Array, offset: Array | None, y: Array | None, at: tuple[float, ...], nodes: int) -> tuple[Array, ...]:
-        record = FAMILIES[self.family]
+    def _block(self, X: Array, offset: Array | None, y: Array | None, at: tuple[float, ...]) -> tuple[Array, ...]:
         eta, variance = self.linear(X, offset)
-        scale = self.natural
         linear_mean = eta.mean(axis=0)
         linear_sd = np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
         if self.family == "gaussian":
-            scale, points, weights = np.sqrt(scale**2 + variance), np.zeros(1), np.ones(1)
+            means, density = self._over(eta, np.zeros_like(eta), y, np.sqrt(self.natural**2 + variance), np.zeros(1))
         else:
-            points, weights = np.polynomial.hermite_e.hermegauss(nodes)
-            weights = weights / weights.sum()
-        shifted = eta + np.sqrt(variance) * points[:, np.newaxis, np.newaxis]  # (nodes, m, n)
-        means = self.means(shifted, weights)
-        density = np.zeros(0)
-        if y is not None:
-            values = record.value(y, record.kept(shifted), scale, None)
-            density = logsumexp(values + np.log(weights)[:, np.newaxis, np.newaxis], axis=(0, 1)) - np.log(len(eta))
+            means, density = self._average(eta, np.sqrt(variance), y)
         return means.mean(axis=-2), np.quantile(means, at, axis=-2), linear_mean, linear_sd, density
+
+    def _average(self, eta: Array, sd: Array, y: Array | None) -> tuple[Array, Array]:
+        """Returns means (.., m, n) over effects, and log-densities (n,) over draws, too.
+
+        Steps between effects are halved until it changes neither: as a function of an effect the density of a large count is a
+        narrow peak, which any fixed rule would miss.
+        """
+        most = float(sd.max(initial=0.0))
+        if most == 0:
+            return self._over(eta, sd, y, self.natural, np.zeros(1))
+        points = even(most)[0]
+        means, density = self._over(eta, sd, y, self.natural, points)
+        while len(points) < MOST_NODES:
+            step = points[1] - points[0]
+            more, other = self._over(eta, sd, y, self.natural, points[:-1] + step / 2)
+            points = np.linspace(points[0], points[-1], 2 * len(points) - 1)
+            wrong = np.abs(more - means).max(initial=0.0) / max(1.0, np.abs(means).max(initial=0.0))
+            means, before, density = (means + more) / 2, density, np.logaddexp(density, other) - math.log(2)
+            if wrong < NEAR and np.abs(density - before).max(initial=0.0) < NEAR:
+                break
+        return means, density
+
+    def _over(self, eta: Array, sd: Array, y: Array | None, scale: Array, points: Array) -> tuple[Array, Array]:
+        """Returns the same for these effects, in standard deviations: at a constant distance from each other."""
+        record = FAMILIES[self.family]
+        log_w = -0.5 * points**2
+        log_w = log_w - logsumexp(log_w)
+        means, density = 0.0, np.full(eta.shape[1] if y is not None else 0, -np.inf)
+        for a, b in blocks(len(points), NODES):
+            shifted = eta + sd * points[a:b, np.newaxis, np.newaxis]  # (nodes, m, n)
+            means = means + self.means(shifted, np.exp(log_w[a:b]))
+            if y is not None:
+                values = record.value(y, record.kept(shifted), scale, None)
+                density = np.logaddexp(density, logsumexp(values + log_w[a:b, np.newaxis, np.newaxis], axis=(0, 1)))
+        return np.asarray(means), density - np.log(len(eta))
 
     def _column(self, X: Array, name: str) -> Array:
         """(n,) a term of an effect on the data's scale."""

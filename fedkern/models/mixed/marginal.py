@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from ...kernels.families import FAMILIES
 from .conditional import MOST, effect_variance, pieces, predictor
 from .layout import LEVELS, Layout
-from .quadrature import rule
+from .quadrature import even
 from .rows import Rows
 
 Vector = NDArray[np.float64]
-
-NODES = 21
 
 
 @dataclass(frozen=True)
@@ -133,11 +131,14 @@ def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int) -> V
         return eta if order == 0 else np.full_like(eta, 2.0 - order)
     if record.link == "log":
         return record.mean(eta + 0.5 * variance)  # all derivatives are this too
-    t, log_w = rule(NODES, 1)
     expectation, sd = np.zeros_like(eta), np.sqrt(variance)
-    for t_k, w_k in zip(t[:, 0], np.exp(log_w), strict=True):
+    for t_k, w_k in zip(*over_effects(sd), strict=True):
         p = record.mean(eta + sd * t_k)
         expectation += w_k * (p if order == 0 else p * (1 - p) if order == 1 else p * (1 - p) * (1 - 2 * p))
-        if not variance.any():  # all nodes are one
-            return np.asarray(expectation / w_k)
     return expectation
+
+
+def over_effects(sd: Vector) -> tuple[Vector, Vector]:
+    """Returns nodes and weights of a rule for predictors of these standard deviations: one node where all are 0."""
+    most = float(sd.max(initial=0.0))
+    return even(most) if most > 0 else (np.zeros(1), np.ones(1))

@@ -1,7 +1,8 @@
-"""Makes Gauss-Hermite rules of the standard normal in one dimension and more."""
+"""Makes rules of the standard normal: Gauss-Hermite in one dimension and more, and of equal steps in one."""
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import product
 
@@ -10,6 +11,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+
+FARTHEST = 8.0  # of equal steps, in standard deviations
+LARGEST = 150.0  # standard deviation up to which their number grows: a function that bends within 1 is a step there
 
 
 @lru_cache(maxsize=32)
@@ -20,6 +24,19 @@ def rule(nodes: int, d: int) -> tuple[Vector, Vector]:
     with np.errstate(divide="ignore"):  # weights of the outermost of many nodes underflow
         log_w = np.log(w / w.sum())
     return t[at], log_w[at].sum(axis=1)
+
+
+def even(sd: float) -> tuple[Vector, Vector]:
+    """Returns nodes (K,) of equal steps, and weights that add up to 1, for E f(m + sd t) of a function that bends within lengths
+    of 1, such as the logistic one.
+
+    Gauss-Hermite nodes stand sd apart, or farther: 21 of them give a logistic mean to four digits up to sd = 2, and its second
+    derivative up to sd = 1. Of equal steps of f's argument, h long, the error is about exp(-2 pi^2 / h).
+    """
+    step = 0.75 / min(max(1.0, sd), LARGEST)
+    at = step * np.arange(-math.ceil(FARTHEST / step), math.ceil(FARTHEST / step) + 1)
+    weights = np.exp(-0.5 * at**2)
+    return at, weights / weights.sum()
 
 
 def log_sum(terms: Vector) -> Vector:

@@ -171,3 +171,21 @@ def test_an_exposure_that_is_most_of_all_is_refused(tmp_path: Path) -> None:
     ada.loc[3, "since"], ada.loc[3, "months"] = 0.0, ada.months.max()
     said = faulty(frames, tmp_path, job("wards"))
     assert "'months' and 'since' have cells together so far from all others" in said
+
+
+def test_times_counted_from_another_day_are_compared_as_each_row_is_seen_as_long() -> None:
+    """A constant hazard knows no origin of time: both jobs have one evidence. Without its entry a row is seen for longer."""
+    rng, frames, late = np.random.default_rng(3), {}, {}
+    for name in ("ada", "bo"):
+        age, x = rng.uniform(30, 60, 80), rng.normal(size=80)
+        seen = np.minimum(rng.exponential(8 * np.exp(-0.4 * x)), 10.0)
+        frames[name] = pd.DataFrame({"x": x, "t": seen, "died": (seen < 10).astype(int)})
+        late[name] = frames[name].assign(t=seen + age, age=age)
+    data = {"time": "t", "event": "died", "least_rows": 1}
+    tables = {"job": {"method": "likelihood", "seed": 1}, "data": data, "model": {"family": "exponential"}}
+    since = fedkern.run(tables, data=frames)
+    aged = fedkern.run({**tables, "data": {**data, "entry": "age"}}, data=late)
+    assert abs(since.compare(aged)["log_bayes_factor"]) < 1e-6
+    whole = fedkern.run({**tables, "data": {**data, "ignore": ["age"]}}, data=late)
+    with pytest.raises(JobError, match=r"are of other times: rows were seen for"):
+        since.compare(whole)
