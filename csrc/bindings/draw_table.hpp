@@ -1,11 +1,14 @@
 // Tables of priors, checked for memory safety.
 #pragma once
+#include <type_traits>
+
 #include "checks.hpp"
 #include "fedkern/spatial/views.hpp"
 
 namespace fedkern {
 
-/// The elements of an array as neighbours: its own memory, or a copy that lives as long as this.
+/// The elements of an array as neighbours: its own memory, or a copy that lives as long as this. Indices are always a copy, made
+/// before they are checked: kernels use them without the interpreter's lock, and another thread could change the caller's meanwhile.
 template <class T> class Contiguous {
   public:
     Contiguous() = default;
@@ -13,7 +16,9 @@ template <class T> class Contiguous {
         if (!py::isinstance<py::array>(object)) throw py::type_error(std::string(name) + ": needs an array");
         const auto a = py::reinterpret_borrow<py::array>(object);
         checked_data<const T>(a, name, ndim);
-        array_ = py::array_t<T, py::array::c_style>::ensure(a);
+        py::object own = a;
+        if constexpr (std::is_same_v<T, Index>) own = a.attr("copy")("C");
+        array_ = py::array_t<T, py::array::c_style>::ensure(own);
         if (!array_) throw py::error_already_set();
     }
     const T* data() const { return static_cast<const T*>(array_.data()); }
