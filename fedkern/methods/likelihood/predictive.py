@@ -191,14 +191,15 @@ class Predictive:
         record = FAMILIES[self.family]
         log_w = -0.5 * points**2
         log_w = log_w - logsumexp(log_w)
-        means, density = 0.0, np.full(eta.shape[1] if y is not None else 0, -np.inf)
+        means: Array = np.zeros(())
+        density = np.full(eta.shape[1] if y is not None else 0, -np.inf)
         for a, b in blocks(len(points), NODES):
             shifted = eta + sd * points[a:b, np.newaxis, np.newaxis]  # (nodes, m, n)
             means = means + self.means(shifted, np.exp(log_w[a:b]))
             if y is not None:
                 values = record.value(y, record.kept(shifted), scale, None)
                 density = np.logaddexp(density, logsumexp(values + log_w[a:b, np.newaxis, np.newaxis], axis=(0, 1)))
-        return np.asarray(means), density - np.log(len(eta))
+        return means, density - np.log(len(eta))
 
     def _column(self, X: Array, name: str) -> Array:
         """(n,) a term of an effect on the data's scale."""

@@ -34,8 +34,8 @@ def even(sd: float) -> tuple[Vector, Vector]:
     derivative up to sd = 1. Of equal steps of f's argument, h long, the error is about exp(-2 pi^2 / h).
     """
     step = 0.75 / min(max(1.0, sd), LARGEST)
-    at = step * np.arange(-math.ceil(FARTHEST / step), math.ceil(FARTHEST / step) + 1)
-    weights = np.exp(-0.5 * at**2)
+    at: Vector = step * np.arange(-math.ceil(FARTHEST / step), math.ceil(FARTHEST / step) + 1, dtype=np.float64)
+    weights: Vector = np.exp(-0.5 * at**2)
     return at, weights / weights.sum()
 
 

@@ -359,7 +359,7 @@ def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, c
     key : int, in [0, 2^64)
         From `key()`, or any 64-bit number.
     n : int, optional
-        How many numbers, where no array says it.
+        How many numbers, where no array says it. Beside an array it must be the array's length.
     client : int, in [0, 2^32)
         A word of the counter.
     step : int, in [0, 2^32)
@@ -406,7 +406,7 @@ def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float6
     key : int, in [0, 2^64)
         From `key()`, or any 64-bit number.
     n : int, optional
-        How many numbers, where no array says it.
+        How many numbers, where no array says it. Beside an array it must be the array's length.
     client : int, in [0, 2^32)
         A word of the counter.
     step : int, in [0, 2^32)
@@ -449,7 +449,7 @@ def polya_gamma(z: NDArray[np.float64] | float, *, key: int, n: int | None=None,
     key : int, in [0, 2^64)
         From `key()`, or any 64-bit number.
     n : int, optional
-        How many numbers, where no array says it.
+        How many numbers, where no array says it. Beside an array it must be the array's length.
     client : int, in [0, 2^32)
         A word of the counter.
     step : int, in [0, 2^32)
