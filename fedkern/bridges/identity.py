@@ -153,8 +153,8 @@ def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str], own
     for name, known in peers.items():
         if known == own:
             raise JobError(
-                f"{name} and {client}, this site, have one fingerprint: each site has a key of its own; ask {name} again for what "
-                "its fedkern site fingerprint prints"
+                f"{name} and {client}, this site, have one fingerprint: each site has a key of its own; ask {name} again for "
+                "what its fedkern site fingerprint prints"
             )
         if twice := [other for other in peers if other != name and peers[other] == known]:
             raise JobError(f"{name} and {twice[0]} have one fingerprint: each site has a key of its own; ask both again")

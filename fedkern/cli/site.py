@@ -223,7 +223,9 @@ def log(options: argparse.Namespace) -> int:
         if known := Audit(folder).lost_end() or options.mark or (kept[-1] if kept else ""):
             raise JobError(f"{folder / audits.NAME} is gone, which had a line with the hash {known}; ask who could write to it")
         if not options.json:
-            print(f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there)")
+            print(
+                f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there)"
+            )
         return 0
     lines = list(Audit(folder).lines())
     for line in lines:

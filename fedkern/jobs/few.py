@@ -95,8 +95,8 @@ def _opened(config: JobConfig, asked: int) -> Iterator[str]:
     before, now = (alike.asked(config, family, least) for least in (LEAST_ROWS, asked))
     if now < before:
         yield (
-            "what any client sends, however many rows it has, may tell those of its rows that have a value or an event which fewer "
-            f"than {before} have (this job asks for {now})"
+            "what any client sends, however many rows it has, may tell those of its rows that have a value or an event which "
+            f"fewer than {before} have (this job asks for {now})"
         )
     skipped = ["rows for each coefficient"] if config.told_up_to(2) else []
     skipped += [f"{LEAST_OF_LEVEL} rows for each combination of values"] if config.tells_combinations else []

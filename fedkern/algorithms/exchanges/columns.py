@@ -473,9 +473,9 @@ def _of_other_names(
     if lacks and has:
         near = max(has, key=lambda name: SequenceMatcher(None, name.lower(), lacks[0].lower()).ratio())
         told = (
-            f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing, and of its own "
-            f"{name_openly(near, others, state.spec)} is not there: where these are one column, give it one name in all files "
-            "(capitals and blanks count); where they are not, add the one and remove the other, or ignore both in [data]"
+            f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing, while its own "
+            f"{name_openly(near, others, state.spec)} is not at client {example!r}: where these are one column, give it one name "
+            "in all files (capitals count); where they are not, add the one and remove the other, or ignore both in [data]"
         )
     elif lacks:
         told = f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing; add it, or ignore it in [data]"
@@ -517,8 +517,8 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
         client = next(name for name, reply in zip(state.clients, replies) if rarest in reply["labels"])
         raise JobError(
             f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels, "
-            f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or "
-            "[data] positive"
+            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: "
+            "correct the cells of the file that differs, or [data] positive"
         )
     return tuple(sorted(counts)) if spec.positive in counts else ()
 
