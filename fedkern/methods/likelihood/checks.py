@@ -65,7 +65,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
                 model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()}
             )
             doubt = _varied(whole, model)
-            notes += describe_events(model.family, model.encoding, model.telling, told.replies, secure=model.secure)
+            notes += describe_events(model.family, model.encoding, model.telling, told.replies)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
     return join(
         Checked(content, tuple(notes), doubt),

@@ -17,23 +17,20 @@ from ...models.encoding import Encoding
 ENOUGH = 5  # events a coefficient
 
 
-def describe_events(
-    family: str, encoding: Encoding, names: Sequence[str], told: Mapping[int, Replicated], *, secure: bool = False
-) -> list[str]:
+def describe_events(family: str, encoding: Encoding, names: Sequence[str], told: Mapping[int, Replicated]) -> list[str]:
     """Returns notes for the reader of a result; none of a response without events.
 
     Parameters
     ----------
-    names : of those who have told sums
+    names : of those who have told sums: one where sums are secure, of which nobody knows whose events they are
     told : number of a client -> its sums; zeros from one with fewer rows than such sums are of
-    secure : whether the sums are of all clients together, of which nobody knows whose events they are
     """
     record = FAMILIES[family]
     if not (record.binary or record.counted):
         return []
     said = []
     known = {names[k]: one.observed.tolist() for k, one in sorted(told.items()) if one.observed[0] > 0}
-    if not secure and len(known) > 1:
+    if len(known) > 1:
         none = [f"{name!r} ({int(rows):,} rows)" for name, (rows, events, *_) in known.items() if events == 0]
         every = [
             f"{name!r} ({int(rows):,} rows)" for name, (rows, events, *_) in known.items() if record.binary and events == rows
