@@ -247,11 +247,3 @@ def _read(where: str, data: bytes, head: bytes | None, *, first: bool) -> tuple[
     elif said.get("event") == CUT:
         fault = "lines that stood before this one were cut off"
     return Line(where, said, fault, own.hex()), own
-
-
-def check(folder: Path) -> Audit:
-    """Returns the audit log of a folder; JobError where none is there."""
-    audit = Audit(folder)
-    if not audit.files():
-        raise JobError(f"{folder}: no {NAME} is here; give the folder of a site (where its {NAME} lies)")
-    return audit

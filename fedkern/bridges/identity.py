@@ -117,9 +117,9 @@ def identity_of(site: Site, names: Sequence[str], client: str, peers: Mapping[st
         if peers:
             raise JobError("the job was accepted with fingerprints of the other clients, and site.toml names no signing_key now")
         return None
-    key = read_key(site.signing_key)
-    check_peers(names, client, peers)
-    return Identity(key, peers)
+    identity = Identity(read_key(site.signing_key), peers)
+    check_peers(names, client, peers, identity.fingerprint)
+    return identity
 
 
 def fingerprint_of(public: bytes) -> str:
@@ -137,8 +137,11 @@ def as_fingerprint(text: str) -> str:
     return PREFIX + ":".join(digits[i : i + 2] for i in range(0, 64, 2))
 
 
-def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str]) -> None:
-    """Raises JobError where a site's list of fingerprints is not one of all other clients of a job, each with its own."""
+def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str], own: str) -> None:
+    """Raises JobError where a site's list of fingerprints is not one of all other clients of a job, each with its own.
+
+    `own`: the fingerprint of this site's key, which no other has.
+    """
     others = [name for name in names if name != client]
     if missing := [name for name in others if name not in peers]:
         raise JobError(
@@ -148,6 +151,11 @@ def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str]) -> 
     if strange := [name for name in peers if name not in others]:
         raise JobError(f"a fingerprint of {', '.join(strange)} was given, and the other clients are {', '.join(others)}")
     for name, known in peers.items():
+        if known == own:
+            raise JobError(
+                f"{name} and {client}, this site, have one fingerprint: each site has a key of its own; ask {name} again for "
+                "what its fedkern site fingerprint prints"
+            )
         if twice := [other for other in peers if other != name and peers[other] == known]:
             raise JobError(f"{name} and {twice[0]} have one fingerprint: each site has a key of its own; ask both again")
 

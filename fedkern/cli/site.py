@@ -126,8 +126,9 @@ def _identity(options: argparse.Namespace, config: JobConfig, folder: Path, cons
     if not options.yes and sys.stdin.isatty():
         for name in [name for name in others if name not in peers]:
             peers[name] = as_fingerprint(input(f"The fingerprint of {name}, as its people read it to you: "))
-    check_peers(names, client, peers)
-    return Identity(read_key(key), {name: peers[name] for name in others})
+    identity = Identity(read_key(key), peers)
+    check_peers(names, client, peers, identity.fingerprint)
+    return identity
 
 
 def _peer_key(text: str) -> tuple[str, str]:
@@ -215,7 +216,18 @@ def revoke(options: argparse.Namespace) -> int:
 
 def log(options: argparse.Namespace) -> int:
     """Runs `fedkern site log` and returns the exit code: the audit log, and whether it is as it was written."""
-    lines = list(audits.check(Path(options.folder).absolute()).lines())
+    folder = Path(options.folder).absolute()
+    if not Audit(folder).files():
+        # So it is before the first acceptance, or the first resident. A hash that somebody has kept says that there was one.
+        kept = [said.line for said in _consent(options).read().job if said.line]
+        if known := Audit(folder).lost_end() or options.mark or (kept[-1] if kept else ""):
+            raise JobError(f"{folder / audits.NAME} is gone, which had a line with the hash {known}; ask who could write to it")
+        if not options.json:
+            print(
+                f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there)"
+            )
+        return 0
+    lines = list(Audit(folder).lines())
     for line in lines:
         if options.json:
             print(json.dumps({"where": line.where, **line.said, **({"fault": line.fault} if line.fault else {})}))
@@ -226,7 +238,7 @@ def log(options: argparse.Namespace) -> int:
             print(printable(_line(line.said)))
     if faults := sum(bool(line.fault) for line in lines):
         raise JobError(f"{faults} of {len(lines)} lines of the log are not as they were written; ask who could write to it")
-    if lost := Audit(Path(options.folder).absolute()).lost_end():
+    if lost := Audit(folder).lost_end():
         raise JobError(f"lines at the end of the log are gone, the last with the hash {lost}; ask who could write to it")
     if options.mark and options.mark not in [line.chain for line in lines]:
         raise JobError(

@@ -169,8 +169,8 @@ def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
     if len(labels) > 2 or (len(labels) == 2 and spec.positive not in labels):
         what = f"{begin}: column {spec.response!r}"
         remedy = (
-            f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or [data] "
-            "positive"
+            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: correct "
+            "the cells of the file that differs, or [data] positive"
         )
         own = f"{what} has {len(labels)} different labels ({some(labels)}), {remedy}"
         raise OwnFault(f"{what} has other labels than a response may have, {remedy}; {HINT}", own)

@@ -22,7 +22,10 @@ LISTED = 1000  # faults that are kept one by one; the others are only counted
 NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "indicator" (likelihood, pvi, vertical)'
 LEFT_OUT = 'or set model.missing = "drop" (likelihood, pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
-LABEL = 'or name the label that counts as 1: [data] positive = "..."'
+LABEL = (
+    'or, where all files have the same two labels, name the one that counts as 1: [data] positive = "..."; where other files '
+    "have 0 and 1, write 0 and 1 in this one"
+)
 HINT = "`fedkern check --local` shows the holder of the file where"
 
 

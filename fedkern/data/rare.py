@@ -93,7 +93,7 @@ def rare(
     singled_out += (one._replace(wanted=together if one.n_rows < together else max(least, together)) for one in both)
     # A sum of all columns, and where rows are few, or columns many, of two or three of them.
     if not singled_out and (summed := _of_sums(columns, every, weights, least)) is not None:
-        singled_out.append(summed._replace(wanted=least))
+        singled_out.append(summed._replace(wanted=least, far=summed.far or _is_far(summed, columns, every, weights)))
     parts = [] if singled_out else _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
     told = together <= 1 and np.count_nonzero(weights > 0) <= 1 + len(parts)  # X'X is all rows, up to a rotation: that is said
     if not singled_out and not told:
@@ -374,6 +374,14 @@ def _of_sums(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Ar
     parts = np.abs(best[1][1:])
     names = [design.parts[j][0] for j in np.flatnonzero(parts > NAMED * parts.max())]
     return Rare(tuple(dict.fromkeys(names)), best[0])
+
+
+def _is_far(one: Rare, columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array) -> bool:
+    """Tells whether rows that one column singles out are a lone cell far from all others: a slip of typing, mostly."""
+    if one.n_rows > 1 or len(one.columns) > 1:
+        return False
+    found = ((column, values) for column, values in zip(columns, every) if column.name == one.columns[0])
+    return any(column.kind != "categorical" and heavy(values, weights) for column, values in found)
 
 
 def _of_sums_among(

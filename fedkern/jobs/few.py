@@ -16,7 +16,7 @@ In a private job nothing is counted: whether one row more is there must not show
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -82,8 +82,26 @@ class Kept(NamedTuple):
 
 def lowered(config: JobConfig) -> str | None:
     """Returns the warning about a job that asks for fewer rows than jobs do by default; None for other jobs."""
-    tells = f"what a client with fewer than {LEAST_ROWS} rows sends may tell these rows"
-    return _lowered("least_rows", holders.least(config), LEAST_ROWS, tells)
+    asked = holders.least(config)
+    return None if asked is None else _lowered("least_rows", asked, LEAST_ROWS, "; ".join(_opened(config, asked)))
+
+
+def _opened(config: JobConfig, asked: int) -> Iterator[str]:
+    """Yields all that a job opens which asks for `asked` rows: also of clients with many, whose rows are looked at less."""
+    yield f"what a client with fewer than {LEAST_ROWS} rows sends may tell these rows"
+    if not config.looks_at_values:
+        return
+    family = getattr(config.model, "family", "gaussian")
+    before, now = (alike.asked(config, family, least) for least in (LEAST_ROWS, asked))
+    if now < before:
+        yield (
+            "what any client sends, however many rows it has, may tell those of its rows that have a value or an event which "
+            f"fewer than {before} have (this job asks for {now})"
+        )
+    skipped = ["rows for each coefficient"] if config.told_up_to(2) else []
+    skipped += [f"{LEAST_OF_LEVEL} rows for each combination of values"] if config.tells_combinations else []
+    if skipped:
+        yield f"of no client {' or '.join(skipped)} are asked for, without which what is sent may tell its rows, all of them"
 
 
 def _lowered_groups(config: JobConfig) -> str | None:
@@ -236,6 +254,9 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     if counts is None or not counts.events or (counts.events if lowered(config) else counts.covered) >= wanted:
         return None
     remedy = "take fewer columns or strata, or pool it with another site's rows"
+    if spec.positive is not None:  # one that counts as an event here and as none elsewhere makes few events of many
+        means = f"see first that label {spec.positive!r} is the event in this file as in all others, else write it so"
+        remedy = f"{means}; {remedy}"
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
         f"client {client!r}, {table.source}: {counts.events} events, {counts.covered} of them while at least {LEAST_AT_RISK} "

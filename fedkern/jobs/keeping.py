@@ -346,6 +346,9 @@ class Keeper(Hooks):
             party = self.clients[0] if self.clients else SERVER
         # With several clients nobody knows whose rows the text quotes: each gets only the place in the code.
         about = {party: whole} if party is not None else dict.fromkeys(self.clients, describe_origin(error))
+        # A server may find the fault of a client that lives elsewhere: into its folder only it writes.
+        if party is not None and party != SERVER and party not in self.clients:
+            return False
         try:
             for home, text in about.items():
                 self.keep_fault(home, text)

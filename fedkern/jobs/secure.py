@@ -33,7 +33,7 @@ def check_number(names: Sequence[str]) -> None:
     if len(names) < FEWEST:
         raise JobError(
             f'job.sums = "secure" needs {FEWEST} clients, and there are {len(names)} ({", ".join(names)}): whoever knows one of '
-            "two numbers reads the other from their sum; leave it out, or wait for more clients"
+            f"two numbers reads the other from their sum; remove job.sums, or wait until {FEWEST} clients take part"
         )
 
 

@@ -112,9 +112,32 @@ def test_the_log_is_no_link(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_folder_without_a_log_is_named(tmp_path, capsys):
+def test_a_folder_that_is_no_sites_is_named(tmp_path, capsys):
     assert main(["site", "log", str(tmp_path)]) == 2
-    assert "no audit.jsonl is here" in capsys.readouterr().err
+    assert "neither consent.toml nor site.toml is here; give the folder of a site" in capsys.readouterr().err
+    assert main(["site", "log", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_a_site_that_has_accepted_nothing_has_an_empty_log(tmp_path, capsys):
+    """As `site list` of it, which is no fault either; but a log that there was once is missed."""
+    (tmp_path / "site.toml").write_text('path = "rows.csv"\n')
+    for options in ([], ["--json"]):
+        assert main(["site", "log", str(tmp_path), *options]) == 0
+        assert ("nothing is logged yet: no job was accepted here" in capsys.readouterr().out) != bool(options)
+    assert main(["site", "log", str(tmp_path), "--mark", "0" * 32]) == 2
+    assert f"audit.jsonl is gone, which had a line with the hash {'0' * 32}" in capsys.readouterr().err
+    last = Audit(tmp_path).write("opened")
+    assert main(["site", "log", str(tmp_path)]) == 0
+    assert last in capsys.readouterr().out
+    (tmp_path / NAME).unlink()
+    assert main(["site", "log", str(tmp_path)]) == 2
+    assert f"is gone, which had a line with the hash {last}" in capsys.readouterr().err
+    (tmp_path / LOCK).unlink()
+    said = f'digest = "{"0" * 64}"\nfile = "job.toml"\nname = "job"\nwho = "ada"\ndate = "2026-01-01"\n'
+    (tmp_path / "consent.toml").write_text(f'[[job]]\n{said}line = "{last}"\n')
+    assert main(["site", "log", str(tmp_path)]) == 2
+    assert f"is gone, which had a line with the hash {last}" in capsys.readouterr().err
 
 
 def test_a_cut_end_shows_to_those_who_kept_the_last_hash(tmp_path, capsys):

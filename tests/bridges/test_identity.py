@@ -289,14 +289,56 @@ def test_a_fingerprint_is_that_of_openssl(tmp_path):
 
 def test_a_list_of_fingerprints_is_one_of_all_others():
     one, two = "SHA256:01", "SHA256:02"
-    check_peers(NAMES, "ada", {"bo": one, "cy": two})
+    own = "SHA256:00"
+    check_peers(NAMES, "ada", {"bo": one, "cy": two}, own)
     for peers, why in (
         ({"bo": one}, "no fingerprint of cy is known here"),
         ({"bo": one, "cy": one}, "bo and cy have one fingerprint"),
         ({"bo": one, "cy": two, "ada": "SHA256:03"}, "a fingerprint of ada was given"),
+        ({"bo": one, "cy": own}, "cy and ada, this site, have one fingerprint: each site has a key of its own"),
     ):
         with pytest.raises(JobError, match=why):
-            check_peers(NAMES, "ada", peers)
+            check_peers(NAMES, "ada", peers, own)
+
+
+def test_a_sites_own_fingerprint_is_nobody_elses(tmp_path, keys, fingerprints, capsys):
+    """Neither when a job is accepted nor when it begins, with a list from a version that took it; the advice leads to a job."""
+    found(tmp_path, accepted=(), **SECURE)
+    site, own, told = tmp_path / "ada", fingerprints["ada"], fingerprints
+    shutil.copy2(keys["ada"], site / "site.key")
+    with (site / "site.toml").open("a") as file:
+        file.write('signing_key = "site.key"\n')
+    wrong = ["--peer-key", f"bo={told['bo']}", "--peer-key", f"cy={own}"]
+    assert main(["site", "accept", str(site / "job.toml"), "--yes", *wrong]) == 2
+    assert "cy and ada, this site, have one fingerprint" in capsys.readouterr().err
+    assert not (site / "consent.toml").exists()
+    assert main(["site", "accept", str(site / "job.toml"), "--yes", *wrong[:-1], f"cy={told['cy']}"]) == 0
+    _edit(site / "consent.toml", told["cy"], own)
+    capsys.readouterr()
+    assert main(["site", "list", str(site)]) == 0
+    assert "refused: cy and ada, this site, have one fingerprint" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_server_cannot_hand_a_site_its_own_signature_as_anothers(kind):
+    """What is signed ends with the signer's name: not even a site that took its own fingerprint for another's believes it."""
+    signers = [Identity(MAKERS[kind]()) for _ in NAMES]
+    secrets, believes = [os.urandom(32) for _ in NAMES], signers[0].fingerprint
+    ada = replace(signers[0], peers={"bo": signers[1].fingerprint, "cy": believes})
+    state = sum_keys.Client(NAMES.index("ada"), tuple(NAMES), bytes(16), secrets[0], ada)
+    state, _ = sum_keys.client_receive(state, sum_keys.AskSumKey(0))
+    everybody = b"".join(map(public_key, secrets))  # the last of these secrets is the server's: it plays cy
+    state, [told] = sum_keys.client_receive(state, sum_keys.SumKeys(everybody, 1))
+    of_bo = signers[1].sign(sum_keys._signed(state, 1))
+    handed = [told.signature, of_bo, told.signature]
+    lengths = b"".join(len(one).to_bytes(2, "little") for one in handed)
+    with pytest.raises(JobError, match="the key of client 'cy' is not signed by it: somebody has put another in its place"):
+        sum_keys.client_receive(state, sum_keys.SumSignatures(lengths, b"".join(handed)))
+    # Its own key in another's place would make a secret that the server lacks, but no sum that cancels: it is refused, too.
+    mirrored = b"".join(map(public_key, [secrets[0], secrets[1], secrets[0]]))
+    fresh = sum_keys.Client(0, tuple(NAMES), bytes(16), secrets[0], ada)
+    with pytest.raises(JobError, match="clients 'ada', 'cy' have the same key"):
+        sum_keys.client_receive(fresh, sum_keys.SumKeys(mirrored, 1))
 
 
 def test_a_job_is_accepted_with_a_fingerprint_of_everybody_or_not_at_all(tmp_path, keys, fingerprints, capsys, monkeypatch):

@@ -26,13 +26,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import JobError, OwnFault
+from ...errors import JobError, OwnFault, mark_party
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
 from ..core import pieces
@@ -444,20 +445,46 @@ def _check_columns(state: Server) -> None:
         if (others, other_kinds) == (names, kinds):
             continue
         there = frozenset(others)
-        for name in names:
-            if name not in there:
-                what = f"{name_openly(name, names, state.spec)} of client {example!r} is missing"
-                raise JobError(f"client {client!r}: {what}; add it, or ignore it in [data]")
+        lacks, has = [name for name in names if name not in there], [name for name in others if name not in wanted]
+        if lacks or has:
+            raise _of_other_names(state, client, lacks, has, (example, names, others))
         for name, kind in zip(others, other_kinds):
-            if name not in wanted:
-                what = f"{name_openly(name, others, state.spec)} is not at client {example!r}"
-                raise JobError(f"client {client!r}: {what}; remove it, or ignore it in [data]")
             if kind != wanted[name]:
                 what = f"{name_openly(name, names, state.spec)} is {kind}"
                 raise JobError(
                     f"client {client!r}: {what}, at client {example!r} it is {wanted[name]}; "
                     f'correct the cells, or say which: kind = "{wanted[name]}" in [data.columns.NAME]'
                 )
+
+
+def _of_other_names(
+    state: Server, client: str, lacks: Sequence[str], has: Sequence[str], about: tuple[str, Sequence[str], Sequence[str]]
+) -> OwnFault:
+    """Returns the fault of a client that lacks covariates of most others, or has more; its own folder gets its own names.
+
+    A header may be a row, in a file without one: others read of it no name that the job file does not have.
+
+    Parameters
+    ----------
+    about : the client whose columns most have, these columns, and the columns of `client`
+    """
+    example, names, others = about
+    own = ", ".join(f"{name!r} (covariate no. {list(others).index(name) + 1})" for name in has)
+    if lacks and has:
+        near = max(has, key=lambda name: SequenceMatcher(None, name.lower(), lacks[0].lower()).ratio())
+        told = (
+            f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing, while its own "
+            f"{name_openly(near, others, state.spec)} is not at client {example!r}: where these are one column, give it one name "
+            "in all files (capitals count); where they are not, add the one and remove the other, or ignore both in [data]"
+        )
+    elif lacks:
+        told = f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing; add it, or ignore it in [data]"
+    else:
+        told = f"{name_openly(has[0], others, state.spec)} is not at client {example!r}; remove it, or ignore it in [data]"
+    begin = f"client {client!r}: {told}"
+    fault = OwnFault(begin, f"{begin}; its covariates that client {example!r} lacks: {own or 'none'}")
+    mark_party(fault, state.clients.index(client))
+    return fault
 
 
 def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
@@ -490,8 +517,8 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
         client = next(name for name, reply in zip(state.clients, replies) if rarest in reply["labels"])
         raise JobError(
             f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels, "
-            f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or "
-            "[data] positive"
+            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: "
+            "correct the cells of the file that differs, or [data] positive"
         )
     return tuple(sorted(counts)) if spec.positive in counts else ()
 

@@ -21,6 +21,7 @@ from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
 from . import excess, marginal, sites
+from .few_events import describe_events
 from .keys import Config
 from .model import Model
 from .own import Own, ask_clients, complete_draws, draw_secret_key, write_effects
@@ -64,6 +65,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
                 model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()}
             )
             doubt = _varied(whole, model)
+            notes += describe_events(model.family, model.encoding, model.telling, told.replies)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
     return join(
         Checked(content, tuple(notes), doubt),

@@ -1,0 +1,53 @@
+"""Says where events are few: clients without any, and models with more coefficients than their events carry.
+
+Both are read from the sums that clients tell for the checks of the model; nothing more is asked.
+
+Source: Vittinghoff and McCulloch (2007), Relaxing the rule of ten events per variable in logistic and Cox regression: with fewer
+than five events a coefficient, estimates and intervals are often off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...algorithms.exchanges.replicated import Replicated
+from ...kernels.families import FAMILIES
+from ...models.encoding import Encoding
+
+ENOUGH = 5  # events a coefficient
+
+
+def describe_events(family: str, encoding: Encoding, names: Sequence[str], told: Mapping[int, Replicated]) -> list[str]:
+    """Returns notes for the reader of a result; none of a response without events.
+
+    Parameters
+    ----------
+    names : of those who have told sums: one where sums are secure, of which nobody knows whose events they are
+    told : number of a client -> its sums; zeros from one with fewer rows than such sums are of
+    """
+    record = FAMILIES[family]
+    if not (record.binary or record.counted):
+        return []
+    said = []
+    known = {names[k]: one.observed.tolist() for k, one in sorted(told.items()) if one.observed[0] > 0}
+    if len(known) > 1:
+        none = [f"{name!r} ({int(rows):,} rows)" for name, (rows, events, *_) in known.items() if events == 0]
+        every = [
+            f"{name!r} ({int(rows):,} rows)" for name, (rows, events, *_) in known.items() if record.binary and events == rows
+        ]
+        for who, what in ((none, "no event"), (every, "the event in every row")):
+            if who:
+                said.append(
+                    f"{', '.join(who)}: {what} ({encoding.response!r}), so these rows say next to nothing of coefficients; see "
+                    "first whether events are recorded and written there as elsewhere"
+                )
+    rows, events = (sum(one[j] for one in known.values()) for j in range(2))
+    fewer = min(events, rows - events) if record.binary else events
+    slopes = sum(1 if column.levels is None else max(len(column.levels) - 1, 1) for column in encoding.columns)
+    if 0 < fewer < ENOUGH * slopes:
+        which = "events" if fewer == events else "rows without the event"
+        said.append(
+            f"few events: {fewer:,.0f} {which} carry {slopes} {'slopes' if slopes > 1 else 'slope'}, fewer than {ENOUGH} each; "
+            "what is said of these rests on few rows and on the prior: take fewer columns, or pool more rows"
+        )
+    return said
