@@ -85,14 +85,13 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
             continue
         if time.monotonic() - since > (ranks.timeouts.grace if failing else ranks.timeouts.lost):
             break
-        bye, fault = link.receive(0, tags.BYE), link.receive(0, tags.FAULT)
-        if bye:
+        if bye := link.receive(0, tags.BYE):
             waiting.discard(bye[0])
-        elif fault and not failing:
+        elif not (fault := link.receive(0, tags.FAULT)):
+            link.patience.pause()
+        elif not failing:
             failing, (code, text) = True, read_fault(fault[2])
             say(text)
-        elif not fault:
-            link.patience.pause()
         waiting -= link.gone
     for rank in waiting | link.gone:
         ranks.dead.setdefault(rank, "has died" if rank in link.gone else "did not end")

@@ -17,7 +17,8 @@ from fedkern.errors import JobError
 from fedkern.jobs.keeping import Keeper
 from fedkern.methods import load
 from fedkern.transports.driver import Timeouts
-from fedkern.transports.relay import Hub, Lost, Spoke
+from fedkern.transports.relay import Hub, Letter, Lost, Spoke
+from fedkern.transports.relay_letters import ENDED
 from support.organisations import digest_of_run, found, residents, write_job
 from support.organisations import in_one_process as pooled
 from support.outside import threads
@@ -207,7 +208,7 @@ def test_the_server_ends_when_every_site_has_heard_that_it_does(grace, heard, tm
 
     def answer(end, record):
         reply = end.answer(record["letter"])
-        time.sleep(1.0 if end.join(0.0) else 0.0)  # its last words are slow
+        time.sleep(1.0 if Letter.unpack(reply).state == ENDED else 0.0)  # its last words are slow
         return reply
 
     def wire(grid, kind=flower.FlowerWire):

@@ -74,6 +74,22 @@ def test_the_operator_reads_once_which_client_an_error_is_of(error):
     assert said == ["client 'site-2': no column"]
 
 
+def test_a_fault_that_comes_beside_the_goodbyes_of_others_is_heard():
+    def main(place, site):
+        place.names = NAMES
+        place.agree(b"job")
+        place.settle(b"", lambda told: b"")
+        if place.is_server:
+            place.link.take(0.0)  # sites hear the answer now, and what each says last is there when the server looks next
+            time.sleep(0.5)
+        if site == "site-3":
+            raise JobError("a full disk")
+
+    codes, said, _ = ending(main)
+    assert said == ["client 'site-3': a full disk"]
+    assert set(codes.values()) == {2}
+
+
 def test_a_site_that_computes_for_longer_than_it_may_be_silent_is_lost_as_over_mpi():
     def main(place, site):
         place.names = NAMES
