@@ -138,8 +138,9 @@ def is_of_client(mean: float, variance: float, their_mean: float, their_variance
     """Tells whether a doubt about a client beside all others together is one of the client, and not of one of the others.
 
     Sites whose means differ vary more together than each, and one that is far from the others makes them do so for all but
-    itself. So where others vary more that is the client's only if its mean and its standard deviation are the same part of
-    theirs, as another unit makes them, or if the standard deviations are so far apart that no differences of hospitals make them so.
+    itself. So where others vary more that is the client's only if its mean and its standard deviation are the same part
+    of theirs, as another unit makes them, or if the standard deviations are so far apart that no differences of hospitals make
+    them so.
     """
     if spreads.APART * variance > their_variance:
         return True

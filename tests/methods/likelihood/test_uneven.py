@@ -53,12 +53,12 @@ def layout_of(family: str, p: int) -> Layout:
     return Layout(("intercept", *(f"x{j}" for j in range(1, p))), family)
 
 
-def noted(clients: list[Rows], rng: np.random.Generator) -> list[str]:
+def noted(clients: list[Rows], rng: np.random.Generator, start: Array) -> list[str]:
     """What is said of clients' rows, with draws of the normal distribution about the posterior's mode."""
     layout = clients[0].layout
     X, y = np.concatenate([one.X for one in clients]), np.concatenate([one.y for one in clients])
     pooled = Rows(layout, X, y, np.array([0, len(y)]))
-    found = find_mode(pooled, Prior.usual(layout, prior_sd=2.5, intercept_sd=5.0), np.zeros(layout.size), layout.nodes)
+    found = find_mode(pooled, Prior.usual(layout, prior_sd=2.5, intercept_sd=5.0), start, layout.nodes)
     assert found is not None
     draws = rng.multivariate_normal(*found, size=200)
     told = []
@@ -71,7 +71,7 @@ def noted(clients: list[Rows], rng: np.random.Generator) -> list[str]:
 def of_a_right_model(family: str, seed: int, m: int, n: int, p: int) -> list[str]:
     rng, layout = np.random.default_rng(seed), layout_of(family, p)
     xi = np.concatenate([[0.3], rng.normal(0, 0.3, p - 1), rng.normal(0.3, 0.2, layout.size - p)])
-    return noted([drawn(layout, rng, xi, n) for _ in range(m)], rng)
+    return noted([drawn(layout, rng, xi, n) for _ in range(m)], rng, xi)
 
 
 @pytest.mark.parametrize(("m", "n", "p"), [(3, 20, 2), (3, 60, 4), (10, 20, 10), (2, 400, 20)])
@@ -85,6 +85,6 @@ def test_a_linear_model_of_two_heaps_is_said() -> None:
     rng, layout = np.random.default_rng(4), layout_of("gaussian", 3)
     rows = [drawn(layout, rng, np.array([0.0, 0.2, 0.1, 0.0]), 100) for _ in range(3)]
     rows[1].y[:] += 12
-    (said,) = noted(rows, rng)
+    (said,) = noted(rows, rng, np.zeros(layout.size))
     assert "of the rows are in the tenth from" in said
     assert "sigma is that of all errors together" in said
