@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.api import check_job
 from fedkern.methods import load
 from fedkern.methods.likelihood import time_units
+from fedkern.transports.inprocess import InProcess
 from methods.likelihood.test_lifetimes import text, written
 from methods.likelihood.test_time_units import PLAIN, scaled, studies
 from support import wires
@@ -86,7 +88,7 @@ def test_the_answer_travels_masked_and_check_lists_it(tmp_path: Path) -> None:
     assert "MaskedOddResponse" in kinds
     assert "OddResponse" not in kinds
     wires.checked_and_run(tmp_path / "job.toml", tmp_path / "again", wanted=("MaskedOddResponse",))
-    said = "\n".join(fedkern.api.check_job(fedkern.places.InProcess(), *load(tmp_path / "job.toml")) or [])
+    said = "\n".join(check_job(InProcess(), *load(tmp_path / "job.toml")) or [])
     assert "each client compares its columns and its response with all others' together" in said
 
 
