@@ -89,7 +89,7 @@ def test_a_job_names_the_client_and_says_what_to_do(sampler: str) -> None:
 
 
 def test_of_two_clients_either_may_be() -> None:
-    result = fedkern.run(JOB, data=frames(sites(1, 2, 400, 3, other=1)))
+    result = fedkern.run(JOB, data=frames(sites(3, 2, 400, 3, other=1)))
     assert f"{WORDS} 'ada' or 'bo'" in result.summary["verdict"]
 
 
