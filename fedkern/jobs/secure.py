@@ -17,6 +17,7 @@ from .run import Run
 from .stage import Stage, column_sums_stage
 
 UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
+ALONE = "each client compares its columns{} with all others' together, and tells it masked: the result says if one is odd"
 LIMIT = "protects against the server only if it is not the authority"
 UNSIGNED = (
     "nobody signs them here: a server that was changed can put its own in their",
@@ -37,13 +38,14 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
-def describe(place: Place, names: Sequence[str], *, units: bool = False, singly: str = "") -> Iterator[str]:
+def describe(place: Place, names: Sequence[str], *, units: bool = False, singly: str = "", response: str = "") -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`.
 
     Parameters
     ----------
     units : whether clients tell moments of their own columns all the same, by which units are compared
     singly : what each client sends of itself all the same, one by one, since the job names it
+    response : what each client compares beside its columns with all others together: "response", "times", or nothing
 
     Raises
     ------
@@ -65,6 +67,7 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False, singly:
     yield "         where lines say what a client tells by such a message, its sum tells it of all rows, not whose they are"
     if not units:
         yield f"         {UNSEEN}; let the holders compare means before"
+        yield f"         {ALONE.format(f' and its {response}' if response else '')}"
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:

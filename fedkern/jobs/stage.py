@@ -13,7 +13,7 @@ from typing import Protocol as Shape
 
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
-from ..algorithms.exchanges import column_sums
+from ..algorithms.exchanges import column_sums, odd_response
 
 
 class Sized(Shape):
@@ -103,3 +103,8 @@ def column_sums_stage(runs: int = 1) -> Stage:
     """Returns the stage in which centres and scales of columns are found from sums over all clients alone."""
     stage = Stage(column_sums.protocol(), column_sums.DIMS, times=column_sums.TIMES, runs=runs)
     return stage.with_sums(column_sums.SUMS)
+
+
+def odd_response_stage() -> Stage:
+    """Returns the stage in which each client compares its response with those of all others together."""
+    return Stage(odd_response.protocol(), odd_response.DIMS).with_sums(odd_response.SUMS)

@@ -92,6 +92,78 @@ class Heterogeneity:
             )
 
 
+REVERSED = 1e-4  # p of the slopes, divided by the number of sites, from which on a site is looked for that is the other way round
+LEFT = 0.1  # of Q of the slopes, which may be left where that site's have the other sign: sites differ, too
+LESS = 0.25  # of Q of the intercepts, which is left at most where these say that a site is the other way round
+OPPOSED = 3.0  # standard errors by which a slope is another one where two slopes of different signs say it
+
+
+def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
+    """Finds the site whose outcome of 0 and 1 seems to be coded the other way round, from sums where all slopes are 0.
+
+    There every row has one chance, so that a site's gradient and curvature tell its number of rows, how often its outcome is 1,
+    and means and covariances of outcome and columns. Slopes from these (covariances by the variance of the outcome) have the
+    right sign however often the outcome is 1. Those from the curvature at the mode of all sites do not: at a site with twice as
+    many events as that mode foresees they may have the other one.
+
+    Of two sites either may be, and both are returned; of more than two one, or none. All of these hold:
+
+    * Slopes contradict each other. Sites that differ in how often the event is have one slope.
+    * If this site's have the other sign the slopes of all sites agree, but for chance or a small part of the contradiction.
+    * Something else says so, too: then the sites differ far less in how often the event is, or two slopes at least are opposed,
+      each beyond doubt, and the sites do not differ far more in that. One slope may well be another one at one site.
+
+    Parameters
+    ----------
+    chance : of the outcome 1, where slopes are 0, by the intercept there
+    g, P : (M, d) and (M, d, d) gradient and minus second derivatives of each site's log-likelihood there, an intercept's first
+    """
+    scale = np.sqrt(np.einsum("kii->i", P))
+    if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all() and (P[:, 0, 0] > 0).all()):
+        return ()
+    each = chance * (1 - chance)
+    n = P[:, 0, 0] / each
+    seen = (n * chance + g[:, 0] + 0.5) / (n + 1)  # how often the outcome is 1; not 0 or 1, whose logit is none
+    own = (n * seen * (1 - seen))[:, np.newaxis, np.newaxis]
+    intercepts = np.log(seen / (1 - seen))[:, np.newaxis] * own[:, 0], own
+    h, of_slopes = _own_intercepts(g / scale, P / np.outer(scale, scale))
+    slopes = h, of_slopes * (seen * (1 - seen) / each)[:, np.newaxis, np.newaxis]
+    try:
+        found = _reversed(intercepts, slopes)
+    except np.linalg.LinAlgError:
+        return ()
+    return found if len(found) == (2 if len(g) == 2 else 1) else ()
+
+
+def _reversed(intercepts: tuple[Array, Array], slopes: tuple[Array, Array]) -> tuple[int, ...]:
+    """Returns the sites of which all that is true; both arguments: (M, d) and (M, d, d) of sites."""
+    sites = np.arange(len(slopes[0]))
+    whole, own = _q(*slopes), _q(*intercepts)
+    if whole.p > REVERSED / len(sites):
+        return ()
+    found = list[int]()
+    for k in sites.tolist():
+        signs = np.where(sites == k, -1.0, 1.0)[:, np.newaxis]
+        left, own_left = _q(signs * slopes[0], slopes[1]), _q(signs * intercepts[0], intercepts[1])
+        if left.p < ALPHA and left.Q > LEFT * whole.Q:
+            continue
+        if own_left.p < ALPHA and LESS * own_left.Q > own.Q:
+            continue
+        if (own.p < ALPHA and own_left.Q < LESS * own.Q) or _opposed(*slopes, k) > 1:
+            found.append(k)
+    return tuple(found)
+
+
+def _opposed(h: Array, P: Array, k: int) -> int:
+    """Returns how many slopes have another sign at this site than at all others, each by itself beyond doubt."""
+    others = np.arange(len(h)) != k
+    parts = [generalised_inverse(one) for one in (P[k], P[others].sum(axis=0))]
+    one, other = parts[0][0] @ h[k], parts[1][0] @ h[others].sum(axis=0)
+    errors = np.diag(parts[0][0]) + np.diag(parts[1][0])
+    told = np.logical_and(parts[0][2], parts[1][2])
+    return int((told & (one * other < 0) & (np.abs(one - other) > OPPOSED * np.sqrt(errors))).sum())
+
+
 def _words(test: Test) -> str:
     """Says I^2 and p of a test."""
     return f"I^2 {test.i2:.0%}, p {f'= {test.p:.1g}' if test.p > 1e-12 else '< 1e-12'}"

@@ -15,8 +15,8 @@ centres and scales have the same bits in both.
 Without masks a server tells by each client's own sums whether a column is in another unit there. Here each client compares its
 own with those of all others together, by the same rules (`slips`), and the server learns at how many clients something is odd. If
 one is far from the others, these together vary more than each of them, so all may find that all others vary more. A doubt is only
-a column that varies more at one client than at all others together, or, where there is none, whose mean is odd at one alone. All
-else (patients who differ, say, or a unit that makes numbers small) is a note. Which clients have one file nobody can tell here.
+a column that varies more at one client than at all others together, or, where there is none, that is surely odd at one alone
+(`slips.is_of_client`). All else (patients who differ, say) is a note. Which clients have one file nobody can tell here.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from ..core import once
 from ..core.masked import HIDES, TOO_MUCH, Masked, Sum
 from ..core.messages import ONE_OR_TWO, SUM, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
 from ..core.rounds import needed
-from . import slips, spreads
+from . import slips
 from .columns import Summary, moments, name_openly, standardise
+from .odd_response import OTHERS
 
 Array = NDArray[np.float64]
 Block = Annotated[NDArray[np.float64], "block"]
@@ -121,7 +122,7 @@ class OddColumns:
     Attributes
     ----------
     notes : (WIDTH,) 1 for a column of which anything can be said at this client, else 0
-    doubts : (WIDTH,) 1 where that is a doubt, and not for the reason that all others together vary more
+    doubts : (WIDTH,) 1 where that is a doubt of this client, and not for the reason that one of the others is odd
     larger : (WIDTH,) 1 where it is a doubt, and the column varies more here than at all others together
     """
 
@@ -296,15 +297,19 @@ def _moments(state: Client, block: tuple[str, ...], centres: Array) -> tuple[Arr
 def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> tuple[Client, OddColumns]:
     """Compares a client's columns with those of all others together; returns its state with notes, and the answer."""
     n, notes, odd = float(state.summary.n_rows), list[str](), np.zeros((3, WIDTH))
-    both, sizes = (state.name, "all others together"), np.array([n, max(told.rows - n, 0.0)])
+    both, sizes = (state.name, OTHERS), np.array([n, max(told.rows - n, 0.0)])
     sums, squares = _moments(state, block, told.centres)
     others = np.maximum(told.rows * told.scales[: len(block)] ** 2 - squares, 0.0)
     for j, name in enumerate(block):
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
         pair = slips.Sums(both, (Column(name),), sizes, told.centres[j : j + 1], *two)
-        (said, doubts), (own, theirs) = slips.of_units(pair), pair.moments[1][:, 0]
-        odd[:, j] = bool(said or doubts), bool(doubts) and spreads.APART * own > theirs, bool(doubts) and own > theirs
+        (said, doubts), (mean, theirs), (own, their_variance) = (
+            slips.of_units(pair),
+            *(one[:, 0].tolist() for one in pair.moments),
+        )
+        of_client = bool(doubts) and slips.is_of_client(mean, own, theirs, their_variance)
+        odd[:, j] = bool(said or doubts), of_client, bool(doubts) and own > their_variance
         notes += said
     return replace(state, notes=(*state.notes, *notes)), OddColumns(told.round, *odd)
 

@@ -19,12 +19,12 @@ The server notes a client whose standard deviation or mean of a measured respons
 `centres`): another unit, or a wrong cell, which a heavy-tailed response may have. The fit uses the agreed units (`Units.rows`),
 so it does not depend on the unit of exposures or of a measured response. Answers are added in client order, so the sums have the
 same bits on every run. Where they are masked (`core.masked`), the server has the sums over all clients as the answer of one, and
-notes no client.
+notes no client; each then compares itself with all others together (`odd_response`, `compare_alone`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -42,7 +42,8 @@ from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import centres, spreads
+from . import centres, slips, spreads
+from .odd_response import OTHERS, Compared, Words
 
 DIMS: dict[str, int] = {}  # no message has an array
 LEVEL, SPREAD, AGAIN = 0, 1, 2  # the legs; from AGAIN on all are alike: a step of an EM each
@@ -165,6 +166,7 @@ class Server:
     told : client -> its answer of this leg
     answers : those of the first leg, in the clients' order
     rows, each : the number of measured responses, or the sum of their weights, of all clients and of each
+    sd : the standard deviation of all measured responses
     note : for the reader of the result
     doubt : why the job marks its result as one not to be trusted; the fit goes on
     """
@@ -179,6 +181,7 @@ class Server:
     note: str = ""
     doubt: str = ""
     each: tuple[float, ...] = ()
+    sd: float = 0.0
     answers: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -242,6 +245,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     state = replace(state, told=PersistentMap())
     if state.leg == SPREAD:
         state = _note_odd_clients(state, np.array(answers))
+        state = replace(state, sd=spread(answers, state.centre, state.rows)[1])
         return _send_units(state, _measured_units(s, answers, state.centre, state.rows))
     if state.leg == LEVEL:
         state = replace(state, answers=tuple(answers))
@@ -278,26 +282,71 @@ def _send_units(state: Server, units: Units) -> tuple[Server, ServerEffects]:
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
-def _note_odd_clients(state: Server, about: Array) -> Server:
-    """Returns the state with notes and doubts on clients whose response varies otherwise than others', or about another mean.
+@dataclass(frozen=True)
+class _Odd:
+    """Says which clients' response varies otherwise than others', or about another mean.
 
-    `about` (m, 2): all clients' sums about the centre.
+    Attributes
+    ----------
+    notes, doubts : for the reader
+    variances, means : (m,) of each client
     """
-    n, what = np.array(state.each), f"column {state.settings.response!r}"
+
+    notes: tuple[str, ...]
+    doubts: tuple[str, ...]
+    variances: Array
+    means: Array
+
+
+def _odd_clients(s: Settings, n: Array, centre: float, about: Array, clients: Sequence[str]) -> _Odd:
+    """Compares clients by their numbers of responses (m,), and (m, 2) sums about the centre."""
+    what = f"column {s.response!r}"
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n
-        mean = state.centre + shift
+        mean = centre + shift
         own = spreads.variances(mean, shift, about[:, 1] / n)
         degrees = np.maximum(n - 1, 0)
         spread = spreads.compare_spreads(own * degrees, degrees)
         sure = spreads.certain(spread, mean / np.sqrt(own))
     # In a heavy-tailed response one wrong cell makes an odd spread, and the model bears it: that is worth a note, and no doubt.
-    heavy = not FAMILIES[state.settings.family].linear
+    heavy = not FAMILIES[s.family].linear
     sure &= not heavy
     moved = centres.compare_centres(mean, own, degrees, ~spread.odd | heavy)
-    notes = (*spreads.notes(spread, what, state.clients), *centres.notes(moved, what, state.clients))
-    doubts = (spreads.doubt(spread, sure, what, state.clients, LARGER), centres.doubt(moved, what, state.clients))
-    return replace(state, note="; ".join(filter(None, (state.note, *notes))), doubt="; ".join(filter(None, doubts)))
+    notes = (*spreads.notes(spread, what, clients), *centres.notes(moved, what, clients))
+    doubts = (spreads.doubt(spread, sure, what, clients, LARGER), centres.doubt(moved, what, clients))
+    return _Odd(notes, tuple(filter(None, doubts)), own, mean)
+
+
+def _note_odd_clients(state: Server, about: Array) -> Server:
+    """Returns the state with notes and doubts on clients whose response is odd; `about` (m, 2): all clients' sums."""
+    odd = _odd_clients(state.settings, np.array(state.each), state.centre, about, state.clients)
+    return replace(state, note="; ".join(filter(None, (state.note, *odd.notes))), doubt="; ".join(odd.doubts))
+
+
+def compare_alone(client: Client, rows: float, mean: float, sd: float) -> Compared:
+    """Compares a client's measured response with that of all others together: `odd_response.Compare`, where sums are masked."""
+    s, own = client.settings, client.rows
+    n = float(len(own.y)) if client.weights is None else float(client.weights.sum())
+    first, second = sums(s.family, own, mean, client.weights)
+    about = np.array(
+        [[first, second], [-first, max(rows * sd**2 - second, 0.0)]]
+    )  # all together have no deviation from their mean
+    odd = _odd_clients(s, np.array([n, max(rows - n, 0.0)]), mean, about, (client.name, OTHERS))
+    (own_variance, theirs), (own_mean, their_mean) = odd.variances.tolist(), odd.means.tolist()
+    doubt = bool(odd.doubts)
+    of_client = doubt and slips.is_of_client(own_mean, own_variance, their_mean, theirs)
+    return Compared(odd.notes, of_client, doubt and own_variance > theirs)
+
+
+def words_alone(s: Settings) -> Words:
+    """Returns the server's texts on clients that compare themselves."""
+    what = f"column {s.response!r}"
+    return Words(
+        f"{what}: at {{}} clients its mean or standard deviation is not that of all others together: is it in another unit "
+        "somewhere, or are patients so different? rows.json in each client's own folder says how far",
+        f"{what} is in another unit at one client, or has a wrong cell there{LARGER}: rows.json in that client's own folder says "
+        "so, and the server cannot know which it is",
+    )
 
 
 def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:

@@ -134,6 +134,23 @@ def of_units(told: Sums) -> Said:
     return (*_coded_apart(told), *notes), doubts
 
 
+def is_of_client(mean: float, variance: float, their_mean: float, their_variance: float) -> bool:
+    """Tells whether a doubt about a client beside all others together is one of the client, and not of one of the others.
+
+    Sites whose means differ vary more together than each, and one that is far from the others makes them do so for all but
+    itself. So where others vary more that is the client's only if its mean and its standard deviation are the same part
+    of theirs, as another unit makes them, or if the standard deviations are so far apart that no differences of hospitals make
+    them so.
+    """
+    if spreads.APART * variance > their_variance:
+        return True
+    if not variance > 0:
+        return False
+    wider = math.sqrt(their_variance / variance)
+    same = mean * their_mean > 0 and 1 / centres.ALIKE <= their_mean / mean / wider <= centres.ALIKE
+    return same or wider > spreads.CERTAIN
+
+
 def _two_neighbours(mean: float, variance: float) -> int | None:
     """Returns the lower of the two neighbouring whole numbers that are all values of a column, or None if it has others.
 

@@ -81,6 +81,7 @@ class Server:
     centre, asked : (P,) and (n, P) of the open questions: their draws of xi are the centre and these steps
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
+    first_gradient, first_hessian : (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answers to the open questions
     """
@@ -98,6 +99,8 @@ class Server:
     not_finite: Array
     centre: Array
     asked: Array
+    first_gradient: Array
+    first_hessian: Array
     round: int = 0
     newton: int = 0
     drawn: int = 0
@@ -163,6 +166,7 @@ class Found:
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
+    first : gradient (J, P) and minus second derivatives (J, P, P) of each client's log-likelihood there; None where not kept
     error : by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
     """
@@ -186,16 +190,24 @@ class Found:
     error: tuple[float, float]
     converged: bool
     reason: str
+    first: tuple[Array, Array] | None = None
 
 
 def start(
-    settings: Settings, prior: Prior, names: tuple[str, ...], coordinates: Coordinates, starts: Array
+    settings: Settings,
+    prior: Prior,
+    names: tuple[str, ...],
+    coordinates: Coordinates,
+    starts: Array,
+    *,
+    keeps_first: bool = False,
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its first question.
 
     Parameters
     ----------
     starts : (settings.starts, P) xi from which the mode is looked for
+    keeps_first : whether the clients' derivatives at the first of them are kept
     """
     starts = np.asarray(starts, np.float64)
     if starts.shape != (settings.starts, coordinates.size):
@@ -208,7 +220,8 @@ def start(
     none = np.zeros(len(names))
     P, alone = coordinates.size, (settings.starts, len(names))
     own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
-    asked = np.zeros(coordinates.size), empty
+    kept = len(names) if keeps_first else 0
+    asked = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
     state = Server(settings, prior, names, coordinates, units, climb, *own, settings.nodes, np.zeros(2), none, *asked)
     return _ask_curvature(state)
 
@@ -279,6 +292,9 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         _defined(state, values)
         if not state.newton:  # and not where a climb begins again with more nodes
             state = evolve(state, began=float(values[:, 0].sum()))
+            if len(state.first_gradient):
+                gradient, hessian = (np.stack([getattr(one, name)[0] for one in answers]) for name in ("gradient", "hessian"))
+                state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
         climb = state.climb.climbed(*_posterior(state, answers))
@@ -580,9 +596,10 @@ def read_result(state: Server) -> Found:
     evidence = None if last is None else last.log_evidence
     values = np.concatenate([one.values for one in several]) if several else np.empty((0, len(state.names)))
     log_prior = np.concatenate([one.log_prior - c.log_jacobian(one.xi) for one in several]) if several else np.empty(0)
+    first = (state.first_gradient, unpacked(state.first_hessian, len(mode[0]))) if len(state.first_gradient) else None
     return Found(
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
         unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
         state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
-        error, not why, why,
+        error, not why, why, first,
     )  # fmt: skip

@@ -11,6 +11,9 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import numpy as np
+from scipy.special import chdtrc
+
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
 from ...algorithms.importance import machine as importance
@@ -33,6 +36,18 @@ EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
 WILD = 30.0  # times: beyond, no factor of intervals says anything
 ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated-negative-binomial"}  # with structural ones
+UNLIKELY = 1e-4  # how often tenths are as uneven where the model is right
+UNEVEN = 0.05  # what the share of a tenth is off by at least, where that is said
+ENOUGH = 10  # rows for each unknown
+MISFIT = "a covariate, or a curve of one, may be missing, or another family do better"
+ADAPTS = (
+    "sigma is that of all errors together, so that their spread fits by itself and their shape does not: look for another unit "
+    "or a wrong cell at a site, a covariate or a curve that is missing, errors that vary more at some sites, "
+)
+MISFITS = {  # how such a model is mended
+    "gaussian": f'{ADAPTS}a long tail on one side (take logarithms in all files), or on both (model.family = "student")',
+    "student": f"{ADAPTS}or a long tail on one side (take logarithms in all files)",
+}
 STATISTICS = ("mean", "variance", "zeros")
 
 
@@ -67,6 +82,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
             doubt = _varied(whole, model)
             notes += describe_events(model.family, model.encoding, model.telling, told.replies)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
+            notes += [] if doubt or chances else uneven(whole, model, len(run.names))
     return join(
         Checked(content, tuple(notes), doubt),
         exchange_loo(run, model, owns),
@@ -153,6 +169,27 @@ def _said(content: Record, with_zeros: str) -> list[str]:
     return [
         f"responses that the model makes are unlike those that were seen, in {' and '.join(words)}: p is how often one that is "
         f"drawn from the model is larger; {better}"
+    ]
+
+
+def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
+    """Returns the note on responses that are not evenly in the tenths of their predictive distributions.
+
+    Rows of one group stand in like tenths, and those of a client with few rows a coefficient in the middle ones, for the
+    coefficients follow them: of such models nothing is said. Each client's numbers are rounded to fives.
+    """
+    rows, n = whole.tenths[:, 0], float(whole.observed[0])
+    total = float(rows.sum())
+    if model.layout.group or not total or n < ENOUGH * model.layout.size:
+        return []
+    shares, rounded = rows / total, n_clients * (loo_sums.LEAST / 2) ** 2  # the variance of a rounded number is that at most
+    p = float(chdtrc(len(rows) - 1, float(((rows - total / 10) ** 2).sum()) / (n / 10 + rounded)))
+    k = int(np.abs(shares - 0.1).argmax())
+    if p >= UNLIKELY or abs(shares[k] - 0.1) < UNEVEN:
+        return []
+    return [
+        f"responses are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
+        f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); {MISFITS.get(model.family, MISFIT)}"
     ]
 
 

@@ -9,9 +9,11 @@ power-scaling; docs/spec/likelihood.md, section 5; docs/concepts/convergence.md,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ...algorithms.importance.server import Found
 from ...models import weighted
@@ -28,6 +30,10 @@ INTERCEPTS = "set [model.random] client = true, by which each client has an inte
 OF_A_COLUMN = "give each site's rows a level of a column (site = ..) as a covariate, by which each has an intercept of its own"
 ALONE = "fit the sites that differ in jobs of their own"
 SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
+REWRITE = (
+    "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, or the "
+    "labels exchanged)"
+)
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
@@ -93,6 +99,28 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     names, at, intercept = model.compared
     P = at_mode.own_hessian[:, at][:, :, at]
     return heterogeneity.compare_sites(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
+
+
+class Reversed(NamedTuple):
+    """Says that an outcome is coded the other way round at a client: a note for the reader, and why the result cannot stand."""
+
+    note: str
+    doubt: str
+
+
+def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
+    """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does."""
+    if at_mode.first is None:
+        return None
+    found = heterogeneity.find_reversed(float(expit(model.start_at[0])), *at_mode.first)
+    if not found:
+        return None
+    who, column = " or ".join(repr(model.names[k]) for k in found), repr(model.encoding.response)
+    return Reversed(
+        f"{who}: its slopes are minus those of the other sites: does 1 of column {column} mean "
+        f"there what 0 means elsewhere? {REWRITE}; where it is right so, {ALONE}",
+        f"the response {column} seems to be coded the other way round at {who} (a note says what to do)",
+    )
 
 
 def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:

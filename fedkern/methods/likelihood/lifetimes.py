@@ -83,8 +83,8 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
         told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
         content |= sites.count_rows(model, model.telling, told)
         notes += said
-        if model.secure or not model.asks_level:
-            notes += [time_units.NOT_COMPARED_SUMS if model.secure else time_units.NOT_COMPARED] if len(run.names) > 1 else []
+        if not model.asks_level and len(run.names) > 1:
+            notes.append(time_units.NOT_COMPARED)
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
     return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
 

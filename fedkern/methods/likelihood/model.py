@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
-from ...algorithms.exchanges import level, replicated
+from ...algorithms.exchanges import level, odd_response, replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import FINE_OF_CHAINS, OF_REGRESSIONS, OF_SUMS, Settings
@@ -25,7 +25,7 @@ from ...data.table import Table
 from ...jobs import few
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
-from ...jobs.stage import Stage
+from ...jobs.stage import Stage, odd_response_stage
 from ...kernels.families import Family
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
@@ -225,6 +225,20 @@ class Model(JobModel[OutputSection]):
         """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
         return None
 
+    def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
+        """Returns a client's response beside all others'; `numbers`: of all rows, as `exchanges.odd_response` has them."""
+        return level.compare_alone(client, *numbers)
+
+    @property
+    def words_alone(self) -> odd_response.Words:
+        """The texts for the reader of a result whose clients have compared themselves."""
+        return level.words_alone(self.asked_level)
+
+    @property
+    def asked_level(self) -> level.Settings:
+        """The facts of the response that all parties know when its level is asked for."""
+        return level.Settings(self.level_family, self.encoding.response or "y", self.encoding.intercept)
+
     @property
     def takes_client(self) -> bool:
         """Whether the job could have an effect of clients beside the effects that it has."""
@@ -354,9 +368,17 @@ class Model(JobModel[OutputSection]):
         """The protocol with only the messages that this job can send."""
         return importance.protocol(self.settings)
 
+    @property
+    def may_be_reversed(self) -> bool:
+        """Whether it can be seen that a client's outcome of 0 and 1 is coded the other way round: by slopes of rows alone."""
+        random = self.config.random
+        alone = random.group is None and not random.client and not self.offset and self.encoding.intercept
+        return alone and self.family in ("bernoulli", "binomial") and not self.secure
+
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
-        return importance.start(self.settings, self.prior, self.telling, self.coordinates, self.start_at[np.newaxis])
+        at, keeps = self.start_at[np.newaxis], self.may_be_reversed
+        return importance.start(self.settings, self.prior, self.telling, self.coordinates, at, keeps_first=keeps)
 
     def client(self, index: int, likelihood: importance.Model) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""
@@ -468,11 +490,16 @@ class Model(JobModel[OutputSection]):
 
     @property
     def response_stages(self) -> list[Stage]:
-        """The exchange before the rounds in which the response's units become known."""
+        """The exchange before the rounds in which the response's units become known, and that in which clients compare theirs."""
         if not self.asks_level:
             return []
         stage = Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if self.measured else {})
-        return [stage.with_sums(level.SUMS, secure=self.secure)]
+        return [stage.with_sums(level.SUMS, secure=self.secure), *([odd_response_stage()] if self.compares_alone else [])]
+
+    @property
+    def compares_alone(self) -> bool:
+        """Whether each client compares its response with those of all others together, as the server has sums alone."""
+        return self.secure and self.measured
 
     @property
     def sums_stage(self) -> Stage:

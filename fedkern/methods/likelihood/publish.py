@@ -26,6 +26,7 @@ from .differently import (
     SLOPES,
     compare_clients,
     describe_sensitivity,
+    find_reversed,
     leave_out_clients,
     sensitivity,
 )
@@ -115,7 +116,10 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     }
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
+    other_way = find_reversed(sampled, model)
     differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
+    if other_way is not None:  # an intercept of each client would mend nothing
+        differing = [other_way.note]
     metrics, scored = _scores(model, posterior, test)
     more |= scored | model.kind_in_summary | model.data_in_summary(sampled.began)
     more |= model.summarise_draws(weights.draws[posterior.chosen.ravel()])
@@ -126,7 +130,12 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         rounds=server.round,
         verdict=judge_draws(
             sampled,
-            (*ended.doubts, *model.doubts(sampled.began), *filter(None, [ended.checked.doubt])),
+            (
+                *ended.doubts,
+                *model.doubts(sampled.began),
+                *([] if other_way is None else [other_way.doubt]),
+                *filter(None, [ended.checked.doubt]),
+            ),
             model.settings.effective,
         ),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
@@ -180,7 +189,9 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     posterior = release_walks(model, server)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
-    if doubts := [*ended.doubts, *filter(None, [ended.checked.doubt])]:
+    other_way = find_reversed(importance.read_result(mode), model)
+    of_response = [] if other_way is None else [other_way.doubt]
+    if doubts := [*ended.doubts, *of_response, *filter(None, [ended.checked.doubt])]:
         judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
@@ -209,7 +220,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         draws=s.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[NO_WEIGHTS, *_tails(model, posterior), *ended.checked.notes],
+        notes=[*([] if other_way is None else [other_way.note]), NO_WEIGHTS, *_tails(model, posterior), *ended.checked.notes],
         more=more,
     )
 

@@ -69,6 +69,7 @@ class Columns:
         designs: dict[int, Design] = {}
         rows: dict[int, Any] = {}
         degenerates: dict[int, Degenerate] = {}
+        noted: dict[int, list[str]] = {}
         for k in list(tables):
             with owned(k):
                 table = tables.pop(k)  # of large files one is in memory twice at a time
@@ -77,11 +78,15 @@ class Columns:
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
+            noted[k] = notes
         said = column_notes.exchange_notes(run, degenerates)
         run.hooks.notes += said.notes
         run.hooks.doubts += said.doubts
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)
+        if model.secure:  # a client may have found that its response is not as the others'
+            for k, notes in noted.items():
+                run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
         likelihoods = {k: model.likelihood(own, run.threads) for k, own in rows.items()}
         return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {})
 

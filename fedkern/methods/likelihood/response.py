@@ -6,11 +6,13 @@ Source: docs/spec/likelihood.md, section 4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...algorithms.exchanges import level
+from ...algorithms.core.messages import ServerEffects
+from ...algorithms.exchanges import level, odd_response
 from ...data.design import Design
 from ...jobs.run import Run
 from ...models.spatial.site import Rows as Responses
@@ -28,11 +30,10 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     """
     if not model.asks_level:
         return model
-    encoding = model.encoding
-    asked = level.Settings(model.level_family, encoding.response or "y", encoding.intercept)
+    asked = model.asked_level
     responses = {k: _responses(own, model.exposure(rows[k])) for k, own in designs.items()}
     clients = {k: level.Client(run.names[k], asked, responses[k], weights=own.weights) for k, own in designs.items()}
-    (stage,) = model.response_stages
+    stage = model.response_stages[0]
     server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
@@ -41,8 +42,32 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     if server is not None and (said := model.compare_levels(server.answers)) is not None:
         run.hooks.notes += said.notes
         run.hooks.doubts += filter(None, [said.doubt])
+    if model.compares_alone:
+        _compare_alone(run, model, server, clients)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
     return model.with_units(units if server is None else Units(units.level, units.scale, units.pooled, server.rows))
+
+
+def _compare_alone(run: Run[Config], model: Model, server: level.Server | None, clients: Mapping[int, level.Client]) -> None:
+    """Has each client compare its response with those of all others together; what is odd is noted for its holder alone."""
+    comparing = {k: odd_response.Client(partial(_compared, model, own)) for k, own in clients.items()}
+
+    def ask() -> tuple[odd_response.Server, ServerEffects]:
+        assert server is not None
+        assert server.units is not None
+        numbers = (server.rows, server.units.pooled, server.sd) if model.measured else (*server.answers[0], 0.0)
+        return odd_response.start(model.words_alone, len(run.names), numbers)
+
+    found, compared = run.exchange(model.response_stages[1], ask, comparing)
+    if found is not None:
+        run.hooks.notes += filter(None, [found.note])
+        run.hooks.doubts += filter(None, [found.doubt])
+    for k, one in compared.items():
+        run.hooks.own_notes.setdefault(k, []).extend(one.notes)
+
+
+def _compared(model: Model, client: level.Client, first: float, second: float, third: float) -> odd_response.Compared:
+    return model.compare_alone(client, (first, second, third))
 
 
 def _responses(design: Design, seen: np.ndarray | None) -> Responses:

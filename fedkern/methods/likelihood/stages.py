@@ -14,6 +14,7 @@ from ...algorithms.exchanges import (
     lifetime_sums,
     loo_sums,
     marginal_sums,
+    odd_response,
     own_models,
     replicated,
     site_modes,
@@ -51,6 +52,7 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     *(one.masked for one in column_sums.SUMS),
     level.MaskedLevelSums,
+    odd_response.MaskedOddResponse,
     importance.Curvature,
     importance.Values,
     *sum_keys.COMMITTED.to_server,
@@ -174,7 +176,8 @@ def check_job(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
     singly = "log-likelihoods at the draws (SingleValues)" if at.config.singly else ""
-    sums = [*secure.describe(at.place, at.names, singly=singly)] if model.secure else []
+    response = ("response" if model.measured else "times") if model.compares_alone else ""
+    sums = [*secure.describe(at.place, at.names, singly=singly, response=response)] if model.secure else []
     lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy(model)]
     return Said(model, lines, unknown)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import hazard_curves, lifetime_sums, survival_sums
+from ...algorithms.exchanges import hazard_curves, level, lifetime_sums, odd_response, survival_sums
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
@@ -25,12 +25,13 @@ from ...models.mixed import Layout, Prior
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
+from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
 from .model import TOLD, Model
 from .patient import Patient, notes_of, patient_of
 from .rows import Held, sort_by_group, times_of
-from .time_units import Said, of_rates
+from .time_units import ALONE, Said, of_client, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
 
 Array = NDArray[np.float64]
@@ -232,6 +233,18 @@ class LifetimeModel(TimeModel):
         return of_rates(self.telling, answers, client=bool(self.layout.client))
 
     @property
+    def compares_alone(self) -> bool:
+        return self.secure
+
+    def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
+        own = units.sums(self.level_family, client.rows, weights=client.weights)
+        return of_client(own, *numbers[:2], client=bool(self.layout.client))
+
+    @property
+    def words_alone(self) -> odd_response.Words:
+        return ALONE
+
+    @property
     def takes_client(self) -> bool:
         return not self.entered_together and super().takes_client
 
@@ -280,9 +293,9 @@ class LifetimeModel(TimeModel):
         unit, layout = float(np.exp(self.log_unit)), self.layout
         base = Baseline.of(layout, points, np.array(self.cuts) / unit)
         variance = np.zeros(len(points))
-        for level in LEVELS:
-            if layout.terms(level):
-                variance += layout.factor(points, level)[:, 0, 0] ** 2
+        for of in LEVELS:
+            if layout.terms(of):
+                variance += layout.factor(points, of)[:, 0, 0] ** 2
         eta, variance = (points[:, : layout.p] @ self.patient.row)[:, np.newaxis], variance[:, np.newaxis]
         content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))

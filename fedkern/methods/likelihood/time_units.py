@@ -1,6 +1,7 @@
 """Says at which clients times are in another unit than at the others, from numbers that clients exchange anyway.
 
-Where all clients share a hazard, each tells its events and how long it saw its rows (`exchanges.level`). In a Cox model with
+Where all clients share a hazard, each tells its events and how long it saw its rows (`exchanges.level`); where the server gets
+sums alone, each client compares its own with all others' (`exchanges.odd_response`). In a Cox model with
 `output.survival_at` each tells its cumulative hazard (`exchanges.hazard_curves`). Days among months make both some 30 times as
 large or as small. A Cox model alone compares rows of one client only, so that its ratios do not depend on units of time.
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.odd_response import Compared, Words
 
 Array = NDArray[np.float64]
 
@@ -39,9 +41,11 @@ NOT_COMPARED = (
     "have times in one unit (days, months) is not seen in this result; leave the key out to have it looked at"
 )
 
-NOT_COMPARED_SUMS = (
-    'clients\' times per event were not compared, for with job.sums = "secure" the server has the sums of all: whether all files '
-    "have times in one unit (days, months) is not seen in this result; let the holders compare their median times"
+ALONE = Words(
+    "at {} clients the time per event is not that of all others together: are times in another unit somewhere (days for months), "
+    "or is the hazard so different? rows.json in each client's own folder says how far",
+    "times are in another unit at one client: rows.json in that client's own folder says how far they are from all others', and "
+    "the server cannot know which it is",
 )
 
 
@@ -63,6 +67,29 @@ def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, cl
     """
     told = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
     return _compared("time per event", told, HIDDEN if client else DIFFERS)
+
+
+def of_client(own: tuple[float, float], events: float, time: float, *, client: bool = False) -> Compared:
+    """Compares a client's times with those of all others together, where the server gets sums alone.
+
+    Parameters
+    ----------
+    own : its events, and how long it saw its rows
+    events, time : the same of all clients
+    client : as `of_rates` has it
+    """
+    others = events - own[0], time - own[1]
+    if not min(*own, *others) > 0:
+        return Compared()
+    off = math.log(own[1] / own[0] * others[0] / others[1])
+    if not abs(off) > max(math.log(FACTOR), SURE * math.sqrt(1 / own[0] + 1 / others[0])):
+        return Compared()
+    note = (
+        f"the time per event here is {_factor(off)} that of all others together: are times in another unit here{_nearest(off)} "
+        f"or at one of the others, or is the hazard so different? {FIRST}{HIDDEN if client else DIFFERS}"
+    )
+    doubt = abs(off) > math.log(ANOTHER)
+    return Compared((note,), doubt, doubt and off > 0)
 
 
 def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Sequence[float]) -> Said:

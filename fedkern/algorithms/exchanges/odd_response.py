@@ -1,0 +1,159 @@
+"""Compares each client's response, or times, with those of all others together, where the server gets sums alone.
+
+It follows the exchange of the response's level (`level`), from which the server knows sums over all rows, and no client's own. It
+tells them to all clients. Each takes its own away, compares it with the rest by the rules by which a server compares clients in
+a job without masks, and notes for its holder what is odd. The server learns, masked, at how many clients something is.
+
+| response | first | second | third |
+|---|---|---|---|
+| measured | number of rows | mean | standard deviation |
+| times | events | how long rows were seen | 0 |
+
+As with columns (`column_sums`) a client that is far from the others may make all look odd. A doubt is only what is larger at one
+client than at all others together, or, where there is none, what is surely odd at one alone; all else is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.masked import HIDES, Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core.rounds import needed
+
+Array = NDArray[np.float64]
+
+DIMS: dict[str, int] = {}  # no message has an array
+OTHERS = "all others together"
+
+
+@dataclass(frozen=True)
+class AskOddResponse(Message, kind=282):
+    """Server to client: these are the numbers of all rows together (the module says which); is your response odd beside them?"""
+
+    round: int
+    first: float
+    second: float
+    third: float
+
+
+@dataclass(frozen=True)
+class MaskedOddResponse(
+    Masked, Message, kind=283, tells=Tells(f"whether its response, or times, are not as at all others, masked: {HIDES}")
+):
+    """Client to server: `OddResponse`, masked."""
+
+    words: Annotated[bytes, "masked_odd_response"]
+
+
+@dataclass(frozen=True)
+class OddResponse:
+    """Holds the answer, which is no message: no client's own ever travels.
+
+    Attributes
+    ----------
+    note, doubt, larger : 1 where anything can be said, where that is a doubt of this client, and where it is a doubt and the
+        response is larger here, or varies more, than at all others together; else 0. Of all clients together their numbers
+    """
+
+    round: int
+    note: float
+    doubt: float
+    larger: float
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 3, 0
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the numbers that are added."""
+        return np.array([self.note, self.doubt, self.larger]), np.zeros(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
+        """Returns at how many clients the response is odd."""
+        return cast(Message, cls(round, *numbers.tolist()))
+
+
+SUMS = (Sum(OddResponse, MaskedOddResponse),)
+
+
+class Compared(NamedTuple):
+    """Holds what a client finds: notes for its holder, whether that is a doubt of this client, and whether it has the larger."""
+
+    notes: tuple[str, ...] = ()
+    doubt: bool = False
+    larger: bool = False
+
+
+Compare = Callable[[float, float, float], Compared]
+
+
+@dataclass(frozen=True)
+class Client:
+    """Compares by `compare`, which takes the three numbers of all rows; `notes` are for its holder alone."""
+
+    compare: Compare = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+
+class Words(NamedTuple):
+    """Holds the server's texts: of a note, with {} for the number of clients, and of a doubt."""
+
+    note: str
+    doubt: str
+
+
+@dataclass(frozen=True)
+class Server:
+    """Holds the texts; after the answer `note` for the reader of the result, or `doubt`, why it cannot stand."""
+
+    words: Words
+    n_clients: int
+    done: bool = False
+    note: str = ""
+    doubt: str = ""
+
+
+def start(words: Words, n_clients: int, numbers: tuple[float, float, float]) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state and its question, to all clients as one; `numbers`: of all rows."""
+    return Server(words, n_clients), once.ask(1, AskOddResponse(0, *numbers))
+
+
+def finished(state: Server) -> bool:
+    """Tells whether it is known at how many clients the response is odd."""
+    return state.done
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes the numbers of clients at which the response is odd."""
+    needed(event, "the units of the response are not agreed yet; see why it ended, and start the job again")
+    odd: Any = event
+    if not isinstance(odd, OddResponse) or state.done:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    state = replace(state, done=True)
+    if odd.larger == 1 or (odd.larger == 0 and odd.doubt == 1):
+        return replace(state, doubt=state.words.doubt), []
+    return replace(state, note=state.words.note.format(f"{odd.note:g} of {state.n_clients}") if odd.note else ""), []
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """Compares the client's own rows with all others."""
+    if not isinstance(event, AskOddResponse):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    found = state.compare(event.first, event.second, event.third)
+    told = OddResponse(event.round, float(bool(found.notes)), float(found.doubt), float(found.larger))
+    return replace(state, notes=found.notes), [cast(Message, told)]
+
+
+def protocol() -> Protocol[Server, Client]:
+    """Returns the protocol before it is masked, in which a bare answer travels: a run has it with masks alone."""
+    bare = cast(Any, (OddResponse,))
+    return once.protocol("odd-response", (AskOddResponse,), bare, server_receive, client_receive, finished)

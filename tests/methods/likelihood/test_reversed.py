@@ -1,0 +1,111 @@
+"""An outcome that is coded the other way round at one client is named, and hospitals that differ are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import fedkern
+from fedkern.results import heterogeneity
+
+Array = NDArray[np.float64]
+NAMES = ("ada", "bo", "cy", "di", "eve", "fay", "gil", "hal", "ida", "jo")
+JOB: dict[str, Any] = {
+    "job": {"method": "likelihood", "seed": 3},
+    "data": {"response": "died"},
+    "model": {"family": "bernoulli"},
+    "algorithm": {"points": 1024, "effective": 300.0},
+}
+WORDS = "seems to be coded the other way round at"
+
+
+def sites(
+    seed: int, m: int, n: int, p: int, tau: float = 0.0, other: int = -1, of_slopes: float = 0.0, level: float = -1.0
+) -> Any:
+    """Columns and outcomes of m sites; `tau`: sd of their intercepts; `other`: the one that is coded the other way round."""
+    rng, made = np.random.default_rng(seed), []
+    beta = rng.normal(0, 0.5, p)
+    for k in range(m):
+        X = rng.normal(size=(int(n * rng.uniform(0.5, 1.5)), p))
+        eta = level + tau * rng.normal() + X @ (beta + of_slopes * rng.normal(size=p))
+        y = (rng.uniform(size=len(X)) < expit(eta)).astype(float)
+        made.append((X, 1 - y if k == other else y))
+    return made
+
+
+def found(made: list[tuple[Array, Array]]) -> tuple[int, ...]:
+    """Of the sums that sites tell where all slopes are 0."""
+    chance = float(np.concatenate([y for _, y in made]).mean())
+    columns = [np.column_stack([np.ones(len(X)), X]) for X, _ in made]
+    g = np.stack([X.T @ (y - chance) for X, (_, y) in zip(columns, made)])
+    P = np.stack([chance * (1 - chance) * X.T @ X for X in columns])
+    return heterogeneity.find_reversed(chance, g, P)
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize(("m", "n", "p"), [(2, 40, 2), (3, 15, 3), (3, 300, 3), (8, 60, 10), (10, 300, 5)])
+def test_sites_whose_outcomes_are_more_frequent_are_not_named(m: int, n: int, p: int, tau: float) -> None:
+    assert not any(found(sites(seed, m, n, p, tau)) for seed in range(100))
+
+
+def test_sites_whose_slopes_differ_are_named_next_to_never() -> None:
+    """Slopes that vary as much as they are large on average: one in some hundred federations has one site that looks so."""
+    named = sum(bool(found(sites(seed, 3, 300, 2, 1.0, of_slopes=0.3))) for seed in range(300))
+    assert named <= 4
+
+
+@pytest.mark.parametrize("level", [-2.5, -1.0, 0.0])
+def test_the_site_that_is_coded_the_other_way_round_is_found(level: float) -> None:
+    named = [found(sites(seed, 4, 400, 4, 0.5, other=seed % 4, level=level)) for seed in range(60)]
+    assert sum(one == (seed % 4,) for seed, one in enumerate(named)) >= 45
+    assert all(one in ((), (seed % 4,)) for seed, one in enumerate(named))
+
+
+def frames(made: list[tuple[Array, Array]]) -> dict[str, pd.DataFrame]:
+    return {
+        name: pd.DataFrame({**{f"x{j}": x.round(3) for j, x in enumerate(X.T)}, "died": y.astype(int)})
+        for name, (X, y) in zip(NAMES, made)
+    }
+
+
+@pytest.mark.parametrize("sampler", ["importance", "hmc"])
+def test_a_job_names_the_client_and_says_what_to_do(sampler: str) -> None:
+    job = JOB
+    if sampler == "hmc":
+        job = JOB | {"job": JOB["job"] | {"rounds": 300}, "algorithm": {"sampler": "hmc"}}
+    result = fedkern.run(job, data=frames(sites(1, 3, 300, 3, 0.3, other=1)))
+    assert result.converged is False
+    assert f"the response 'died' {WORDS} 'bo'" in result.summary["verdict"]
+    note = next(
+        note for note in result.summary["notes"] if note.startswith("'bo': its slopes are minus those of the other sites")
+    )
+    assert "rewrite the column in that file" in note
+    assert not any("client = true" in note for note in result.summary["notes"])
+
+
+def test_of_two_clients_either_may_be() -> None:
+    result = fedkern.run(JOB, data=frames(sites(3, 2, 400, 3, other=1)))
+    assert f"{WORDS} 'ada' or 'bo'" in result.summary["verdict"]
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.5])
+def test_a_job_of_hospitals_that_differ_is_not_stopped(tau: float) -> None:
+    result = fedkern.run(JOB, data=frames(sites(2, 3, 200, 3, tau)))
+    assert result.converged is True
+    assert not any("minus those" in note for note in result.summary["notes"])
+
+
+def test_successes_of_trials_are_looked_at_too() -> None:
+    rng, data = np.random.default_rng(8), {}
+    for name in NAMES[:3]:
+        X = rng.normal(size=(120, 3))
+        y = rng.binomial(5, expit(-0.8 + X @ [0.6, -0.5, 0.4]))
+        frame = pd.DataFrame({f"x{j}": x.round(3) for j, x in enumerate(X.T)})
+        data[name] = frame.assign(died=5 - y if name == "cy" else y, of=5)
+    job = JOB | {"data": {"response": "died", "trials": "of"}, "model": {"family": "binomial"}}
+    assert f"{WORDS} 'cy'" in fedkern.run(job, data=data).summary["verdict"]
