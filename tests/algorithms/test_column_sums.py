@@ -171,13 +171,19 @@ def test_alike_clients_have_no_note(n: int) -> None:
     assert not any(one.notes for one in ended.values())
 
 
-@pytest.mark.parametrize(("factor", "shift"), [(0.7, -62.0), (1 / 18.0, 0.0)], ids=["children", "small"])
-def test_patients_who_differ_are_a_note(factor: float, shift: float) -> None:
-    """A hospital for children among three: the others find that all others together vary more. As where a unit is too small."""
-    server, _ = compared(factor, 3, shift)
+def test_patients_who_differ_are_a_note() -> None:
+    """A hospital for children among three: the others find that all others together vary more."""
+    server, _ = compared(0.7, 3, -62.0)
     assert server.doubts == ()
     (note,) = server.notes
     assert "clients its mean, standard deviation or codes are not those of all others together" in note
+
+
+def test_a_unit_that_makes_numbers_small_is_a_doubt() -> None:
+    """Mean and standard deviation are the same small part of all others', as mmol/l for mg/dl makes them."""
+    server, _ = compared(1 / 18.0, 3, 0.0)
+    (doubt,) = server.doubts
+    assert "column 'x'" in doubt
 
 
 # The response --------------------
