@@ -433,6 +433,7 @@ def test_a_job_without_a_server_between_its_clients_is_refused_with_the_reason(f
     )
     assert set(codes.values()) == {2}
     assert "speak to the server alone" in said[0][1]
+    assert not [*tmp_path.iterdir()]  # nobody has opened a ledger: nothing of a row has left, not even names of columns
 
 
 def test_a_spoke_is_of_one_client_of_the_job_and_of_one_job():

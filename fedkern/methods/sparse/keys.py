@@ -143,6 +143,10 @@ class Config(JobConfig):
         return self.job.sums is not None
 
     @property
+    def without_server(self) -> bool:
+        return self.algorithm.topology == "allgather"
+
+    @property
     def draws_rows(self) -> list[str]:
         """The choices by which a client's draws are made of each of its rows, and not of cross-products alone."""
         model = self.model

@@ -178,7 +178,7 @@ class SparseModel(JobModel[OutputSection]):
     @property
     def allgather(self) -> bool:
         """Whether there is no server, and all clients see all messages."""
-        return self.config.algorithm.topology == "allgather"
+        return self.config.without_server
 
     @property
     def tempering(self) -> int:
