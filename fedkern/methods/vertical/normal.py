@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.families import expit
+from ...models.mixed.quadrature import even
 from ...results.lines import AT, Lines, fit_lines
 from .model import VerticalModel
 
 Array = NDArray[np.float64]
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
 FARTHEST = 40.0  # of an offset
 HALVINGS = 50
 
@@ -82,8 +82,8 @@ def measure_lines(own: Own, names: Sequence[str], slopes: Array) -> Lines | None
 
 def _offset(p: Array, mean: Array, sd: Array) -> Array:
     """Finds (n,) offsets by bisection, with which a normal predictor of this mean and sd has the probability p."""
-    z, low, high = mean[:, None] + sd[:, None] * NODES, np.full(len(p), -FARTHEST), np.full(len(p), FARTHEST)
-    weights = WEIGHTS / WEIGHTS.sum()
+    at, weights = even(float(sd.max(initial=0.0)))
+    z, low, high = mean[:, None] + sd[:, None] * at, np.full(len(p), -FARTHEST), np.full(len(p), FARTHEST)
     low, high = low - mean, high - mean
     for _ in range(HALVINGS):
         at = (low + high) / 2

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...kernels.families import expit
 from ...models.likelihood import Likelihood
+from ...models.mixed.quadrature import even
 
 Array = NDArray[np.float64]
 
@@ -69,7 +70,8 @@ def lowered_at(likelihood: Likelihood, y: Array, eta: Array, v: float) -> float:
 
     (For negative binomials with a small r the formula, which is of first order in v, is up to twice as much.)
     """
-    e, w = math.sqrt(v) * NODES, WEIGHTS
+    t, w = even(math.sqrt(v * float(np.max(likelihood.sd()))))  # a row's information is r at most
+    e = math.sqrt(v) * t
 
     def without(d: float) -> float:
         return float(likelihood.slope(y, eta + d).sum())

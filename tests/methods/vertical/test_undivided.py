@@ -108,6 +108,22 @@ def test_how_much_lower_the_intercept_of_augmented_negative_binomials_is(r, base
     np.testing.assert_allclose(low, best[0] - best[1], atol=0.002)
 
 
+def test_how_much_lower_the_intercept_of_large_negative_binomials_is():
+    """Each row tells its own predictor far better than the auxiliary variables' spread: a rule of few nodes misses its peak."""
+    random, r, v, t = np.random.default_rng(0), 500.0, 0.3, np.linspace(-8, 8, 4001)
+    eta = 7 + 0.3 * random.standard_normal(60)
+    mean = np.exp(eta + np.sqrt(v) * random.standard_normal(60))
+    y = random.negative_binomial(r, r / (r + mean)).astype(float)
+
+    def loss(d, e, w):
+        at = eta[:, None] + d + e - np.log(r)
+        return -logsumexp(y[:, None] * at - (y[:, None] + r) * np.logaddexp(0, at), axis=1, b=w).sum()
+
+    rules = (np.zeros(1), np.ones(1)), (np.sqrt(v) * t, np.exp(-(t**2) / 2))
+    one, other = (minimize_scalar(loss, bounds=(-2, 2), args=rule, method="bounded", options={"xatol": 1e-7}).x for rule in rules)
+    assert undivided.lowered_at(Likelihood("negative-binomial", r), y, eta, v) == pytest.approx(one - other, abs=1e-4)
+
+
 @pytest.mark.parametrize("centre", [0.0, -1.0, -3.0])
 def test_by_how_much_augmented_logistic_coefficients_are_larger(centre):
     """Intercept and slope of a normal column with the best expected density under the augmented model, for several true slopes.
