@@ -1,7 +1,8 @@
 """Predicts from a linear predictor that is Gaussian under the posterior, and scores predictions.
 
 Rules: "plug-in" (the inverse link at the predictor's mean), "posterior" (averaged over the posterior of coefficients; no rho),
-"augmented" (with N(0, J rho^2) added to the predictor). Averages are sums over equal steps. Source: docs/spec/vertical.md, section 11.
+"augmented" (with N(0, J rho^2) added to the predictor). Averages are sums over equal steps. Source:
+docs/spec/vertical.md, section 11.
 """
 
 from __future__ import annotations
