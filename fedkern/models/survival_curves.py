@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from .mixed.quadrature import even
 from .survival_parametric import Baseline
 
 Vector = NDArray[np.float64]
 
-NODES = 31  # over effects
 STEPS = 24  # of an integral over time, a piece
 
 
@@ -34,9 +34,8 @@ def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vec
     H = H[:, np.newaxis] if paired else H[:, :, np.newaxis]
     if not variance.any():
         return np.exp(-H * np.exp(eta)[:, np.newaxis])
-    z, w = np.polynomial.hermite_e.hermegauss(NODES)
     total, sd = np.zeros((len(eta), H.shape[1], eta.shape[1])), np.sqrt(variance)
-    for one, share in zip(z, w / w.sum(), strict=True):
+    for one, share in zip(*even(2 * float(sd.max())), strict=True):  # exp(-exp(x)) bends within half a unit
         with np.errstate(over="ignore"):
             total += share * np.exp(-H * np.exp(eta + one * sd)[:, np.newaxis])
     return total

@@ -279,3 +279,17 @@ def test_curves_and_restricted_means() -> None:
     assert survival_curves.survival(base, eta, variance, np.array([1.7]))[0, 0, 0] == pytest.approx(at(1.7), abs=1e-9)
     mean = quad(at, 0, 2.0, points=CUTS[:2], epsabs=1e-8)[0]
     assert survival_curves.restricted_mean(base, eta, variance, 2.0)[0, 0] == pytest.approx(mean, abs=1e-7)
+
+
+@pytest.mark.parametrize("sd", [0.4, 2.0, 5.0])
+def test_survival_over_effects_is_the_integral(sd: float) -> None:
+    """However wide the effects of groups and clients are."""
+    z = np.linspace(-10, 10, 20_001)
+    w = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
+    eta, time = np.array([[-1.0, 0.0, 2.0]]), np.array([0.2, 1.0, 4.0])
+    base = Baseline("exponential", np.zeros((1, 0)))
+    found = survival_curves.survival(base, eta, np.full((1, 3), sd**2), time)[0]
+    hazards = base.at(time)[1][0]
+    for t, H in enumerate(hazards):
+        for i, at in enumerate(eta[0]):
+            assert found[t, i] == pytest.approx(w @ np.exp(-H * np.exp(at + sd * z)), abs=1e-6)
