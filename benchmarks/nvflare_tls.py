@@ -7,8 +7,9 @@ another than this one.
     python benchmarks/nvflare_tls.py --engine /opt/nvflare/bin/python --parties DIR --out DIR [--fault killed-site]
 
 DIR of --parties has a folder for the server and one for each site, with the party's copy of job.toml, site.toml and consent.toml.
-Several jobs run one after another in one federation. With --sign each site signs its keys of secure sums by the key of its own
-certificate, and accepts the job with the others' fingerprints.
+Each site has a resident in this environment, to which the engine's client speaks through a socket. Several jobs run one after
+another in one federation. With --sign each site signs its keys of secure sums by a key of its own, and accepts the job with the
+others' fingerprints. With --client-user NAME (as root) the sites' clients are that user's, who can read their kits alone.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ PERSON = "eva@coordinator.org"
 class Federation:
     """Starts, asks and ends the processes of the engine."""
 
-    def __init__(self, engine: Path, parties: Path, work: Path) -> None:
-        self.bin, self.parties, self.work = engine.parent, parties, work
+    def __init__(self, engine: Path, parties: Path, work: Path, user: str = "") -> None:
+        self.bin, self.parties, self.work, self.user = engine.parent, parties, work, user
         self.sites = sorted({path.parent.name for file in ("consent.toml", "site.toml") for path in parties.glob(f"*/{file}")})
         self.kits = work / "kits" / "heart" / "prod_00"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.residents: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = os.environ | {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(work)}
 
     def tell(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -88,20 +90,43 @@ class Federation:
         (local / "resources.json").write_text(text)
 
     def start(self, name: str, **more: str) -> None:
-        """Starts the engine's process of a party."""
-        folder = self.parties / ("server" if name == "localhost" else name)
+        """Starts the engine's process of a party, and before it the resident of a site, unless that runs already."""
+        environment = self.environment | more
         with (self.work / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                ["bash", str(self.kits / name / "startup" / "sub_start.sh"), "--once"],
-                env=self.environment | {"FEDKERN_FOLDER": str(folder)} | more,
-                cwd=self.work,  # Python looks there first
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            streams = {"cwd": self.work, "stdout": log, "stderr": log, "start_new_session": True}  # Python looks in cwd first
+            if name == "localhost":
+                environment |= {"FEDKERN_FOLDER": str(self.parties / "server")}
+            else:
+                socket = self.work / "sockets" / f"{name}.sock"
+                socket.parent.mkdir(mode=0o711 if self.user else 0o700, exist_ok=True)
+                environment |= {"FEDKERN_SOCKET": str(socket)}
+                if name not in self.residents or self.residents[name].poll() is not None:
+                    words = ["site", "run", str(self.parties / name), "--engine", "nvflare", "--socket", str(socket)]
+                    words += ["--peer", self.user] if self.user else []
+                    command = [sys.executable, "-P", "-m", "fedkern", *words]
+                    self.residents[name] = subprocess.Popen(command, env=self.environment | more, **streams)
+            command = ["bash", str(self.kits / name / "startup" / "sub_start.sh"), "--once"]
+            if self.user and name != "localhost":
+                command = ["runuser", "-u", self.user, "--", *command]
+                self.give(name, socket)
+            self.running[name] = subprocess.Popen(command, env=environment, **streams)
+
+    def give(self, name: str, socket: Path) -> None:
+        """Gives a site's kit and socket to the client's user, and shuts that user out of the site's own folder."""
+        until = time.monotonic() + 60
+        while not socket.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        socket.parent.chmod(0o711)
+        (self.parties / name).chmod(0o700)
+        for path in (socket, self.kits / name, *(self.kits / name).rglob("*")):
+            shutil.chown(path, self.user)
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal to all processes of a party: they are those that name its kit."""
+        """Sends a signal to all processes of a party: its resident, and those that name its kit."""
+        if name in self.residents:
+            self.residents[name].send_signal(number)
+            if number == signal.SIGKILL:
+                self.residents[name].wait()
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if f"{self.kits / name}".encode() in (folder / "cmdline").read_bytes() and int(folder.name) != os.getpid():
@@ -163,11 +188,11 @@ class Federation:
             self.signal(name, signal.SIGKILL)
 
 
-def inside() -> None:
-    """Goes on in a network namespace of its own, which has only a loopback."""
+def inside(others: bool) -> None:
+    """Goes on in a network namespace of its own, which has only a loopback; with other users only root can make one."""
     if os.environ.get("FEDKERN_LOOPBACK") != "1":
         os.environ["FEDKERN_LOOPBACK"] = "1"
-        os.execvp("unshare", ["unshare", "-rn", sys.executable, *sys.argv])
+        os.execvp("unshare", ["unshare", "-n" if others else "-rn", sys.executable, *sys.argv])
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
@@ -280,7 +305,7 @@ SITE = "bo"
 
 
 def sign(federation: Federation, fault: str) -> None:
-    """Lets each site sign by the key that `nvflare cert request` has made there, as docs/how-to/site.md says."""
+    """Lets each site sign by a key of its own, as docs/how-to/site.md says."""
 
     def fedkern(*words: str) -> str:
         command = [sys.executable, "-P", "-m", "fedkern", "site", *words]
@@ -290,7 +315,8 @@ def sign(federation: Federation, fault: str) -> None:
     for site in federation.sites:
         folder = federation.parties / site
         with (folder / "site.toml").open("a") as file:
-            file.write(f'signing_key = "{federation.kits / site / "startup" / "client.key"}"\n')
+            file.write('signing_key = "site.key"\n')
+        subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(folder / "site.key")], check=True)
         told[site] = fedkern("fingerprint", str(folder)).strip()
     for site in federation.sites:
         known = {name: own for name, own in told.items() if name != site}
@@ -402,9 +428,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a new folder, for kits and logs")
     parser.add_argument("--fault", choices=FAULTS, default="none", help="; ".join(f"{k}: {v}" for k, v in FAULTS.items() if v))
     parser.add_argument("--sign", action="store_true", help="sites sign their keys of secure sums")
+    parser.add_argument("--client-user", default="", metavar="NAME", help="another user, whose the sites' clients are")
     options = parser.parse_args()
-    inside()
-    federation = Federation(options.engine, options.parties.absolute(), options.out.absolute())
+    inside(bool(options.client_user))
+    federation = Federation(options.engine, options.parties.absolute(), options.out.absolute(), options.client_user)
     federation.make()
     if options.sign:
         sign(federation, options.fault)

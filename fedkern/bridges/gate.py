@@ -1,7 +1,9 @@
 """Lets processes of this user, or of one other, speak to the resident of a site through a Unix socket.
 
-It is for engines whose client is a short-lived process for each request: `ask` takes it to the resident, and returns the reply. A
-frame is 8 bytes, its length (big-endian), and then its content; a connection has any number of them, one after another.
+An engine's client runs what others send, so it is another user's process, which can read nothing of the site: `ask` takes a
+request to the resident, and returns the reply. A frame is 8 bytes, its length (big-endian), and then its content; a connection
+has any number of them, one after another. The content is a letter of the relay; before it may stand who asks, as the engine says
+(`WHO`). Or it says that the engine's run is over (`END`). `Door` is the client's end of all this.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import JobError
-from .site import LONGEST
+from ..printing import printable
+from ..transports.relay_letters import run_of
+from .site import LONGEST, Resident
 
 LENGTH = struct.Struct(">Q")
 MOST = 8  # connections at a time
@@ -26,6 +30,9 @@ IDLE = 3600.0  # seconds for which a connection may say nothing
 LONGEST_PATH = 100  # bytes of a socket's path that systems take
 LOCK = ".resident.lock"  # in the folder of a site
 LONGEST_SAID = 8192  # bytes of what such a file says
+WHO, END = b"\0who ", b"\0end "  # no letter begins with a zero
+LONGEST_WHO = 200  # characters of who asks
+RUN = 16  # bytes of the name of a run
 
 
 def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
@@ -44,6 +51,54 @@ def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
     if reply is None:
         raise ConnectionResetError(f"{path}: the resident has closed the connection without a reply")
     return reply
+
+
+class Door:
+    """Stands for a site's resident in a process of the engine, which knows its socket alone.
+
+    Parameters
+    ----------
+    path : of the socket
+    who : asks, as the engine says
+    """
+
+    def __init__(self, path: str | Path, who: str) -> None:
+        self.path, self._who, self._run = path, who[:LONGEST_WHO].replace("\0", " ").encode(), b""
+
+    def answer(self, request: bytes) -> bytes:
+        """Returns the reply to a request.
+
+        Raises
+        ------
+        OSError
+            Nobody listens at the socket, or the reply does not come.
+        """
+        self._run = run_of(request)
+        return ask(self.path, WHO + self._who + b"\0" + request)
+
+    def end(self, why: str) -> None:
+        """Says that the engine has ended its run; a resident that is gone needs not know."""
+        with suppress(OSError):
+            ask(self.path, END + self._run + why.encode())
+
+
+def heeding(resident: Resident) -> Callable[[bytes], bytes]:
+    """Returns the function by which a resident answers what comes through its socket."""
+    usual = resident.identity
+
+    def answer(content: bytes) -> bytes:
+        if content.startswith(END):
+            said = content[len(END) :]
+            resident.end(printable(said[RUN:].decode(errors="replace"))[:LONGEST_WHO], said[:RUN])
+            return b""
+        who, letter = usual, content
+        if content.startswith(WHO):
+            told, _, letter = content[len(WHO) :].partition(b"\0")
+            who = f"{printable(told.decode(errors='replace'))[:LONGEST_WHO]}, as the engine's client says"
+        resident.identity = who
+        return resident.answer(letter)
+
+    return answer
 
 
 @contextmanager
@@ -195,7 +250,7 @@ def _frame(line: socket.socket, idle: float, patience: float) -> bytes | None:
     if (head := _exactly(line, LENGTH.size)) is None:
         return None
     (length,) = LENGTH.unpack(head)
-    if length > LONGEST:
+    if length > LONGEST + len(WHO) + 4 * LONGEST_WHO + 1:
         return None
     line.settimeout(patience)
     return _exactly(line, length)

@@ -1,8 +1,12 @@
 """Carries a job over NVFlare: the server's part is a `Server` in the engine's job, every site's a `Site`.
 
 Each request is one of the engine's auxiliary messages, and its reply is that message's reply. Both hold one field of bytes. The
-engine knows who is who, encrypts, and starts and ends both parts. A party says by `FEDKERN_FOLDER` of its environment which
-folder is its own; by default it is `local/fedkern` of its startup kit. No message of the engine chooses a path.
+engine knows who is who, encrypts, and starts and ends both parts.
+
+A `Site` hands requests to the site's resident, which reads the rows as another user: by the socket `FEDKERN_SOCKET` of its
+environment, or that of its name in `FEDKERN_SOCKETS`. For whoever has the server, the certificate authority or another site can
+read what NVFlare's client can read, or run code as its user (2.9: its console's commands, the role "super"). The server's folder
+is `FEDKERN_FOLDER`, by default `local/fedkern` of its startup kit. No message of the engine chooses a path.
 """
 
 from __future__ import annotations
@@ -28,16 +32,19 @@ from ..errors import JobError
 from ..transports.signals import Signals
 from .asking import AskingWire
 from .engines import check_engine, run_folder, servers_copy
+from .gate import Door
+from .saying import say
 from .server import run_hub
 from .site import Resident
 
 TOPIC, FIELD = "fedkern.relay", "letter"
+FOLDER, SOCKET, SOCKETS = "FEDKERN_FOLDER", "FEDKERN_SOCKET", "FEDKERN_SOCKETS"
 
 
 def own_folder(fl_ctx: Any) -> Path:
     """Returns the party's folder: that of its environment, of several sites on one machine the one of its name in it."""
     kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
-    folder = Path(os.environ.get("FEDKERN_FOLDER") or kit / "fedkern")
+    folder = Path(os.environ.get(FOLDER) or kit / "fedkern")
     named = folder / fl_ctx.get_identity_name()
     return named if named.is_dir() else folder
 
@@ -122,12 +129,33 @@ def _watch(abort_signal: Any, signals: Signals, ended: threading.Event) -> None:
             signals.pending = "the engine"
 
 
+def own_resident(fl_ctx: Any, who: str) -> Door | Resident:
+    """Returns a site's resident: behind its socket, or, where the site's environment asks for a trial, in this process.
+
+    Raises
+    ------
+    JobError
+        The environment names neither.
+    """
+    if path := os.environ.get(SOCKET):
+        return Door(path, who)
+    if folder := os.environ.get(SOCKETS):
+        return Door(Path(folder) / f"{fl_ctx.get_identity_name()}.sock", who)
+    if os.environ.get(FOLDER):
+        say(
+            "a trial: this process reads the rows, and others may reach into it; docs/start/organisations.md says how they cannot"
+        )
+        return Resident(own_folder(fl_ctx), engine=f"nvflare {nvflare.__version__}", identity=who)
+    raise JobError(f"{SOCKET} names no socket: start the resident of this site (fedkern site run) and name its socket")
+
+
 class Site(Executor):  # type: ignore[misc]
-    """Answers requests with the bytes of this site's `Resident`, for as long as the engine's job runs here."""
+    """Answers requests with the bytes of this site's resident, for as long as the engine's job runs here."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.resident: Resident | None = None
+        self.resident: Door | Resident | None = None
+        self._is_heard = True  # whether the resident has answered the latest request
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
         """Refuses the engine's tasks: all that passes are requests."""
@@ -136,25 +164,32 @@ class Site(Executor):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Begins with the engine's job, and ends with it."""
         if event_type == EventType.START_RUN:
+            said = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
+            who = f"{said.get('submitter_name', 'unknown')} ({said.get('submitter_org', 'unknown')})"
             try:
                 check_engine("nvflare", nvflare.__version__)
+                self.resident = own_resident(fl_ctx, who)
             except JobError as error:
                 self.system_panic(str(error), fl_ctx)
                 return
-            said = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
-            who = f"{said.get('submitter_name', 'unknown')} ({said.get('submitter_org', 'unknown')})"
-            self.resident = Resident(own_folder(fl_ctx), engine=f"nvflare {nvflare.__version__}", identity=who)
             engine = fl_ctx.get_engine()
             engine.get_cell().core_cell.add_incoming_request_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, drop_of_others)
             engine.register_aux_message_handler(TOPIC, self._answer)
         elif event_type == EventType.END_RUN and self.resident is not None:
-            self.resident.stop("the engine")
-            self.resident.join(10.0)
+            self.resident.end("the engine has ended its run")
 
     def _answer(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
         data = request.get(FIELD)
         if self.resident is None or not isinstance(data, bytes):
             return make_reply(ReturnCode.BAD_REQUEST_DATA)
+        try:
+            answer = self.resident.answer(data)
+        except OSError as error:  # the server asks again, until job.deadline
+            if self._is_heard:
+                say(f"nobody answers at the resident's socket ({error.strerror or error}): start it (fedkern site run)")
+            self._is_heard = False
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        self._is_heard = True
         reply = make_reply(ReturnCode.OK)
-        reply[FIELD] = self.resident.answer(data)
+        reply[FIELD] = answer
         return reply

@@ -119,6 +119,22 @@ class Resident:
         if (job := self._running) is not None and job.goes_on:
             job.spoke.ranks.signals.pending = why
 
+    def end(self, why: str, run: bytes | None = None, grace: float = 10.0) -> None:
+        """Ends the job that runs here, as the engine has ended its own: with a checkpoint, if the server still answers.
+
+        Parameters
+        ----------
+        why : for the holder
+        run : the one that is meant; None: whichever runs
+        grace : seconds that the parties get for it
+        """
+        if (job := self._running) is None or run not in (None, job.run):
+            return
+        self.stop(why)
+        if not self.join(grace):
+            self.lost(why)
+            self.join(5.0)
+
     def lost(self, why: str) -> None:
         """Ends the job that runs here: the engine has lost the server for good."""
         if (job := self._running) is not None and job.goes_on:

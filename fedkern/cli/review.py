@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from .. import __version__
 from ..api import check_job
-from ..bridges.digest import digest_of
+from ..bridges.digest import digest_of, names_of
+from ..bridges.identity import Identity, read_key
 from ..errors import JobError
 from ..jobs import holders
 from ..jobs.engine import there
@@ -28,11 +29,11 @@ from ..jobs.keys import JobConfig
 from ..jobs.machine import versions
 from ..jobs.parties import Parties
 from ..jobs.run import Part
-from ..jobs.site import GIVEN
+from ..jobs.site import GIVEN, Sites
 from ..methods import METHODS, load, load_method
 from ..printing import printable
 from ..transports.inprocess import InProcess
-from .seen import as_seen_here
+from .seen import Here, as_seen_here
 
 FORMS = ("dpia", "security")
 PLACES = "the usual places, the site file's, and beside the data that are here (`docs/how-to/policy.md`)"
@@ -104,8 +105,14 @@ def review(options: argparse.Namespace) -> int:
     # One organisation of several has its own file alone.
     shown, alone, held = config, None, None
     if len(here) < parties.n_clients:
-        shown, alone, _, held = as_seen_here(config, folder)
-    check = check_job(InProcess(), shown, folder, held)
+        try:
+            shown, alone, _, held = as_seen_here(config, folder)
+        except JobError as error:
+            if here:
+                raise
+            invented = "if you coordinate it, put invented rows with the same columns at each path of data.clients"
+            raise JobError(f"{error}; {invented}") from None
+    check = check_job(Here(_identity(config, folder)), shown, folder, held)
     assert check is not None
     facts = Facts(options.job, config, check, _policies(parties, here), _columns(parties, here), options.site, alone)
     text = "\n".join(dpia(facts) if options.form == "dpia" else security(facts)) + "\n"
@@ -117,6 +124,16 @@ def review(options: argparse.Namespace) -> int:
     write_atomically(Path(options.out), text.encode())
     print(printable(f"draft in {options.out}: fill in the fields"))
     return 0
+
+
+def _identity(config: JobConfig, folder: Path) -> Identity | None:
+    """Returns the identity by which this site signs its keys of secure sums; None where it has none, or no site is here."""
+    try:
+        site = Sites(folder, names_of(config))
+        key = site.of(site.whose()).signing_key if config.secure else None
+    except JobError:
+        return None
+    return None if key is None else Identity(read_key(key))
 
 
 def _policies(parties: Parties, here: Sequence[int]) -> list[Path]:
@@ -247,7 +264,7 @@ def security(facts: Facts) -> Iterator[str]:
         ),
         ("and between organisations", "`consent.toml`, `audit.jsonl` and `runs/` in the site's folder", "`docs/how-to/site.md`"),
         ("Ports", "none of its own in one process; over MPI those of the MPI library", "`docs/how-to/mpi.md`"),
-        ("and between organisations", "those of the engine; with Flower a Unix socket of mode 0600", "`docs/how-to/site.md`"),
+        ("and between organisations", "those of the engine; a Unix socket of mode 0600", "`docs/how-to/site.md`"),
         ("Ports, certificates and addresses of the engine", EMPTY, "the administrator"),
         ("Code that a job file can name", _code(facts.config), f"`{facts.job}`"),
         ("Account under which it runs; what else that account may read", EMPTY, "the administrator"),

@@ -18,7 +18,7 @@ from ..bridges import audit as audits
 from ..bridges.audit import Audit
 from ..bridges.consent import NAME, AcceptedSection, Consent
 from ..bridges.digest import digest_of, names_of
-from ..bridges.gate import listening, one_resident
+from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
 from ..bridges.site import Resident
@@ -290,7 +290,7 @@ def run_resident(options: argparse.Namespace) -> int:
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
     path = path.absolute()
-    with signals.held(), one_resident(folder, path), listening(path, resident.answer, _peer(options.peer)):
+    with signals.held(), one_resident(folder, path), listening(path, heeding(resident), _peer(options.peer)):
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")
         tell_manager("READY=1")

@@ -96,6 +96,11 @@ REVERSED = 1e-4  # p of the slopes, divided by the number of sites, from which o
 LEFT = 0.1  # of Q of the slopes, which may be left where that site's have the other sign: sites differ, too
 LESS = 0.25  # of Q of the intercepts, which is left at most where these say that a site is the other way round
 OPPOSED = 3.0  # standard errors by which a slope is another one where two slopes of different signs say it
+FAR, MIRRORED = (
+    3.0,
+    1.0,
+)  # log odds of the outcome: at a site that seems turned they are so far from the others', and so near to minus
+BETTER = 4.0  # by which Q of the slopes is less where that site's have the other sign
 
 
 def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
@@ -113,6 +118,9 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     * Something else says so, too: then the sites differ far less in how often the event is, or two slopes at least are opposed,
       each beyond doubt, and the sites do not differ far more in that. One slope may well be another one at one site.
 
+    Or the outcome is about as often 1 at this site as it is 0 at all others together, and rare on one side (`mirrored`), and slopes
+    agree better if this site's have the other sign: few events tell little of slopes.
+
     Parameters
     ----------
     chance : of the outcome 1, where slopes are 0, by the intercept there
@@ -121,18 +129,45 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     scale = np.sqrt(np.einsum("kii->i", P))
     if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all() and (P[:, 0, 0] > 0).all()):
         return ()
-    each = chance * (1 - chance)
-    n = P[:, 0, 0] / each
-    seen = (n * chance + g[:, 0] + 0.5) / (n + 1)  # how often the outcome is 1; not 0 or 1, whose logit is none
+    each, (n, seen) = chance * (1 - chance), _rates(chance, g, P)
     own = (n * seen * (1 - seen))[:, np.newaxis, np.newaxis]
     intercepts = np.log(seen / (1 - seen))[:, np.newaxis] * own[:, 0], own
     h, of_slopes = _own_intercepts(g / scale, P / np.outer(scale, scale))
     slopes = h, of_slopes * (seen * (1 - seen) / each)[:, np.newaxis, np.newaxis]
     try:
         found = _reversed(intercepts, slopes)
+        if not found:
+            found = tuple(k for k in mirrored(chance, g, P) if _q(*slopes).Q - _q(_turned(slopes[0], k), slopes[1]).Q > BETTER)
     except np.linalg.LinAlgError:
         return ()
     return found if len(found) == (2 if len(g) == 2 else 1) else ()
+
+
+def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
+    """Finds the site where the outcome is about as often 1 as it is 0 at all others together, and rare on one side.
+
+    Of two sites both are returned. Hospitals may differ so much: that alone is worth a note. Arguments are as in `find_reversed`.
+    """
+    if len(g) < 2 or not (0 < chance < 1 and (P[:, 0, 0] > 0).all()):
+        return ()
+    n, seen = _rates(chance, g, P)
+    rest = (n.sum() - n, (n * seen).sum() - n * seen)
+    theirs = (rest[1] + 0.5) / (rest[0] + 1)
+    odds, other = (np.log(p / (1 - p)) for p in (seen, theirs))
+    error = np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
+    found = np.flatnonzero((np.abs(odds - other) > FAR) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
+    return tuple(found) if len(found) == (2 if len(g) == 2 else 1) else ()
+
+
+def _rates(chance: float, g: Array, P: Array) -> tuple[Array, Array]:
+    """Returns (M,) each site's number of rows, and how often its outcome is 1: not 0 or 1, whose logit is none."""
+    n = P[:, 0, 0] / (chance * (1 - chance))
+    return n, (n * chance + g[:, 0] + 0.5) / (n + 1)
+
+
+def _turned(h: Array, k: int) -> Array:
+    """Returns vectors (M, d) of which one site's has the other sign."""
+    return np.where(np.arange(len(h)) == k, -1.0, 1.0)[:, np.newaxis] * h
 
 
 def _reversed(intercepts: tuple[Array, Array], slopes: tuple[Array, Array]) -> tuple[int, ...]:
@@ -143,8 +178,7 @@ def _reversed(intercepts: tuple[Array, Array], slopes: tuple[Array, Array]) -> t
         return ()
     found = list[int]()
     for k in sites.tolist():
-        signs = np.where(sites == k, -1.0, 1.0)[:, np.newaxis]
-        left, own_left = _q(signs * slopes[0], slopes[1]), _q(signs * intercepts[0], intercepts[1])
+        left, own_left = _q(_turned(slopes[0], k), slopes[1]), _q(_turned(intercepts[0], k), intercepts[1])
         if left.p < ALPHA and left.Q > LEFT * whole.Q:
             continue
         if own_left.p < ALPHA and LESS * own_left.Q > own.Q:

@@ -90,6 +90,11 @@ def refuse(request: bytes, why: str) -> bytes:
     ).pack()
 
 
+def run_of(request: bytes) -> bytes:
+    """Returns the run of a request; empty where it is none."""
+    return ENVELOPE.unpack_from(request)[4] if len(request) >= ENVELOPE.size else b""
+
+
 def put_aside(request: bytes) -> bytes:
     """Returns the reply of a site at which somebody has to decide first; the hub will send the request again."""
     asked = Letter.unpack(request)

@@ -28,7 +28,7 @@ from fedkern.transports import tags
 from fedkern.transports.driver import Signals
 from fedkern.transports.relay import Letter
 from fedkern.transports.relay_letters import REFUSED, WAITING
-from support.organisations import audit, found
+from support.organisations import audit, found, residents
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_the_resident_tells_its_manager_when_it_listens_and_when_it_ends(tmp_pat
 
 
 UNIT = Path(__file__).parents[2] / "packaging" / "systemd" / "fedkern-site.service"
-PEER = UNIT.with_name("flower-peer.conf")
+PEERS = {name: UNIT.with_name(f"{name}-peer.conf") for name in ("flower", "nvflare")}
 
 
 def command_of(path):
@@ -267,18 +267,20 @@ def test_the_examples_of_units_start_commands_that_there_are():
     assert "TimeoutStopSec=60" in UNIT.read_text()
     assert options.grace < 60
     # A list of commands is replaced, after which the peer gets the socket; in a user namespace its number would not be seen.
-    peer = command_of(PEER)
-    assert vars(peer) == {**vars(options), "peer": "flower"}
-    assert "ExecStart=\nExecStart=/" in PEER.read_text()
-    assert {"ExecStartPost=+/bin/chown flower /run/fedkern-site/site.sock", "PrivateUsers=no", "RuntimeDirectoryMode=0711"} <= {
-        *PEER.read_text().splitlines()
-    }
+    for name, path in PEERS.items():
+        assert vars(command_of(path)) == {**vars(options), "peer": name, "engine": name}
+        assert "ExecStart=\nExecStart=/" in path.read_text()
+        gives = f"ExecStartPost=+/bin/chown {name} /run/fedkern-site/site.sock"
+        assert {gives, "PrivateUsers=no", "RuntimeDirectoryMode=0711"} <= {*path.read_text().splitlines()}
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
-@pytest.mark.parametrize("peer", [False, True])
+@pytest.mark.parametrize("peer", [None, *PEERS])
 def test_systemd_takes_the_examples_of_units(tmp_path, peer):
-    for path, to in ((UNIT, tmp_path / UNIT.name), *([(PEER, tmp_path / f"{UNIT.name}.d" / PEER.name)] if peer else [])):
+    for path, to in (
+        (UNIT, tmp_path / UNIT.name),
+        *([(PEERS[peer], tmp_path / f"{UNIT.name}.d" / PEERS[peer].name)] if peer else []),
+    ):
         to.parent.mkdir(exist_ok=True)
         text = path.read_text().replace("/opt/fedkern/bin/fedkern", "/bin/true").replace("User=fedkern", "User=root")
         to.write_text(text.replace("Group=fedkern", "Group=root"))
@@ -310,3 +312,59 @@ def test_one_other_user_is_heard_where_the_resident_names_it(path, monkeypatch):
 
 def test_a_peer_that_is_no_user_is_refused(tmp_path):
     assert main(["site", "run", str(tmp_path), "--peer", "nobody-of-this-name"]) == JobError.exit_code
+
+
+class Heard:
+    """A resident that notes what it is told."""
+
+    def __init__(self):
+        self.identity, self.told = "user 7", []
+
+    def answer(self, request):
+        self.told.append((self.identity, request))
+        return b"the reply"
+
+    def end(self, why, run):
+        self.told.append((why, run))
+
+
+def test_a_door_says_who_asks_and_which_run_the_engine_has_ended(path):
+    resident = Heard()
+    letter = Letter(WAITING, b"r" * 16, 1, []).pack()
+    with listening(path, gate.heeding(resident)):
+        door = gate.Door(path, "eva\0@coordinator.org\x1b[2J" + "x" * 500)
+        assert door.answer(letter) == b"the reply"
+        assert ask(path, letter) == b"the reply"  # Flower's client does not say it
+        door.end("the engine has ended its run")
+    (who, request), usual, ended = resident.told
+    assert request == letter
+    assert who.startswith("eva @coordinator.org")
+    assert who.endswith(", as the engine's client says")
+    assert "\x1b" not in who
+    assert len(who) < 300
+    assert usual == ("user 7", letter)
+    assert ended == ("the engine has ended its run", b"r" * 16)
+    with pytest.raises(OSError, match="No such file"):
+        door.answer(letter)
+    door.end("")  # nobody listens, and nobody needs to know
+
+
+def test_the_longest_letter_passes_with_a_name_before_it(path, monkeypatch):
+    monkeypatch.setattr(gate, "LONGEST", 1000)
+    resident = Heard()
+    with listening(path, gate.heeding(resident)):
+        assert gate.Door(path, "å" * 500).answer(b"f" * 1000) == b"the reply"
+        with pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
+            ask(path, b"f" * 3000)
+
+
+def test_an_ended_run_of_the_engine_ends_its_job_alone(tmp_path):
+    found(tmp_path)
+    resident = residents(tmp_path)["ada"]
+    request = Letter(WAITING, b"k" * 16, 1, [], digest_of(load(tmp_path / "ada" / "job.toml")[0])).pack()
+    resident.answer(request)
+    resident.end("another", b"x" * 16, grace=0.1)
+    assert not resident.join(0.0)
+    resident.end("the engine has ended its run", b"k" * 16, grace=0.1)
+    assert resident.join(5.0)
+    assert audit(tmp_path, "ada")[-1]["exit"] == 3

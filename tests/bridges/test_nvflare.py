@@ -214,7 +214,7 @@ def test_over_tls_a_job_has_the_digest_of_one_process_or_the_documented_end(faul
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not ENGINE, reason="FEDKERN_NVFLARE names no Python that has NVFlare")
 @pytest.mark.parametrize("fault", ["none", "other-key"])
-def test_over_tls_sites_sign_by_the_keys_of_their_certificates(fault, tmp_path):
+def test_over_tls_sites_sign_by_keys_of_their_own(fault, tmp_path):
     secure = {"rounds": 'sums = "secure"\n'}
     server = found(tmp_path / "parties", accepted=(), **secure)
     digest = in_one_process(tmp_path / "parties", **secure)

@@ -147,6 +147,18 @@ def test_limits_of_secure_sums_are_named(fedkern: Any, written: Any, tmp_path: P
     )
 
 
+def test_a_coordinator_without_rows_reads_what_to_do(fedkern: Any, written: Any, tmp_path: Path) -> None:
+    path = written()
+    for name in ("ada", "bo"):
+        (tmp_path / f"{name}.csv").rename(tmp_path / f"{name}.kept")
+    said = fedkern("review", path)
+    assert said.code == 2
+    assert "put invented rows with the same columns at each path of data.clients" in said.err
+    for name in ("ada", "bo"):  # which is done
+        (tmp_path / f"{name}.kept").rename(tmp_path / f"{name}.csv")
+    assert fedkern("review", path).code == 0
+
+
 @pytest.mark.parametrize(("source", "words"), [("secure", "the system's entropy"), ("keyed", "no noise that protects anybody")])
 def test_noise_comes_from_where_the_job_says(fedkern: Any, written: Any, source: str, words: str) -> None:
     path = written(PRIVATE % source, "pvi")

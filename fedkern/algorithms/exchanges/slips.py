@@ -28,6 +28,7 @@ SHOWN = 4  # clients, or levels, in a note
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NOISE = 1e-9  # what rounding leaves of such a column's variance
 ROUNDED = 1e-13  # of a sum, that it loses
+AWAY = 2.0  # standard deviations of all others together, from which on no one of them makes a mean look odd
 
 
 # Levels --------------------
@@ -139,8 +140,9 @@ def is_of_client(mean: float, variance: float, their_mean: float, their_variance
 
     Sites whose means differ vary more together than each, and one that is far from the others makes them do so for all but
     itself. So where others vary more that is the client's only if its mean and its standard deviation are the same part
-    of theirs, as another unit makes them, or if the standard deviations are so far apart that no differences of hospitals make
-    them so.
+    of theirs, as another unit makes them; or if the standard deviations are so far apart that no differences of hospitals make
+    them so, and its mean is away from theirs by more of their standard deviations than one of them can bring about (1, if that
+    one has half of their rows).
     """
     if spreads.APART * variance > their_variance:
         return True
@@ -148,7 +150,7 @@ def is_of_client(mean: float, variance: float, their_mean: float, their_variance
         return False
     wider = math.sqrt(their_variance / variance)
     same = mean * their_mean > 0 and 1 / centres.ALIKE <= their_mean / mean / wider <= centres.ALIKE
-    return same or wider > spreads.CERTAIN
+    return same or (wider > spreads.CERTAIN and (mean - their_mean) ** 2 > AWAY**2 * their_variance)
 
 
 def _two_neighbours(mean: float, variance: float) -> int | None:

@@ -102,7 +102,7 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
 
 
 class Reversed(NamedTuple):
-    """Says that an outcome is coded the other way round at a client: a note for the reader, and why the result cannot stand."""
+    """Says that an outcome may be coded the other way round at a client: a note, and why the result cannot stand, or ""."""
 
     note: str
     doubt: str
@@ -112,10 +112,18 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does."""
     if at_mode.first is None:
         return None
-    found = heterogeneity.find_reversed(float(expit(model.start_at[0])), *at_mode.first)
+    column, told = repr(model.encoding.response), (float(expit(model.start_at[0])), *at_mode.first)
+    found = heterogeneity.find_reversed(*told)
     if not found:
-        return None
-    who, column = " or ".join(repr(model.names[k]) for k in found), repr(model.encoding.response)
+        if not (found := heterogeneity.mirrored(*told)):
+            return None
+        who = " or ".join(repr(model.names[k]) for k in found)
+        return Reversed(
+            f"{who}: column {column} is about as often 1 there as it is 0 at all others together: does 1 mean there what 0 means "
+            f"elsewhere? {REWRITE}; where it is right so, {ALONE}",
+            "",
+        )
+    who = " or ".join(repr(model.names[k]) for k in found)
     return Reversed(
         f"{who}: its slopes are minus those of the other sites: does 1 of column {column} mean "
         f"there what 0 means elsewhere? {REWRITE}; where it is right so, {ALONE}",

@@ -118,8 +118,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
     other_way = find_reversed(sampled, model)
     differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
-    if other_way is not None:  # an intercept of each client would mend nothing
-        differing = [other_way.note]
+    if other_way is not None:  # where it is so, an intercept of each client would mend nothing
+        differing = [other_way.note, *([] if other_way.doubt else differing)]
     metrics, scored = _scores(model, posterior, test)
     more |= scored | model.kind_in_summary | model.data_in_summary(sampled.began)
     more |= model.summarise_draws(weights.draws[posterior.chosen.ravel()])
@@ -133,7 +133,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
             (
                 *ended.doubts,
                 *model.doubts(sampled.began),
-                *([] if other_way is None else [other_way.doubt]),
+                *([] if other_way is None else filter(None, [other_way.doubt])),
                 *filter(None, [ended.checked.doubt]),
             ),
             model.settings.effective,
@@ -190,7 +190,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     other_way = find_reversed(importance.read_result(mode), model)
-    of_response = [] if other_way is None else [other_way.doubt]
+    of_response = [] if other_way is None else filter(None, [other_way.doubt])
     if doubts := [*ended.doubts, *of_response, *filter(None, [ended.checked.doubt])]:
         judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
     more: dict[str, object] = {

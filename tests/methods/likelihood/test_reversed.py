@@ -39,12 +39,20 @@ def sites(
 
 
 def found(made: list[tuple[Array, Array]]) -> tuple[int, ...]:
-    """Of the sums that sites tell where all slopes are 0."""
+    return heterogeneity.find_reversed(*told(made))
+
+
+def told_by_rates(made: list[tuple[Array, Array]]) -> tuple[int, ...]:
+    return heterogeneity.mirrored(*told(made))
+
+
+def told(made: list[tuple[Array, Array]]) -> tuple[float, Array, Array]:
+    """The sums that sites tell where all slopes are 0."""
     chance = float(np.concatenate([y for _, y in made]).mean())
     columns = [np.column_stack([np.ones(len(X)), X]) for X, _ in made]
     g = np.stack([X.T @ (y - chance) for X, (_, y) in zip(columns, made)])
     P = np.stack([chance * (1 - chance) * X.T @ X for X in columns])
-    return heterogeneity.find_reversed(chance, g, P)
+    return chance, g, P
 
 
 @pytest.mark.parametrize("tau", [0.0, 1.0, 2.0])
@@ -64,6 +72,34 @@ def test_the_site_that_is_coded_the_other_way_round_is_found(level: float) -> No
     named = [found(sites(seed, 4, 400, 4, 0.5, other=seed % 4, level=level)) for seed in range(60)]
     assert sum(one == (seed % 4,) for seed, one in enumerate(named)) >= 45
     assert all(one in ((), (seed % 4,)) for seed, one in enumerate(named))
+
+
+@pytest.mark.parametrize(("n", "slopes"), [(400, (0.5, -0.5, 0.4, 0.3)), (150, (0.5, -0.5, 0.4, 0.3)), (1000, (0.2, -0.15, 0.1))])
+def test_with_few_events_the_site_is_found_by_how_often_the_outcome_is(n: int, slopes: tuple[float, ...]) -> None:
+    named = []
+    for seed in range(60):
+        rng, made = np.random.default_rng(seed), []
+        for k in range(4):
+            X = rng.normal(size=(n, len(slopes)))
+            y = (rng.uniform(size=n) < expit(-3 + X @ slopes)).astype(float)
+            made.append((X, 1 - y if k == seed % 4 else y))
+        named.append(found(made))
+        assert told_by_rates(made) == (seed % 4,)
+    assert sum(one == (seed % 4,) for seed, one in enumerate(named)) >= 50
+    assert all(one in ((), (seed % 4,)) for seed, one in enumerate(named))
+
+
+def test_a_ward_where_most_die_is_a_note_and_no_doubt() -> None:
+    """Slopes are the same there as elsewhere: it differs in how often the event is."""
+    noted = 0
+    for seed in range(60):
+        rng, made = np.random.default_rng(seed), []
+        for k in range(4):
+            X = rng.normal(size=(300, 3))
+            made.append((X, (rng.uniform(size=300) < expit((2.6 if k == 1 else -2.6) + X @ [0.5, -0.4, 0.3])).astype(float)))
+        assert found(made) == ()
+        noted += told_by_rates(made) == (1,)
+    assert noted >= 50
 
 
 def frames(made: list[tuple[Array, Array]]) -> dict[str, pd.DataFrame]:
@@ -86,6 +122,14 @@ def test_a_job_names_the_client_and_says_what_to_do(sampler: str) -> None:
     )
     assert "rewrite the column in that file" in note
     assert not any("client = true" in note for note in result.summary["notes"])
+
+
+def test_a_job_with_a_client_where_the_event_is_the_rule_says_what_that_may_be() -> None:
+    made = [sites(4, 3, 300, 2, level=3.0 if k == 0 else -3.0)[k] for k in range(3)]  # with the same slopes
+    result = fedkern.run(JOB, data=frames(made))
+    notes = " ".join(result.summary["notes"])
+    assert "'ada': column 'died' is about as often 1 there as it is 0 at all others together" in notes
+    assert "coded the other way round" not in result.summary["verdict"]
 
 
 def test_of_two_clients_either_may_be() -> None:

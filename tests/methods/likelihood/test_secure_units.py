@@ -82,6 +82,18 @@ def test_a_response_in_another_unit_is_seen_by_its_holder_and_ends_in_a_doubt(fa
     assert not any(f"'{name}'" in told or f"{name}:" in told for name in NAMES)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_unit_that_also_moves_the_zero_is_a_doubt_with_few_clients(seed: int, tmp_path: Path) -> None:
+    """Degrees Celsius at one client, Fahrenheit at two, each of which finds that all others together vary far more."""
+    rng, frames = np.random.default_rng(seed), pressures(seed, rows=200)
+    for name, frame in frames.items():
+        warm = 37 + 0.3 * rng.normal() * 0.6 + rng.normal(0, 0.6, len(frame))
+        frame["bp"] = (warm if name == "bo" else 32 + 1.8 * warm).round(2)
+    result, _ = run(tmp_path, frames)
+    assert result.converged is False
+    assert "column 'bp' is in another unit at one client" in result.summary["verdict"]
+
+
 def test_the_answer_travels_masked_and_check_lists_it(tmp_path: Path) -> None:
     run(tmp_path, pressures(1))
     kinds = {kind for _, kind in wires.ledgers(tmp_path / "out")}
