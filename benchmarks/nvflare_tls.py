@@ -107,7 +107,7 @@ class Federation:
                     self.residents[name] = subprocess.Popen(command, env=self.environment | more, **streams)
             command = ["bash", str(self.kits / name / "startup" / "sub_start.sh"), "--once"]
             if self.user and name != "localhost":
-                command = ["runuser", "-u", self.user, "--", *command]
+                command = ["runuser", "-u", self.user, "--", "env", f"PATH={self.environment['PATH']}", *command]
                 self.give(name, socket)
             self.running[name] = subprocess.Popen(command, env=environment, **streams)
 

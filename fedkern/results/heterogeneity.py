@@ -118,8 +118,8 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     * Something else says so, too: then the sites differ far less in how often the event is, or two slopes at least are opposed,
       each beyond doubt, and the sites do not differ far more in that. One slope may well be another one at one site.
 
-    Or the outcome is about as often 1 at this site as it is 0 at all others together, and rare on one side (`mirrored`), and slopes
-    agree better if this site's have the other sign: few events tell little of slopes.
+    Or the outcome is about as often 1 at this site as it is 0 at all others together, and rare on one side (`mirrored`), and
+    slopes agree better if this site's have the other sign: few events tell little of slopes.
 
     Parameters
     ----------
