@@ -13,8 +13,8 @@ side a server learns the sum of all others and nothing else.
 A stream is used once. Its cipher's key is derived from the pair's secret (X25519, HKDF), and from the job, the participants with
 their public keys and who is whose neighbour; its nonce is the count of masked messages, with a code (BLAKE2b with a key) of this
 count, of the kind of message and of the question. So clients that were asked different things, or that took part in different
-groups, have masks that do not cancel. The secrets are new at every start of a run, also of one that goes on, and are never stored. Nothing
-here asks for entropy: whoever makes `Pairs` gives it.
+groups, have masks that do not cancel. The secrets are new at every start of a run, also of one that goes on, and are never
+stored. Nothing here asks for entropy: whoever makes `Pairs` gives it.
 
 It hides whose number it was, not what the sum says.
 """

@@ -1,4 +1,4 @@
-"""Fixed-point words of any number of limbs, by whole numbers of any length; and arguments that would corrupt memory are refused."""
+"""Fixed-point words of any number of limbs, by whole numbers of any length; arguments that would corrupt memory are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_words_are_the_nearest_whole_units_and_numbers_the_nearest_to_words(data
     limbs = data.draw(st.sampled_from([1, 2, 3, 8, 16]))
     fraction = data.draw(st.integers(0, 64 * limbs))
     largest = 2.0 ** (64 * limbs - 1 - fraction) if 64 * limbs - 1 - fraction < 1024 else 1.7e308
-    sizes = st.one_of(st.floats(allow_nan=True), st.floats(-largest, largest), st.sampled_from([largest, -largest, 0.5, 1.5, 5e-324]))
+    sizes = st.one_of(
+        st.floats(allow_nan=True), st.floats(-largest, largest), st.sampled_from([largest, -largest, 0.5, 1.5, 5e-324])
+    )
     values = np.array(data.draw(st.lists(sizes, min_size=1, max_size=4)))
     words, outside = np.full((limbs, len(values)), 7, np.uint64), np.empty(len(values), np.bool_)
     count = compiled.from_values(values, fraction, largest, words, outside)

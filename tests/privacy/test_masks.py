@@ -137,7 +137,7 @@ def test_limbs_are_added_with_their_carries(form: Form, data: st.DataObject) -> 
 @pytest.mark.parametrize("n_clients", [3, 4])
 @pytest.mark.parametrize("ones", [False, True])
 def test_streams_go_on_from_block_to_block(form: Form, n_clients: int, ones: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whole numbers of any length; also where all words of a stream are ones, so that carries and borrows go through all limbs."""
+    """By whole numbers of any length; also where all words of a stream are ones: carries and borrows go through all limbs."""
     words = np.random.default_rng(2).integers(0, 2**64, (form.limbs, 7), np.uint64)
     if ones:
         monkeypatch.setattr(masks, "_encryptor", lambda key: Ones())
@@ -171,7 +171,7 @@ class Ones:
 
 
 def test_masks_are_the_streams_of_the_standards() -> None:
-    """ChaCha20 of RFC 8439 from its first block, whose nonce is the count and a BLAKE2b of RFC 7693, with a key, of all that it is for."""
+    """ChaCha20 of RFC 8439 from its first block; the nonce is a count and a keyed BLAKE2b (RFC 7693) of all that it is for."""
     ada, bo, cy = group(3)
     keys = dict(bo.shared)
     for counter in (7, 2**32 - 1):
