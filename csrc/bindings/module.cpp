@@ -29,6 +29,7 @@ void bind_files(py::module_&);
 void bind_ranges(py::module_&);
 void bind_signals(py::module_&);
 void bind_wire(py::module_&);
+void bind_words(py::module_&);
 }
 
 // Threads of an interpreter without its lock call these at the same time: nothing that changes is shared but under a lock of ours.
@@ -70,4 +71,5 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
     family("ranges", fedkern::bind_ranges);
     family("signals", fedkern::bind_signals);
     family("wire", fedkern::bind_wire);
+    family("words", fedkern::bind_words);
 }

@@ -18,6 +18,7 @@ from . import signals as signals
 from . import spatial as spatial
 from . import survival as survival
 from . import wire as wire
+from . import words as words
 
 def isa() -> str: ...
 def levels() -> dict[str, bool]: ...

@@ -11,10 +11,10 @@ Lepoint and Raykova, CCS 2020). No fewer than that many other clients can cut th
 side a server learns the sum of all others and nothing else.
 
 A stream is used once. Its cipher's key is derived from the pair's secret (X25519, HKDF), and from the job, the participants with
-their public keys and who is whose neighbour; its nonce is the count of masked messages, with a code (HMAC) of this count, of the
-kind of message and of the question. So clients that were asked different things, or that took part in different groups, have
-masks that do not cancel. The secrets are new at every start of a run, also of one that goes on, and are never stored. Nothing
-here asks for entropy: whoever makes `Pairs` gives it.
+their public keys and who is whose neighbour; its nonce is the count of masked messages, with a code (BLAKE2b with a key) of this
+count, of the kind of message and of the question. So clients that were asked different things, or that took part in different
+groups, have masks that do not cancel. The secrets are new at every start of a run, also of one that goes on, and are never
+stored. Nothing here asks for entropy: whoever makes `Pairs` gives it.
 
 It hides whose number it was, not what the sum says.
 """
@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core import words as compiled
 from ..errors import JobError
 
 Words = NDArray[np.uint64]  # (limbs, n), the lowest limb first
@@ -39,9 +40,8 @@ KEY = 32  # bytes of a secret and of a public key
 FEWEST = 3  # clients: of two each learns the other's number from the sum
 FIRST_BLOCK = bytes(4)  # `cryptography` takes the count of blocks before the nonce
 COUNT, CODE = 4, 8  # bytes of a nonce: of the count of messages, which never comes twice, and of the code
-BLOCK = 1 << 14  # words that are masked at a time, so that they stay in the cache
-TOGETHER = 1 << 17  # bytes of the streams of all others that are added up at once: so many are little beside a call for each
-LABEL = b"fedkern secure sums 2 "
+BLOCK = 1 << 12  # words that are masked at a time, so that all streams of them stay in the cache
+LABEL = b"fedkern secure sums 3 "
 LEAST_DENSITY = -(2.0**40)  # nats: a lower log density counts as this one
 
 
@@ -89,13 +89,8 @@ def to_words(values: Array, form: Form, n_clients: int) -> tuple[Words, NDArray[
     (array([ 1.5, -2. ,  0. ]), array([False, False,  True]))
     """
     values = np.ascontiguousarray(values, np.float64)
-    outside = ~(np.abs(values) < form.each(n_clients))
-    if outside.any():
-        values = np.where(outside, 0.0, values)
-    words = np.empty((form.limbs, len(values)), np.uint64)
-    for at in range(0, len(values), BLOCK):
-        here = slice(at, at + BLOCK)
-        _place(values[here], form, words[:, here])
+    words, outside = np.empty((form.limbs, len(values)), np.uint64), np.empty(len(values), np.bool_)
+    compiled.from_values(values, form.fraction, form.each(n_clients), words, outside)
     return words, outside
 
 
@@ -115,103 +110,15 @@ def holds(values: Array, form: Form, n_clients: int) -> NDArray[np.bool_]:
     return np.asarray((np.abs(values) < form.each(n_clients)) & whole)
 
 
-def _place(values: Array, form: Form, words: Words) -> None:
-    """Writes the words of values, all in range, into `words` (limbs, n)."""
-    # From the highest limb down: what is left of a value after its whole part, and 2^64 times that, are exact.
-    left = np.abs(values)
-    if power := form.fraction - 64 * (form.limbs - 1):
-        left = np.ldexp(left, power)
-    for i in reversed(range(1, form.limbs)):
-        whole = np.trunc(left)
-        words[i] = whole
-        left = (left - whole) * 2.0**64
-    words[0] = np.rint(left)  # below 2^64 also then: it has 53 bits
-    _negated(words, values < 0)
-
-
-def _negated(words: Words, where: NDArray[np.bool_]) -> None:
-    """Negates the words at these places, in two's complement."""
-    if not where.any():
-        return
-    one = where.astype(np.uint64)
-    words ^= -one  # all bits of it
-    carry = one
-    for limb in words:
-        limb += carry
-        carry = carry & (limb == 0)
-        if not carry.any():
-            return
-
-
 def from_words(words: Words, form: Form) -> Array:
     """Returns the numbers (n,) that words are, each rounded once: to the nearest, ties to even."""
-    words = words.copy()
-    negative = words[-1] >> np.uint64(63) > 0
-    _negated(words, negative)
-    # The 64 bits below and with the highest one decide, with a mark whether any lower bit is set.
-    top, sticky, exponent = np.zeros_like(words[0]), np.zeros(words.shape[1], np.bool_), np.zeros(words.shape[1], np.int64)
-    open_ = np.ones(words.shape[1], np.bool_)
-    for i in reversed(range(form.limbs)):
-        here = open_ & (words[i] > 0)
-        if not here.any():
-            continue
-        x = words[i][here]
-        zeros = _leading_zeros(x).astype(np.uint64)
-        below = words[i - 1][here] if i else np.zeros_like(x)
-        shifted = (x << zeros) | ((below >> np.uint64(1)) >> (np.uint64(63) - zeros))
-        rest = (below << zeros) > 0
-        for lower in words[: max(i - 1, 0)]:
-            rest |= lower[here] > 0
-        top[here], sticky[here], exponent[here] = shifted, rest, 64 * i - zeros.astype(np.int64)
-        open_ &= ~here
-    # 11 bits more than a significand has: the last of them holds the mark, and a conversion of float64 rounds as it should.
-    top |= sticky.astype(np.uint64)
-    out = np.ldexp(top.astype(np.float64), (exponent - form.fraction).astype(np.int32))
-    return np.asarray(np.where(negative, -out, out))
-
-
-def _leading_zeros(x: Words) -> NDArray[np.int64]:
-    """Returns how many bits above the highest set one are 0; x > 0."""
-    zeros = np.zeros(x.shape, np.int64)
-    for step in (32, 16, 8, 4, 2, 1):
-        small = (x >> np.uint64(64 - step)) == 0
-        x = np.where(small, x << np.uint64(step), x)
-        zeros += step * small
-    return zeros
-
-
-def add(total: Words, words: Words) -> None:
-    """Adds words to a total in place, modulo 2^(64 limbs)."""
-    carry = None
-    for own, other in zip(total, words, strict=True):
-        if carry is None:
-            own += other
-            carry = own < other
-        else:
-            own += carry
-            carry = own < carry  # it was all ones
-            own += other
-            carry |= own < other
-        carry = carry.astype(np.uint64)
-
-
-def subtract(total: Words, words: Words) -> None:
-    """Takes words from a total in place, modulo 2^(64 limbs)."""
-    borrow = None
-    for own, other in zip(total, words, strict=True):
-        if borrow is None:
-            borrow = (own < other).astype(np.uint64)
-            own -= other
-        else:
-            under = own < borrow
-            own -= borrow
-            under |= own < other
-            own -= other
-            borrow = under.astype(np.uint64)
+    values = np.empty(words.shape[1])
+    compiled.to_values(np.ascontiguousarray(words), form.fraction, values)
+    return values
 
 
 def total(parts: Sequence[Words]) -> Words:
-    """Returns the sum (limbs, n) of words.
+    """Returns the sum (limbs, n) of words, modulo 2^(64 limbs).
 
     Examples
     --------
@@ -222,27 +129,9 @@ def total(parts: Sequence[Words]) -> Words:
     array([[1],
            [0]], dtype=uint64)
     """
-    if len(parts) * parts[0].nbytes <= TOGETHER:
-        return _total(np.stack(parts), 0, np.empty(parts[0].shape, np.uint64))
-    out = parts[0].astype(np.uint64)
-    for words in parts[1:]:
-        add(out, words)
-    return out
-
-
-def _total(parts: Words, n_negative: int, out: Words) -> Words:
-    """Returns the sum `out` (limbs, n) of words (parts, limbs, n) modulo 2^(64 limbs), the first with the other sign."""
-    # Sums of halves of limbs, which 64 bits hold for so few; carries go through them from the lowest up.
-    halves = parts.view("<u4")
-    sums = np.add.reduce(halves[n_negative:], axis=0, dtype=np.int64)
-    if n_negative:
-        sums -= np.add.reduce(halves[:n_negative], axis=0, dtype=np.int64)
-    low, high = sums[:, ::2], sums[:, 1::2]
-    for limb in range(len(out)):
-        if limb:
-            low[limb] += high[limb - 1] >> 32
-        high[limb] += low[limb] >> 32
-    out[:] = (low & 0xFFFFFFFF) | (high << 32)
+    out = np.zeros(parts[0].shape, np.uint64)
+    for words in parts:
+        compiled.add(out, words, 0)
     return out
 
 
@@ -413,37 +302,27 @@ class Pairs:
         kind : number of the message
         question : digest of the question that it answers
         """
-        about = _about(counter, kind, question)
+        count, about = counter.to_bytes(COUNT, "little"), _about(counter, kind, question)
         if self.watch is not None:
             plain = hashlib.blake2b(words.tobytes(), digest_size=16).digest()
             for other in self.shared:
                 self.watch(self.stream(other, counter, kind, question), plain)
-        size = words.nbytes
         for end in self._ends:
-            end.begin(counter, about)
-        if len(self._ends) * size <= TOGETHER:
-            zeros, buffer = bytes(size), bytearray(len(self._ends) * size + size)
-            room = memoryview(buffer)
-            for k, end in enumerate(self._ends):
-                end.cipher.update_into(zeros, room[k * size : (k + 1) * size])
-            parts = np.frombuffer(buffer, "<u8").reshape(-1, *words.shape)
-            parts[-1] = words
-            _total(parts, self._lower, words)
-            return
-        # A block's words are little beside the cache: streams and sums of it stay there.
+            end.cipher.reset_nonce(FIRST_BLOCK + end.nonce(count, about))
         for at in range(0, words.shape[1], BLOCK):
             block = np.ascontiguousarray(words[:, at : at + BLOCK])
-            zeros, buffer = bytes(block.nbytes), bytearray(block.nbytes)
-            mask = np.frombuffer(buffer, "<u8").reshape(block.shape)
+            size = block.nbytes
+            zeros, streams = bytes(size), bytearray(len(self._ends) * size)
+            room = memoryview(streams)
             for k, end in enumerate(self._ends):
-                end.cipher.update_into(zeros, buffer)
-                (subtract if k < self._lower else add)(block, mask)
+                end.cipher.update_into(zeros, room[k * size : (k + 1) * size])
+            compiled.add(block, streams, self._lower)
             words[:, at : at + BLOCK] = block
 
     def stream(self, other: int, counter: int, kind: int, question: bytes) -> Stream:
         """Returns the stream that this client and a neighbour share for one message."""
         end = _End(self.shared[other])
-        return Stream(self.shared[other][:KEY], end.nonce(counter, _about(counter, kind, question)))
+        return Stream(self.shared[other][:KEY], end.nonce(counter.to_bytes(COUNT, "little"), _about(counter, kind, question)))
 
     @cached_property
     def _ends(self) -> list[_End]:
@@ -465,21 +344,14 @@ class _End:
     """Is one client's end of the streams with a neighbour: a cipher and a code, whose keys are set up once for all messages."""
 
     def __init__(self, shared: bytes) -> None:
-        # HMAC of RFC 2104 with SHA-256, whose key has less than a block: both of its hashes have had the key.
-        key = shared[KEY:].ljust(64, b"\0")
-        self.inner, self.outer = (hashlib.sha256(bytes(one ^ pad for one in key)) for pad in (0x36, 0x5C))
+        self.code = hashlib.blake2b(key=shared[KEY:], digest_size=CODE)
         self.cipher = _encryptor(shared[:KEY])
 
-    def nonce(self, counter: int, about: bytes) -> bytes:
+    def nonce(self, count: bytes, about: bytes) -> bytes:
         """Returns the nonce of a message."""
-        inner, outer = self.inner.copy(), self.outer.copy()
-        inner.update(about)
-        outer.update(inner.digest())
-        return counter.to_bytes(COUNT, "little") + outer.digest()[:CODE]
-
-    def begin(self, counter: int, about: bytes) -> None:
-        """Sets the cipher to the beginning of a message's stream."""
-        self.cipher.reset_nonce(FIRST_BLOCK + self.nonce(counter, about))
+        code = self.code.copy()
+        code.update(about)
+        return count + code.digest()
 
 
 def _encryptor(key: bytes) -> Any:

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hmac import HMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from fedkern._core import words as compiled
 from fedkern.errors import JobError
 from fedkern.privacy import masks
 from fedkern.privacy.masks import (
@@ -31,11 +30,9 @@ from fedkern.privacy.masks import (
     Pairs,
     Stream,
     Words,
-    add,
     from_words,
     n_neighbours,
     public_key,
-    subtract,
     to_words,
 )
 
@@ -53,7 +50,7 @@ def group(n: int = 4, start: int = 0, job: bytes = b"job") -> list[Pairs]:
 
 def number_of(words: Words, form: Form, i: int) -> Fraction:
     """The number that a word is, by whole numbers of any length."""
-    units = sum(int(limb) << (64 * k) for k, limb in enumerate(words[:, i]))
+    units = whole(words, i)
     return Fraction(units - (1 << (64 * form.limbs)) * (units >> (64 * form.limbs - 1)), 1 << form.fraction)
 
 
@@ -62,11 +59,17 @@ def nearest(value: float, form: Form) -> Fraction:
     return Fraction(round(Fraction(value) * (1 << form.fraction)), 1 << form.fraction)
 
 
-def total(parts: list[Words]) -> Words:
-    sum_ = parts[0].copy()
-    for words in parts[1:]:
-        add(sum_, words)
-    return sum_
+def whole(words: Words, i: int = 0) -> int:
+    """A word without its sign."""
+    return sum(int(limb) << (64 * k) for k, limb in enumerate(words[:, i]))
+
+
+def add(to: Words, words: Words) -> None:
+    compiled.add(to, words, 0)
+
+
+def subtract(of: Words, words: Words) -> None:
+    compiled.add(of, words, 1)
 
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -86,7 +89,7 @@ def test_a_sum_of_masked_words_is_the_sum_of_the_numbers(form: Form, columns: li
         client.hide(words, 3, 201, QUESTION)
         parts.append(words)
         inside.append(np.where(outside, 0.0, own))
-    sums = total(parts)
+    sums = masks.total(parts)
     for i, told in enumerate(from_words(sums, form)):
         exact = sum((nearest(own[i], form) for own in inside), Fraction(0))
         assert number_of(sums, form, i) == exact
@@ -118,9 +121,6 @@ def test_limbs_are_added_with_their_carries(form: Form, data: st.DataObject) -> 
     limbs = st.lists(st.one_of(edge, st.integers(0, 2**64 - 1)), min_size=form.limbs, max_size=form.limbs)
     a, b = (np.array(data.draw(limbs), np.uint64)[:, np.newaxis] for _ in range(2))
 
-    def whole(words: Words) -> int:
-        return sum(int(limb) << (64 * k) for k, limb in enumerate(words[:, 0]))
-
     both = a.copy()
     add(both, b)
     assert whole(both) == (whole(a) + whole(b)) % 2 ** (64 * form.limbs)
@@ -128,28 +128,36 @@ def test_limbs_are_added_with_their_carries(form: Form, data: st.DataObject) -> 
     np.testing.assert_array_equal(both, a)
     subtract(both, b)
     assert whole(both) == (whole(a) - whole(b)) % 2 ** (64 * form.limbs)
+    many = both.copy()
+    compiled.add(many, np.array([a, b, a, b, b]).tobytes(), 2)  # the first two are taken away
+    assert whole(many) == (whole(both) + whole(b)) % 2 ** (64 * form.limbs)
 
 
 @FORMS
 @pytest.mark.parametrize("n_clients", [3, 4])
-def test_streams_that_are_added_up_at_once_are_those_that_are_added_in_turn(
-    form: Form, n_clients: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where all words of a stream are ones, so that carries and borrows go through all limbs."""
+@pytest.mark.parametrize("ones", [False, True])
+def test_streams_go_on_from_block_to_block(form: Form, n_clients: int, ones: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whole numbers of any length; also where all words of a stream are ones: carries and borrows go through all limbs."""
     words = np.random.default_rng(2).integers(0, 2**64, (form.limbs, 7), np.uint64)
-    whole = np.uint64(2**64 - 1)
-    for ones in (False, True):
-        if ones:
-            monkeypatch.setattr(masks, "_encryptor", lambda stream: Ones())
-            words[:, 0], words[:, 1], words[:, 2] = 0, whole, 1
-        for client in group(n_clients):
-            results = []
-            for together in (0, 1 << 20):
-                monkeypatch.setattr(masks, "TOGETHER", together)
-                results.append(words.copy())
-                client.hide(results[-1], 3, 243, QUESTION)
-            np.testing.assert_array_equal(*results)
-            assert ones or (results[0] != words).any()
+    if ones:
+        monkeypatch.setattr(masks, "_encryptor", lambda key: Ones())
+        words[:, 0], words[:, 1], words[:, 2] = 0, 2**64 - 1, 1
+    monkeypatch.setattr(masks, "BLOCK", 3)
+    for client in group(n_clients):
+        hidden = words.copy()
+        client.hide(hidden, 3, 243, QUESTION)
+        want = [whole(words, i) for i in range(7)]
+        for other in client.shared:
+            key, nonce = client.stream(other, 3, 243, QUESTION).__dict__.values()
+            stream = Cipher(ChaCha20(key, bytes(4) + nonce), None).encryptor().update(bytes(words.nbytes))
+            if ones:
+                stream = b"\xff" * words.nbytes
+            limbs = np.frombuffer(stream, "<u8")
+            for first, last in ((0, 3), (3, 6), (6, 7)):
+                block = limbs[form.limbs * first : form.limbs * last].reshape(form.limbs, -1)
+                for i in range(first, last):
+                    want[i] += whole(block, i - first) if other > client.client else -whole(block, i - first)
+        assert [whole(hidden, i) for i in range(7)] == [units % 2 ** (64 * form.limbs) for units in want]
 
 
 class Ones:
@@ -163,7 +171,7 @@ class Ones:
 
 
 def test_masks_are_the_streams_of_the_standards() -> None:
-    """ChaCha20 of RFC 8439 from its first block, whose nonce is the count and a part of an HMAC of all that it is for."""
+    """ChaCha20 of RFC 8439 from its first block; the nonce is a count and a keyed BLAKE2b (RFC 7693) of all that it is for."""
     ada, bo, cy = group(3)
     keys = dict(bo.shared)
     for counter in (7, 2**32 - 1):
@@ -171,9 +179,9 @@ def test_masks_are_the_streams_of_the_standards() -> None:
         bo.hide(words, counter, 243, QUESTION)
         want = np.zeros((2, 5), np.uint64)
         for other, change in ((0, subtract), (2, add)):
-            code = HMAC(keys[other][32:], SHA256())
-            code.update(LABEL + b"message " + counter.to_bytes(8, "little") + (243).to_bytes(4, "little") + QUESTION)
-            nonce = counter.to_bytes(4, "little") + code.finalize()[:8]
+            about = LABEL + b"message " + counter.to_bytes(8, "little") + (243).to_bytes(4, "little") + QUESTION
+            code = hashlib.blake2b(about, key=keys[other][32:], digest_size=8).digest()
+            nonce = counter.to_bytes(4, "little") + code
             assert bo.stream(other, counter, 243, QUESTION) == Stream(keys[other][:32], nonce)
             stream = Cipher(ChaCha20(keys[other][:32], bytes(4) + nonce), None).encryptor().update(bytes(80))
             change(want, np.frombuffer(stream, "<u8").reshape(2, 5))
@@ -230,7 +238,7 @@ def test_masks_of_clients_that_differ_do_not_cancel(fault: str) -> None:
         )
         if not (fault == "absent" and other):
             parts.append(words)
-    left = total(parts)
+    left = masks.total(parts)
     assert chance(np.bincount(left[-1] >> np.uint64(60), minlength=16)) > 1e-5
     assert np.median(np.abs(from_words(left, ROUND))) > 2.0**60
 
@@ -341,12 +349,12 @@ def hidden(clients: list[Pairs]) -> Iterator[Words]:
 def test_masks_of_neighbours_cancel_and_those_of_another_graph_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     clients = group(20)
     assert all(len(client.shared) == 12 for client in clients)
-    np.testing.assert_array_equal(from_words(total([*hidden(clients)]), ROUND), [190.0, 0.0])
+    np.testing.assert_array_equal(from_words(masks.total([*hidden(clients)]), ROUND), [190.0, 0.0])
     # A client that has more neighbours, as of another version, shares no secret with anybody: its graph is part of all.
     monkeypatch.setattr(masks, "n_neighbours", lambda n: 14)
     clients[5] = group(20)[5]
     assert not {*clients[5].shared.values()} & {secret for k in range(20) if k != 5 for secret in clients[k].shared.values()}
-    assert total([*hidden(clients)])[:, -1].any()  # which the server's machine never gets
+    assert masks.total([*hidden(clients)])[:, -1].any()  # which the server's machine never gets
 
 
 def test_keys_that_cannot_be_are_refused() -> None:

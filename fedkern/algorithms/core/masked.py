@@ -11,6 +11,7 @@ It hides whose number it was, not what the sum says.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import struct
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from ...kernels.ranges import within
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
 from . import until
 from .kept import GIVEN
@@ -369,7 +371,8 @@ class Sums:
 
 def all_or_none(numbers: Array, largest: float) -> tuple[Array, NDArray[np.bool_]]:
     """Returns numbers in a row, zeros if one of them has no place in a sum, and the one place that says so."""
-    good = bool((np.abs(numbers) < largest).all())  # NaN is not
+    most = math.nextafter(largest, 0.0)
+    good = within(np.ascontiguousarray(numbers, np.float64), -most, most)  # NaN is not
     return numbers.ravel() if good else np.zeros(numbers.size), np.array([not good])
 
 

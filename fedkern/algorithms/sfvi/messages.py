@@ -65,7 +65,8 @@ class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN
     def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
         """Returns the gradient as `GlobalGradient` does, and the bound, which has a lowest value."""
         gradient, outside = all_or_none(self.gradient, largest)
-        return np.append(gradient, np.clip(self.bound, LEAST_DENSITY, -LEAST_DENSITY)), outside
+        bound = min(max(self.bound, LEAST_DENSITY), -LEAST_DENSITY)
+        return np.concatenate([gradient, [bound]]), outside
 
     @classmethod
     def of_sum(cls, round: int, numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> GlobalGradientBound:
