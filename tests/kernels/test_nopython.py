@@ -89,6 +89,14 @@ def test_the_package_names_the_entry_point_and_numba_finds_it():
     assert (name, EntryPoint(name, value, "numba_extensions").load()) == ("init", _overloads.init)
 
 
+def test_a_caller_needs_no_word_beside_the_import():
+    """In a process of its own, in which nobody but Numba registers anything."""
+    code = "import numba; from fedkern.kernels import rng; "
+    code += "print(numba.njit(lambda seed: rng.key(seed, 'draws'))(7) == rng.key(7, 'draws'))"
+    run = python("-P", "-c", code)
+    assert run.out.split() == ["True"], run.err
+
+
 def test_import_of_the_package_imports_no_numba():
     run = python("-P", "-c", "import sys, fedkern.kernels; print('numba' in sys.modules)")
     assert run.out.split() == ["False"], run.err
