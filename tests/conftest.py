@@ -108,6 +108,12 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 100)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of pages are empty, as to draw one takes longer than a small job: for tests of what pages say."""
+    monkeypatch.setattr("fedkern.results.plots.svg", lambda figure: "<svg></svg>")
+
+
 @pytest.fixture(scope="session")
 def _runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder that a job of this content has left; it is run once."""

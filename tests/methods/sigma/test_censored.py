@@ -55,6 +55,7 @@ def areas(folder: Path, client: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_suppressed_count_is_an_interval_and_stays_hidden(tmp_path: Path) -> None:
     result = fedkern.run(job(tmp_path), out=tmp_path / "run")
     row, *others = areas(tmp_path / "run", "east")

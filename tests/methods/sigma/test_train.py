@@ -17,7 +17,6 @@ from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import train
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.spatial.decoder import Decoder
-from fedkern.results import plots
 from support import hosted
 
 SMALL = ["network.global_latents=3", "network.local_latents=2", "training.steps=400", "training.batch=8", "training.table=8"]
@@ -25,10 +24,10 @@ SMALL += ["training.draws=50", "training.threads=1", "auxiliary.draws=300", "fit
 
 
 @pytest.fixture(autouse=True)
-def _few_drawings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_drawings(request: pytest.FixtureRequest) -> None:
     """The page of a prior takes longer to draw than a small prior to train: of a map and of points it is drawn."""
     if request.function not in (test_a_map_becomes_an_artifact, test_points_become_an_artifact):
-        monkeypatch.setattr(plots, "svg", lambda figure: "<svg></svg>")
+        request.getfixturevalue("undrawn")
 
 
 @pytest.fixture

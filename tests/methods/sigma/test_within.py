@@ -66,7 +66,7 @@ VARIANTS: list[Any] = [
 ]
 
 
-@pytest.mark.usefixtures("few_draws")
+@pytest.mark.usefixtures("few_draws", "undrawn")
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = job(tmp_path, **changes)
