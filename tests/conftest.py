@@ -8,6 +8,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedkern as package
+from fedkern.algorithms.nested.settings import Settings as NestedSettings
 from fedkern.cli.__main__ import main
 from fedkern.transports.mpirun import FOLDER
 from support.command import Ended
@@ -96,6 +98,20 @@ def job(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of maps ask for a tenth of their draws: for tests of what is said and written, not of a posterior's digits."""
+    few = {"points": 60, "questions": 2, "most": 2, "told": 100, "effective": 40.0}
+    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(NestedSettings, **few))
+    monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 100)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of pages are empty, as to draw one takes longer than a small job: for tests of what pages say."""
+    monkeypatch.setattr("fedkern.results.plots.svg", lambda figure: "<svg></svg>")
 
 
 @pytest.fixture(scope="session")

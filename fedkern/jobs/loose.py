@@ -19,9 +19,12 @@ from urllib.parse import unquote, urlparse
 
 def installed(job: Path) -> Iterator[Distribution]:
     """Yields the distributions that are installed: none that only lies in the current folder or the job's."""
-    folders = _folders(job)
+    folders, lies = _folders(job), dict[str, bool]()  # most distributions share one place, which is followed once
     for one in distributions():
-        if os.path.realpath(str(one.locate_file(""))) not in folders:
+        place = str(one.locate_file(""))
+        if place not in lies:
+            lies[place] = os.path.realpath(place) in folders
+        if not lies[place]:
             yield one
 
 

@@ -15,6 +15,7 @@ import fedkern
 from fedkern.errors import JobError
 from fedkern.places import InProcess
 from fedkern.testing.places import DATA, JOBS, check_place
+from support import forked
 from support.outside import queues, threads
 
 PUBLIC = {"fedkern.places", "fedkern.errors"}
@@ -132,11 +133,9 @@ def outsider(tmp_path):
 
 
 def command(site, folder, *words, **more):
-    env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", "HOME": str(folder), **more}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "fedkern", *words], capture_output=True, text=True, env=env, cwd=folder, timeout=120
-    )
-    return done.returncode, done.stdout + done.stderr
+    """Exit code and all words of a command of a user who has installed the outsider."""
+    done = forked.fedkern(*words, folder=folder, first=site, environment={"HOME": str(folder), **more})
+    return done.code, done.out + done.err
 
 
 def write_job(folder, method="mine"):

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from support import suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from support import forked, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from support.command import python
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
 
@@ -144,3 +145,11 @@ def test_shards_are_the_suite_in_parts(n: int):
 def test_a_shard_that_is_none_is_refused(text: str):
     with pytest.raises(pytest.UsageError, match="K/N"):
         suite_shards.parsed(text)
+
+
+def test_a_forked_command_ends_as_a_fresh_process_does(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n')
+    for words in (("check", "job.toml"), ("check", "nothing.toml"), ("chek",), ("run", "job.toml", "--set", "job.rounds=0")):
+        before = forked.seconds
+        assert forked.fedkern(*words, folder=tmp_path) == python("-P", "-m", "fedkern", *words, folder=tmp_path)
+        assert forked.seconds > before

@@ -174,7 +174,9 @@ def ends_well(result: fedkern.Result) -> None:
     assert result.summary["verdict"] in html.unescape(text)
 
 
-ELSEWHERE = ("docs/how-to/arrays.md",)  # run by `kernels/test_dlpack.py`: it needs torch, and sets JAX to float64
+# Run by `kernels/test_dlpack.py`, as it needs torch, and sets JAX to float64; and by `kernels/test_nopython.py`, where Numba has
+# compiled most of it already.
+ELSEWHERE = ("docs/how-to/arrays.md", "docs/how-to/numba.md")
 
 
 @pytest.mark.parametrize("name", [name for name in with_blocks("python") if name not in (*WALKS, *ELSEWHERE)])

@@ -19,8 +19,9 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess, run_protocol
+from support import forked
 from support import sigma_artifacts as artifacts
-from support.command import mpirun, python
+from support.command import mpirun
 
 NAMES = artifacts.NAMES
 BAD = ("flat", "total", "large")  # one value; follows from a and b; 10^15 and some noise
@@ -131,7 +132,7 @@ def test_a_private_job_tells_its_holder_alone(tmp_path: Path) -> None:
     told += [(tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text() for name in NAMES]
     assert not [line for line in told if any(name in line for name in BAD) or "ColumnNotes" in line]
     own = json.loads((tmp_path / "out" / "client-west" / "rows.json").read_text())["notes"]
-    ended = python("-m", "fedkern.cli", "check", path, "--local", tmp_path / "rows" / "west.csv")
+    ended = forked.fedkern("check", path, "--local", tmp_path / "rows" / "west.csv", folder=tmp_path)
     assert ended.code == 0, ended.err
     for lines in (own, ended.out.splitlines()):
         assert {name for name in BAD for line in lines if f"column '{name}'" in line} == set(BAD)

@@ -13,7 +13,8 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.printing import without_folders
-from support.command import mpirun, mpirun_jobs, python
+from support import forked
+from support.command import mpirun, mpirun_jobs
 
 NAMES = ("a", "b")
 SECRET = "0815-4711"  # a cell
@@ -129,16 +130,16 @@ def test_what_other_ranks_read_of_a_fault_has_no_path_and_no_cell(tmp_path: Path
     assert SECRET not in err
 
 
-def test_the_holder_reads_all_of_it(job: Path) -> None:
+def test_the_holder_reads_all_of_it(job: Path, tmp_path: Path) -> None:
     """In its own folder, and by `check --local`, which knows the file's dialect."""
     data = job.parent.parent / "ward seven" / "patients-b.csv"
-    ended = python("-m", "fedkern.cli", "check", job, "--local", data)
+    ended = forked.fedkern("check", job, "--local", data, folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert "36 rows, 0 with faults" in ended.out
     lines = table(2).splitlines()
     lines[4] = SECRET + lines[4][lines[4].index(",") :]
     data.write_bytes(german("\n".join(lines)))
-    ended = python("-m", "fedkern.cli", "check", job, "--local", data)
+    ended = forked.fedkern("check", job, "--local", data, folder=tmp_path)
     assert ended.code == 2
     assert f"line 5, column 'x': '{SECRET}' is not a number" in ended.out
 
@@ -150,16 +151,16 @@ def test_a_site_file_that_the_holder_names(job: Path, plain: Any, tmp_path: Path
     mine = sites.rename(tmp_path / "holder" / "mine")
     with pytest.raises(JobError, match=r"a\.csv: no such file"):
         fedkern.run(job)
-    ended = python("-m", "fedkern.cli", "run", job, "--site", mine, "--out", tmp_path / "out")
+    ended = forked.fedkern("run", job, "--site", mine, "--out", tmp_path / "out", folder=tmp_path)
     assert ended.code == 0, ended.err
     assert plain.digest in ended.out
     one = tmp_path / "one.toml"
     one.write_text(f'client = "b"\npath = "ward seven/patients-b.csv"\n{DIALECT}')
     (job.parent / "a.csv").write_text(table(1))
-    ended = python("-m", "fedkern.cli", "run", job, "--site", one, "--out", tmp_path / "out2")
+    ended = forked.fedkern("run", job, "--site", one, "--out", tmp_path / "out2", folder=tmp_path)
     assert ended.code == 0, ended.err
     assert plain.digest in ended.out
-    ended = python("-m", "fedkern.cli", "check", job, "--site", tmp_path / "nowhere.toml")
+    ended = forked.fedkern("check", job, "--site", tmp_path / "nowhere.toml", folder=tmp_path)
     assert ended.code == 2
     assert "nowhere.toml: --site (FEDKERN_SITE): no such file or folder; correct it" in ended.err
 

@@ -89,6 +89,14 @@ def test_the_package_names_the_entry_point_and_numba_finds_it():
     assert (name, EntryPoint(name, value, "numba_extensions").load()) == ("init", _overloads.init)
 
 
+def test_a_caller_needs_no_word_beside_the_import():
+    """In a process of its own, in which nobody but Numba registers anything."""
+    code = "import numba; from fedkern.kernels import rng; "
+    code += "print(numba.njit(lambda seed: rng.key(seed, 'draws'))(7) == rng.key(7, 'draws'))"
+    run = python("-P", "-c", code)
+    assert run.out.split() == ["True"], run.err
+
+
 def test_import_of_the_package_imports_no_numba():
     run = python("-P", "-c", "import sys, fedkern.kernels; print('numba' in sys.modules)")
     assert run.out.split() == ["False"], run.err
@@ -124,14 +132,38 @@ def test_keys_are_those_of_python():
     assert compiled('rng.key(seed, "mine.nopython")', "seed")(7) == rng.key(7, "mine.nopython")
 
 
+LOGLIK = "glm.loglik_grad(X, y, theta, family=family, weights=weights, scale=scale, out=out)"
+GOOD = {"X": ROWS, "y": Y, "theta": np.zeros(2), "family": "poisson", "weights": Y, "scale": 1.0, "out": np.zeros(2)}
+
+
+@pytest.fixture(scope="module")
+def loglik():
+    """Compiled once, for arguments that are all known at run time only."""
+    return compiled(LOGLIK, *GOOD)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"theta": np.zeros(3)}, r"theta must have shape \(d\)"),
+        ({"y": Y[:2]}, r"y must have shape \(n\)"),
+        ({"weights": Y[:2]}, r"weights must have shape \(n\)"),
+        ({"out": np.zeros(3)}, r"grad must have shape \(d\)"),
+        ({"scale": -1.0}, "scale must be 1 for a family|positive and finite"),
+        ({"family": "weibull"}, "family must be 'bernoulli' or"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
+)
+def test_what_would_corrupt_memory_is_refused_at_run_time(loglik, given, message):
+    loglik(*GOOD.values())
+    with pytest.raises(ValueError, match=message):
+        loglik(*(GOOD | given).values())
+
+
 @pytest.mark.parametrize(
     ("code", "given", "message"),
     [
         ("glm.loglik_grad(X, y, theta, family='poisson')", {"theta": np.zeros(3)}, r"theta must have shape \(d\)"),
-        ("glm.loglik_grad(X, y, theta, family='poisson', weights=y)", {"y": Y[:2]}, r"y must have shape \(n\)"),
-        ("glm.loglik_grad(X, y, theta, family='poisson', out=out)", {"out": np.zeros(3)}, r"grad must have shape \(d\)"),
-        ("glm.loglik_grad(X, y, theta, family='poisson', scale=-1.0)", {}, "scale must be 1 for a family|positive and finite"),
-        ("glm.loglik_grad(X, y, theta, family='weibull')", {}, "family must be 'bernoulli' or"),
         ("privacy.clip_sum(X, -1.0)", {}, "bound must be >= 1e-150"),
         ("rng.normal(4, key=1, first_item=2**32 - 1)", {}, "the counter is exhausted"),
     ],

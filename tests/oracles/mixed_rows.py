@@ -166,5 +166,9 @@ def differences(case, nodes, backend, h=2e-3):
     weights, steps = np.array([1, -8, 8, -1]) / (12 * h), h * np.array([-2, -1, 1, 2])
     unit = np.eye(k)
     gradient = values([xi + s * unit[i] for i in range(k) for s in steps]).reshape(k, 4) @ weights
-    both = values([xi + s * unit[i] + t * unit[j] for i in range(k) for j in range(k) for s in steps for t in steps])
-    return gradient, np.einsum("ijst,s,t->ij", both.reshape(k, k, 4, 4), weights, weights)
+    pairs = [(i, j) for i in range(k) for j in range(i + 1)]  # the others are at the same points
+    both = values([xi + s * unit[i] + t * unit[j] for i, j in pairs for s in steps for t in steps])
+    hessian = np.empty((k, k))
+    for (i, j), of_pair in zip(pairs, both.reshape(-1, 4, 4)):
+        hessian[i, j] = hessian[j, i] = weights @ of_pair @ weights
+    return gradient, hessian

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from . import forked
+
 SHOWN = 40
 NAME = "processor seconds"
 before = pytest.StashKey[float]()
@@ -19,9 +21,9 @@ spent: Counter[str] = Counter()
 
 
 def now() -> float:
-    """Seconds of this process, and of those that it has waited for."""
+    """Seconds of this process, of those that it has waited for, and of the commands that were forked."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(one.ru_utime + one.ru_stime for one in used) + forked.seconds
 
 
 def dearest(seconds: Counter[str]) -> list[str]:

@@ -135,7 +135,8 @@ def differing(result: fedkern.Result) -> str:
 
 def test_sites_that_differ_are_said_and_the_advice_is_right() -> None:
     """Between sites the dose seems to harm, within each it does not."""
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 1}}
+    few = {"points": 256, "effective": 100}  # what is said of sites follows from effects that are many of their sds
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 1}, "algorithm": few}
     wrong = fedkern.run(job, data=sites(levels=2.5))
     assert wrong.parameters["theta[dose]"]["mean"] < 0
     assert "in their intercepts" in differing(wrong)

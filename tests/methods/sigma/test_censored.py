@@ -21,6 +21,13 @@ from support import sigma_artifacts as artifacts
 from support.wires import checked_and_run
 
 
+@pytest.fixture(autouse=True)
+def _few_draws(request: pytest.FixtureRequest) -> None:
+    """What is said of an interval, and where, follows from the rows. One test is about the numbers."""
+    if request.function is not test_the_level_is_not_that_of_the_counts_that_are_shown:
+        request.getfixturevalue("few_draws")
+
+
 def job(folder: Path, few: str = "<5", below: int = 5, **more: Any) -> dict[str, Any]:
     """Counts below five are written so."""
     built_priors.written(folder)
@@ -48,6 +55,7 @@ def areas(folder: Path, client: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_suppressed_count_is_an_interval_and_stays_hidden(tmp_path: Path) -> None:
     result = fedkern.run(job(tmp_path), out=tmp_path / "run")
     row, *others = areas(tmp_path / "run", "east")

@@ -23,6 +23,13 @@ SMALL = ["network.global_latents=3", "network.local_latents=2", "training.steps=
 SMALL += ["training.draws=50", "training.threads=1", "auxiliary.draws=300", "fit.draws=200"]
 
 
+@pytest.fixture(autouse=True)
+def _few_drawings(request: pytest.FixtureRequest) -> None:
+    """The page of a prior takes longer to draw than a small prior to train: of a map and of points it is drawn."""
+    if request.function not in (test_a_map_becomes_an_artifact, test_points_become_an_artifact):
+        request.getfixturevalue("undrawn")
+
+
 @pytest.fixture
 def prior(tmp_path: Path) -> Path:
     """A prior file of a small map."""

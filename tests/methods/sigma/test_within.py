@@ -66,6 +66,7 @@ VARIANTS: list[Any] = [
 ]
 
 
+@pytest.mark.usefixtures("few_draws", "undrawn")
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = job(tmp_path, **changes)
@@ -167,6 +168,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fedkern.run(path, model={"kind": "within", "prior": "networks"})
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_points_keyed_by_area(tmp_path: Path) -> None:
     built_priors.written(tmp_path, "gp")
     artifacts.counts(tmp_path / "rows")
@@ -177,6 +179,7 @@ def test_points_keyed_by_area(tmp_path: Path) -> None:
     assert len(areas(tmp_path / "out", "east")) == artifacts.SIZES[0]
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_bym2_mixes_by_the_hyperparameter_of_its_prior(tmp_path: Path) -> None:
     built = built_priors.written(tmp_path, "bym2")
     assert built.as_dict()["condition"] == "rho"
