@@ -175,10 +175,12 @@ def levels(folder: Path) -> None:
             x, e = (float(value) for value in generator.normal(size=2))
             rows.append([round(x, 4), f"w{i % 8}", ("none", "mild", "severe")[int(np.searchsorted([-0.5, 0.8], x + 1.2 * e))]])
         table(folder / "rows" / f"{name}.csv", ("x", "ward", "pain"), rows)
+        table(folder / "few" / f"{name}.csv", ("x", "ward", "pain"), rows[: 60 + 4 * k])
     text = LIKELIHOOD.replace('response = "sick"\npositive = "yes"', 'response = "pain"\nlevels = ["none", "mild", "severe"]')
     text = text.replace('row_id = "id"\nignore = ["visits", "pressure", "ward"]\ntest = "test.csv"\n', "")
     ordinal = '[model]\nfamily = "ordinal"\nlink = "probit"\nrandom = {group = "ward", client = true}\n[algorithm]'
-    (folder / "ordinal.toml").write_text(text.replace("[algorithm]", ordinal))
+    few = text.replace("rows/*", "few/*")  # a mode of effects of groups and clients is dear
+    (folder / "ordinal.toml").write_text(few.replace("[algorithm]", ordinal))
     multinomial = text.replace("[algorithm]", '[model]\nfamily = "multinomial"\n[algorithm]') + "loo = true\nsites = true\n"
     (folder / "multinomial.toml").write_text(multinomial.replace("[data]", '[data]\nignore = ["ward"]'))
 
