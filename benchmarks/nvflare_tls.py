@@ -103,7 +103,7 @@ class Federation:
                 if name not in self.residents or self.residents[name].poll() is not None:
                     words = ["site", "run", str(self.parties / name), "--engine", "nvflare", "--socket", str(socket)]
                     words += ["--peer", self.user] if self.user else []
-                    command = [sys.executable, "-P", "-m", "fedkern", *words]
+                    command = [sys.executable, "-P", "-m", "fedkern.cli", *words]  # which imports fedkern as others do
                     self.residents[name] = subprocess.Popen(command, env=self.environment | more, **streams)
             command = ["bash", str(self.kits / name / "startup" / "sub_start.sh"), "--once"]
             if self.user and name != "localhost":

@@ -14,6 +14,7 @@ import socket
 import stat
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ from .site import LONGEST, Resident
 LENGTH = struct.Struct(">Q")
 MOST = 8  # connections at a time
 PATIENCE = 60.0  # seconds within which a frame that has begun must be whole
-IDLE = 3600.0  # seconds for which a connection may say nothing
+IDLE = 60.0  # seconds for which a connection may say nothing
 LONGEST_PATH = 100  # bytes of a socket's path that systems take
 LOCK = ".resident.lock"  # in the folder of a site
 LONGEST_SAID = 8192  # bytes of what such a file says
@@ -82,33 +83,34 @@ class Door:
             ask(self.path, END + self._run + why.encode())
 
 
-def heeding(resident: Resident) -> Callable[[bytes], bytes]:
-    """Returns the function by which a resident answers what comes through its socket."""
-    usual = resident.identity
+def heeding(resident: Resident, identity: str | None = None) -> Callable[[bytes, str], bytes]:
+    """Returns the function by which a resident answers what comes through its socket, from a user.
 
-    def answer(content: bytes) -> bytes:
+    `identity`: who asks, where a request does not say it; None: the user.
+    """
+
+    def answer(content: bytes, user: str) -> bytes:
         if content.startswith(END):
             said = content[len(END) :]
             resident.end(printable(said[RUN:].decode(errors="replace"))[:LONGEST_WHO], said[:RUN])
             return b""
-        who, letter = usual, content
-        if content.startswith(WHO):
-            told, _, letter = content[len(WHO) :].partition(b"\0")
-            who = f"{printable(told.decode(errors='replace'))[:LONGEST_WHO]}, as the engine's client says"
-        resident.identity = who
-        return resident.answer(letter)
+        if not content.startswith(WHO):
+            return resident.answer(content, identity or user)
+        told, _, letter = content[len(WHO) :].partition(b"\0")
+        name = printable(told.decode(errors="replace"))[:LONGEST_WHO].replace('"', "'")
+        return resident.answer(letter, f'"{name}", as the engine\'s client says ({user})')
 
     return answer
 
 
 @contextmanager
-def listening(path: Path, answer: Callable[[bytes], bytes], peer: int | None = None) -> Iterator[None]:
+def listening(path: Path, answer: Callable[[bytes, str], bytes], peer: int | None = None) -> Iterator[None]:
     """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
 
     Parameters
     ----------
     path : of the socket
-    answer : is given each request
+    answer : is given each request, and the user from whom it comes
     peer : the number of one other user who may ask: that of an engine's client which runs code that others bring. Others may
         enter the folder then, and root gives the socket to that user
 
@@ -132,10 +134,11 @@ def listening(path: Path, answer: Callable[[bytes], bytes], peer: int | None = N
                 threading.Thread(target=serve, args=(line,), name="fedkern-gate", daemon=True).start()
 
         def serve(line: socket.socket) -> None:
+            user = f"user {_user(line)}"
             try:
                 with line, suppress(OSError):  # who asked has gone
                     while (request := _frame(line, IDLE, PATIENCE)) is not None:
-                        reply = answer(request)
+                        reply = answer(request, user)
                         line.settimeout(PATIENCE)
                         line.sendall(LENGTH.pack(len(reply)) + reply)
             finally:
@@ -252,14 +255,18 @@ def _frame(line: socket.socket, idle: float, patience: float) -> bytes | None:
     (length,) = LENGTH.unpack(head)
     if length > LONGEST + len(WHO) + 4 * LONGEST_WHO + 1:
         return None
-    line.settimeout(patience)
-    return _exactly(line, length)
+    return _exactly(line, length, patience)
 
 
-def _exactly(line: socket.socket, length: int) -> bytes | None:
-    """Returns so many bytes; None where the other end closes before. Memory is taken as they come, not as they are announced."""
-    parts, left = list[bytes](), length
+def _exactly(line: socket.socket, length: int, patience: float | None = None) -> bytes | None:
+    """Returns so many bytes; None where the other end closes before. Memory is taken as they come, not as they are announced.
+
+    All of them have to come within `patience`.
+    """
+    parts, left, since = list[bytes](), length, time.monotonic()
     while left:
+        if patience is not None:
+            line.settimeout(max(patience - (time.monotonic() - since), 1e-3))
         part = line.recv(min(left, 1 << 20))
         if not part:
             return None

@@ -155,7 +155,7 @@ class Site(Executor):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.resident: Door | Resident | None = None
-        self._is_heard = True  # whether the resident has answered the latest request
+        self._unheard = ""  # why the resident has not answered the latest request
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
         """Refuses the engine's tasks: all that passes are requests."""
@@ -185,11 +185,14 @@ class Site(Executor):  # type: ignore[misc]
         try:
             answer = self.resident.answer(data)
         except OSError as error:  # the server asks again, until job.deadline
-            if self._is_heard:
-                say(f"nobody answers at the resident's socket ({error.strerror or error}): start it (fedkern site run)")
-            self._is_heard = False
+            why = f"({error.strerror or error})"
+            if self._unheard != why and isinstance(error, PermissionError):
+                say(f"the resident's socket is not this user's {why}: chown it to this user after each start (--peer)")
+            elif self._unheard != why:
+                say(f"nobody answers at the resident's socket {why}: start it (fedkern site run)")
+            self._unheard = why
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
-        self._is_heard = True
+        self._unheard = ""
         reply = make_reply(ReturnCode.OK)
         reply[FIELD] = answer
         return reply

@@ -78,7 +78,7 @@ class Resident:
     ----------
     folder : of the site: consent.toml, the job files with site.toml beside them, audit.jsonl, and runs/
     engine : the name and version of the engine whose wire this is, for the audit log
-    identity : who asks, as the engine knows it; the engine may change it at any time
+    identity : who asks, as the engine knows it, where a request comes without a name
     say : is given each line for the holder
     timeouts : how long silence may last; by default as the job says (job.deadline)
     busy : seconds after which a reply leaves although the site still computes
@@ -102,16 +102,20 @@ class Resident:
         self._told: set[tuple[bytes, str]] = set()  # what was said of a run, so that it is not said again
         self._lately: deque[float] = deque(maxlen=OFTEN)  # when such lines were written
 
-    def answer(self, request: bytes) -> bytes:
-        """Returns the reply to a request; empty where it is none of fedkern's. It never raises."""
+    def answer(self, request: bytes, who: str | None = None) -> bytes:
+        """Returns the reply to a request; empty where it is none of fedkern's. It never raises.
+
+        `who` asks; by default the one of whom the engine's wire is.
+        """
+        about = {"engine": self.engine, "identity": who or self.identity}
         try:
-            return self._answer(request)
+            return self._answer(request, about)
         except RemoteFault as fault:
             why = str(fault)
         except Exception as error:  # the engine's client goes on, whatever this is
             why = f"{type(error).__name__}: {error}"
         with self._lock:
-            self._refuse(b"", {}, why)
+            self._refuse(b"", about, why)
         return b""
 
     def stop(self, why: str) -> None:
@@ -148,7 +152,7 @@ class Resident:
         job.thread.join(seconds)
         return not job.goes_on
 
-    def _answer(self, request: bytes) -> bytes:
+    def _answer(self, request: bytes, about: dict[str, Any]) -> bytes:
         if len(request) > LONGEST:
             raise RemoteFault(f"a request of {len(request)} bytes, at most {LONGEST} expected")
         asked = Letter.unpack(request)
@@ -158,15 +162,15 @@ class Resident:
         with self._lock:
             job = self._running
             if job is None or job.run != asked.job:
-                other = self._begin(asked, request)
+                other = self._begin(asked, request, about)
                 if isinstance(other, bytes):
                     return other
                 job = self._running = other
         return job.spoke.answer(request)
 
-    def _begin(self, asked: Letter, request: bytes) -> Running | bytes:
+    def _begin(self, asked: Letter, request: bytes, about: dict[str, Any]) -> Running | bytes:
         """Begins the job that a request names; returns the reply where it does not begin."""
-        about = {"engine": self.engine, "identity": self.identity, "asked": asked.digest.hex(), "run": asked.job.hex()}
+        about = about | {"asked": asked.digest.hex(), "run": asked.job.hex()}
         # A request of a run that this process does not know: it began before the process, or is a copy of an old letter.
         if asked.number != 1:
             return self._forgotten(asked, about)
@@ -210,7 +214,9 @@ class Resident:
         except OSError as error:
             self.say(f"a job is refused: {self.audit.path} cannot be written ({error.strerror or error})")
             return refuse(request, "this site cannot write its audit log")
-        self.say(f"{self.identity} has started {found.said.file} ({found.said.name or found.said.digest[:12]}); it runs in {out}")
+        self.say(
+            f"{about['identity']} has started {found.said.file} ({found.said.name or found.said.digest[:12]}); it runs in {out}"
+        )
         timeouts = self.timeouts or Timeouts(lost=config.job.deadline)
         job = Running(asked.job, Spoke(names.index(client), len(names), timeouts, self.busy, signer), about)
         work = lambda: self._run(job, config, folder, Output(out, resume=found.resume, quiet=True))  # noqa: E731
@@ -275,7 +281,9 @@ class Resident:
             digest = asked.digest.hex()
             with suppress(OSError):  # it waits all the same, and begins only where the log can be written
                 self.audit.write("aside", **about)
-            self.say(f"{self.identity} asks for a job with the digest {digest[:12]}: fedkern site accept JOB.toml lets it begin")
+            self.say(
+                f"{about['identity']} asks for a job with the digest {digest[:12]}: fedkern site accept JOB.toml lets it begin"
+            )
         return put_aside(request)
 
     def _refuse(self, run: bytes, about: dict[str, Any], why: str) -> None:
@@ -284,8 +292,7 @@ class Resident:
             return
         if len(self._lately) == OFTEN and self._lately[-1] - self._lately[0] < MINUTE:
             why = f"{why}; more of this minute is not written"
-        self.say(f"refused ({self.identity}): {why}")
-        about = about or {"engine": self.engine, "identity": self.identity}
+        self.say(f"refused ({about['identity']}): {why}")
         with suppress(OSError):  # it is refused all the same
             self.audit.write("refused", **about, why=why[:LONGEST_WHY])
 

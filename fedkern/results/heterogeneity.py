@@ -143,6 +143,23 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     return found if len(found) == (2 if len(g) == 2 else 1) else ()
 
 
+def find_opposed(g: Array, P: Array) -> tuple[int, ...]:
+    """Finds the same site in a model with effects of groups or clients, which hide how often the outcome is: by slopes alone.
+
+    Parameters
+    ----------
+    g, P : of the coefficients, an intercept's first, where all slopes are 0 and effects are integrated out
+    """
+    scale = np.sqrt(np.einsum("kii->i", P))
+    if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all()):
+        return ()
+    try:
+        found = _reversed(None, _own_intercepts(g / scale, P / np.outer(scale, scale)))
+    except np.linalg.LinAlgError:
+        return ()
+    return found if len(found) == (2 if len(g) == 2 else 1) else ()
+
+
 def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     """Finds the site where the outcome is about as often 1 as it is 0 at all others together, and rare on one side.
 
@@ -170,20 +187,25 @@ def _turned(h: Array, k: int) -> Array:
     return np.where(np.arange(len(h)) == k, -1.0, 1.0)[:, np.newaxis] * h
 
 
-def _reversed(intercepts: tuple[Array, Array], slopes: tuple[Array, Array]) -> tuple[int, ...]:
-    """Returns the sites of which all that is true; both arguments: (M, d) and (M, d, d) of sites."""
+def _reversed(intercepts: tuple[Array, Array] | None, slopes: tuple[Array, Array]) -> tuple[int, ...]:
+    """Returns the sites of which all that is true; both arguments: (M, d) and (M, d, d) of sites. No intercepts: not known."""
     sites = np.arange(len(slopes[0]))
-    whole, own = _q(*slopes), _q(*intercepts)
+    whole = _q(*slopes)
     if whole.p > REVERSED / len(sites):
         return ()
     found = list[int]()
     for k in sites.tolist():
-        left, own_left = _q(_turned(slopes[0], k), slopes[1]), _q(_turned(intercepts[0], k), intercepts[1])
+        left = _q(_turned(slopes[0], k), slopes[1])
         if left.p < ALPHA and left.Q > LEFT * whole.Q:
             continue
-        if own_left.p < ALPHA and LESS * own_left.Q > own.Q:
-            continue
-        if (own.p < ALPHA and own_left.Q < LESS * own.Q) or _opposed(*slopes, k) > 1:
+        if intercepts is not None:
+            own, own_left = _q(*intercepts), _q(_turned(intercepts[0], k), intercepts[1])
+            if own_left.p < ALPHA and LESS * own_left.Q > own.Q:
+                continue
+            if own.p < ALPHA and own_left.Q < LESS * own.Q:
+                found.append(k)
+                continue
+        if _opposed(*slopes, k) > 1:
             found.append(k)
     return tuple(found)
 

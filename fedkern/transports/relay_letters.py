@@ -22,6 +22,7 @@ MAGIC, VERSION = b"fdrl", 2
 WAITING, BUSY, ENDED, ANEW, REFUSED, ASIDE, UNBEGUN = range(7)
 LONGEST_REASON = 1000  # bytes of a refusal's text
 UNMARKED = bytes(8)
+MOST_ITEMS = 1 << 16  # of a letter: each costs memory beyond its bytes
 
 Item = tuple[int, bytes]  # tag with the number of its protocol, content
 
@@ -67,6 +68,8 @@ class Letter(NamedTuple):
             raise RemoteFault(f"a relayed message is of version {version}, wanted {VERSION}: install the same fedkern everywhere")
         if state > UNBEGUN:
             raise RemoteFault(f"a relayed message tells the unknown state {state}")
+        if count > MOST_ITEMS:
+            raise RemoteFault(f"a relayed message has {count} items, at most {MOST_ITEMS} expected")
         items, at = list[Item](), ENVELOPE.size
         for _ in range(count):
             if at + ITEM.size > len(data):

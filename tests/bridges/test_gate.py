@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.bridges import gate
 from fedkern.bridges.digest import digest_of
 from fedkern.bridges.gate import LENGTH, ask, listening, one_resident
@@ -27,7 +28,7 @@ from fedkern.methods import load
 from fedkern.transports import tags
 from fedkern.transports.driver import Signals
 from fedkern.transports.relay import Letter
-from fedkern.transports.relay_letters import REFUSED, WAITING
+from fedkern.transports.relay_letters import MOST_ITEMS, REFUSED, WAITING
 from support.organisations import audit, found, residents
 
 
@@ -37,7 +38,7 @@ def path(tmp_path):
 
 
 def test_requests_get_their_replies_and_the_socket_is_its_owners_alone(path):
-    with listening(path, lambda request: request[::-1]):
+    with listening(path, lambda request, user: request[::-1]):
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o777 == 0o700
         assert ask(path, b"abc") == b"cba"
@@ -69,7 +70,7 @@ def client_of_flower(monkeypatch):
 def test_the_frame_of_flowers_client_is_the_residents(path, monkeypatch):
     client = client_of_flower(monkeypatch)
     assert (client.LENGTH.format, client.LENGTH.size) == (LENGTH.format, LENGTH.size)
-    with listening(path, lambda request: request[::-1]):
+    with listening(path, lambda request, user: request[::-1]):
         for request in (b"", b"abc", bytes(range(256)) * 8000):
             assert client.ask(path, request) == ask(path, request) == request[::-1]
     # And byte by byte what it sends.
@@ -92,7 +93,7 @@ def test_the_frame_of_flowers_client_is_the_residents(path, monkeypatch):
 
 def test_what_is_too_long_or_cut_short_reaches_nobody(path):
     asked = []
-    with listening(path, lambda request: asked.append(request) or b""):
+    with listening(path, lambda request, user: asked.append(request) or b""):
         for data in (LENGTH.pack(1 << 60) + b"x", LENGTH.pack(10) + b"x", b"x", b""):
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(10.0)
@@ -107,7 +108,7 @@ def test_what_is_too_long_or_cut_short_reaches_nobody(path):
 
 def test_a_frame_that_does_not_end_is_given_up(path, monkeypatch):
     monkeypatch.setattr(gate, "PATIENCE", 0.1)
-    with listening(path, lambda request: b""), socket.socket(socket.AF_UNIX) as line:
+    with listening(path, lambda request, user: b""), socket.socket(socket.AF_UNIX) as line:
         line.settimeout(10.0)
         line.connect(str(path))
         line.sendall(LENGTH.pack(10) + b"x")
@@ -117,7 +118,7 @@ def test_a_frame_that_does_not_end_is_given_up(path, monkeypatch):
 def test_more_connections_than_places_are_closed(path, monkeypatch):
     monkeypatch.setattr(gate, "MOST", 2)
     goes_on = threading.Event()
-    with listening(path, lambda request: goes_on.wait(10.0) and b"late"):
+    with listening(path, lambda request, user: goes_on.wait(10.0) and b"late"):
         waiting = [threading.Thread(target=ask, args=(path, b"x")) for _ in range(2)]
         for thread in waiting:
             thread.start()
@@ -131,7 +132,7 @@ def test_more_connections_than_places_are_closed(path, monkeypatch):
 
 def test_another_user_is_not_heard(path, monkeypatch):
     monkeypatch.setattr(gate, "_is_ours", lambda line: False)
-    with listening(path, lambda request: b"told"), pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
+    with listening(path, lambda request, user: b"told"), pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
         ask(path, b"x")
 
 
@@ -151,14 +152,14 @@ def test_a_place_that_is_not_its_owners_alone_or_taken_is_refused(path, tmp_path
 @pytest.mark.parametrize("said", [errno.EACCES, errno.EAGAIN])
 def test_a_resident_whose_socket_cannot_be_asked_is_not_replaced(path, monkeypatch, said):
     # EACCES: root has given its socket to the engine's user. EAGAIN: more wait there than it takes in.
-    with listening(path, lambda request: b"the first"):
+    with listening(path, lambda request, user: b"the first"):
         with monkeypatch.context() as other:
             other.setattr(gate.socket.socket, "connect_ex", lambda self, where: said)
             with pytest.raises(JobError, match="listens there already; end it first"), listening(path, bytes):
                 pass
         assert ask(path, b"") == b"the first"
         assert Path(f"{path}.lock").stat().st_mode & 0o777 == 0o600
-    with listening(path, lambda request: b"the next"):
+    with listening(path, lambda request, user: b"the next"):
         assert ask(path, b"") == b"the next"
 
 
@@ -166,7 +167,7 @@ def test_a_socket_that_a_crash_has_left_is_taken(path):
     path.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    with listening(path, lambda request: b"anew"):
+    with listening(path, lambda request, user: b"anew"):
         assert ask(path, b"") == b"anew"
 
 
@@ -297,7 +298,7 @@ def test_one_other_user_is_heard_where_the_resident_names_it(path, monkeypatch):
     with pytest.raises(JobError, match="chmod 711"), listening(path, bytes, peer):
         pass
     path.parent.chmod(0o711)  # others find the socket, and root gives it to one of them
-    with listening(path, lambda request: request[::-1], peer):
+    with listening(path, lambda request, user: request[::-1], peer):
         assert path.stat().st_mode & 0o777 == 0o600
         monkeypatch.setattr(gate, "_user", lambda line: peer)
         assert ask(path, b"abc") == b"cba"
@@ -318,10 +319,10 @@ class Heard:
     """A resident that notes what it is told."""
 
     def __init__(self):
-        self.identity, self.told = "user 7", []
+        self.told = []
 
-    def answer(self, request):
-        self.told.append((self.identity, request))
+    def answer(self, request, who):
+        self.told.append((who, request))
         return b"the reply"
 
     def end(self, why, run):
@@ -338,11 +339,11 @@ def test_a_door_says_who_asks_and_which_run_the_engine_has_ended(path):
         door.end("the engine has ended its run")
     (who, request), usual, ended = resident.told
     assert request == letter
-    assert who.startswith("eva @coordinator.org")
-    assert who.endswith(", as the engine's client says")
+    assert who.startswith('"eva @coordinator.org')
+    assert who.endswith(f"\", as the engine's client says (user {os.geteuid()})")
     assert "\x1b" not in who
     assert len(who) < 300
-    assert usual == ("user 7", letter)
+    assert usual == (f"user {os.geteuid()}", letter)
     assert ended == ("the engine has ended its run", b"r" * 16)
     with pytest.raises(OSError, match="No such file"):
         door.answer(letter)
@@ -368,3 +369,46 @@ def test_an_ended_run_of_the_engine_ends_its_job_alone(tmp_path):
     resident.end("the engine has ended its run", b"k" * 16, grace=0.1)
     assert resident.join(5.0)
     assert audit(tmp_path, "ada")[-1]["exit"] == 3
+
+
+def test_the_audit_log_has_the_user_of_the_socket_whoever_asks_at_the_same_time(tmp_path, path):
+    """A name in one request is not the name of another."""
+    found(tmp_path, accepted=())
+    resident = residents(tmp_path)["ada"]
+    over = threading.Event()
+
+    def other():
+        while not over.is_set():
+            gate.Door(path, "mallory").answer(Letter(WAITING, b"m" * 16, 1, [], b"y" * 32).pack())
+
+    with listening(path, gate.heeding(resident)):
+        thread = threading.Thread(target=other)
+        thread.start()
+        for k in range(5):
+            ask(path, Letter(WAITING, bytes([k]) * 16, 1, [], b"x" * 32).pack())
+        over.set()
+        thread.join()
+    told = {line["run"]: line["identity"] for line in audit(tmp_path, "ada")}
+    mallory = f'"mallory", as the engine\'s client says (user {os.geteuid()})'
+    assert told.pop((b"m" * 16).hex()) == mallory
+    assert len(told) == 5
+    assert set(told.values()) == {f"user {os.geteuid()}"}
+
+
+def test_a_frame_that_trickles_in_is_cut_off_in_time(path, monkeypatch):
+    monkeypatch.setattr(gate, "PATIENCE", 0.5)
+    with listening(path, lambda request, user: b""), socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(path))
+        line.sendall(LENGTH.pack(100))
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            while time.monotonic() < began + 20:
+                line.sendall(b"x")
+                time.sleep(0.1)
+        assert time.monotonic() < began + 15
+
+
+def test_a_letter_of_very_many_items_is_refused_before_they_are_read():
+    letter = Letter(WAITING, b"r" * 16, 1, [(0, b"")] * (MOST_ITEMS + 1)).pack()
+    with pytest.raises(RemoteFault, match="65537 items, at most 65536"):
+        Letter.unpack(letter)

@@ -112,12 +112,18 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does."""
     if at_mode.first is None:
         return None
-    column, told = repr(model.encoding.response), (float(expit(model.start_at[0])), *at_mode.first)
-    found = heterogeneity.find_reversed(*told)
+    column = repr(model.encoding.response)
+    if model.layout.group or model.layout.client:
+        _, at, _ = model.compared
+        found = heterogeneity.find_opposed(at_mode.first[0][:, at], at_mode.first[1][:, at][:, :, at])
+        mirrored: tuple[int, ...] = ()
+    else:
+        told = (float(expit(model.start_at[0])), *at_mode.first)
+        found, mirrored = heterogeneity.find_reversed(*told), heterogeneity.mirrored(*told)
     if not found:
-        if not (found := heterogeneity.mirrored(*told)):
+        if not mirrored:
             return None
-        who = " or ".join(repr(model.names[k]) for k in found)
+        who = " or ".join(repr(model.names[k]) for k in mirrored)
         return Reversed(
             f"{who}: column {column} is about as often 1 there as it is 0 at all others together: does 1 mean there what 0 means "
             f"elsewhere? {REWRITE}; where it is right so, {ALONE}",

@@ -370,10 +370,8 @@ class Model(JobModel[OutputSection]):
 
     @property
     def may_be_reversed(self) -> bool:
-        """Whether it can be seen that a client's outcome of 0 and 1 is coded the other way round: by slopes of rows alone."""
-        random = self.config.random
-        alone = random.group is None and not random.client and not self.offset and self.encoding.intercept
-        return alone and self.family in ("bernoulli", "binomial") and not self.secure
+        """Whether it can be seen that a client's outcome of 0 and 1 is coded the other way round."""
+        return self.family in ("bernoulli", "binomial") and self.encoding.intercept and not (self.offset or self.secure)
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""

@@ -438,9 +438,11 @@ class VerticalModel(JobModel[OutputSection]):
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
         if self.likelihood.record.link == "identity" and size > FAR:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
+            errors = ", and the errors' standard deviation one of HalfNormal(1)" if self.likelihood.dispersed else ""
             out.append(
                 f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
-                f"have priors N(0, 1) in the response's unit, which pull them to zero: {first}take a larger unit"
+                f"have priors N(0, 1) in the response's unit{errors}, which pull them to zero, and predictions with "
+                f"them: {first}take a larger unit"
             )
         if (share := self.kept(y)) < 0.5:
             least = ", the least that is worked out," if self.works_out else ""

@@ -132,6 +132,21 @@ def test_a_job_with_a_client_where_the_event_is_the_rule_says_what_that_may_be()
     assert "coded the other way round" not in result.summary["verdict"]
 
 
+@pytest.mark.parametrize("effects", [{"client": True}, {"group": "ward"}, {"group": "ward", "client": True}])
+def test_effects_of_clients_and_groups_do_not_hide_it(effects: dict[str, Any]) -> None:
+    """Which is what a note on differing intercepts advises."""
+    data = {
+        name: frame.assign(ward=np.arange(len(frame)) % 5) for name, frame in frames(sites(1, 4, 300, 3, 0.3, other=1)).items()
+    }
+    columns = {"ignore": []} if "group" in effects else {"ignore": ["ward"]}
+    job = JOB | {"data": JOB["data"] | columns, "model": JOB["model"] | {"random": effects}}
+    assert f"{WORDS} 'bo'" in fedkern.run(job, data=data).summary["verdict"]
+    right = {name: frame.assign(died=1 - frame.died) if name == "bo" else frame for name, frame in data.items()}
+    result = fedkern.run(job, data=right)
+    assert result.converged is True
+    assert WORDS not in " ".join([result.summary["verdict"], *result.summary["notes"]])
+
+
 def test_of_two_clients_either_may_be() -> None:
     result = fedkern.run(JOB, data=frames(sites(3, 2, 400, 3, other=1)))
     assert f"{WORDS} 'ada' or 'bo'" in result.summary["verdict"]
