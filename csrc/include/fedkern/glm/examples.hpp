@@ -198,11 +198,12 @@ template <class T> struct OneWeight {
     Index d;
     std::vector<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
 
-    bool narrow = false;
+    bool narrow = false, flows;
     std::vector<float> narrow_to, narrow_length; // theta and length in float32
 
-    OneWeight(const Posterior& q, const Draws& draws, [[maybe_unused]] bool grid)
-        : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0) {
+    OneWeight(const Regression& data, const Posterior& q, const Draws& draws, [[maybe_unused]] bool grid)
+        : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0),
+          flows(sizeof(T) == 8 && flow(data)) {
         const auto e = normal_draws(draws, d);
         for (Index j = 0; j < d; ++j) {
             deviation[j] = math::exp(deviation[j]) * e[j];
@@ -219,11 +220,12 @@ template <class T> struct OneWeight {
     const double* factor() const { return deviation.data(); }
 
     /// x'theta and sum x^2 (1 + sigma^2 e^2) of R rows.
-    template <int R> FEDKERN_INLINE void sums(const T* const* x, const char* at, Index pace, double* a, double* squared) const {
+    template <int R, bool asks = true>
+    FEDKERN_INLINE void sums(const T* const* x, const char* at, Index pace, double* a, double* squared) const {
         using V = Pack<double>;
         V sum_a[R], sum_2[R];
         for (int r = 0; r < R; ++r) sum_a[r] = sum_2[r] = V::all(0);
-        for_packs<V, R>(x, d, at, pace, [&](int r, const V& xj, Index j) {
+        for_packs<V, R, asks>(x, d, at, pace, [&](int r, const V& xj, Index j) {
             const V z = xj * V::load(length.data() + j);
             sum_a[r] = sum_a[r] + xj * V::load(theta.data() + j);
             sum_2[r] = sum_2[r] + z * z;
@@ -274,8 +276,12 @@ template <class T> struct OneWeight {
                 c.narrow = find_narrow(block, a, c.squared);
                 return finish(block, family, a, c);
             }
-        const Ahead ahead = block.ahead();
         Index i = 0;
+        if constexpr (sizeof(T) == 8) {
+            if (flows)
+                for (; i < block.size; ++i) sums<1, false>(block.x + i, Ahead::nowhere, 0, a + i, c.squared + i);
+        }
+        const Ahead ahead = block.ahead();
         for (; i + tile_rows <= block.size; i += tile_rows) sums<tile_rows>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         for (; i < block.size; ++i) sums<1>(block.x + i, ahead.of(i), ahead.pace, a + i, c.squared + i);
         finish(block, family, a, c);
@@ -382,7 +388,9 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
         Index rows = 0;
         alignas(64) double w[block_rows];
         std::fill_n(w, block_rows, 1.0);
-        for (RowBlock<typename Estimator::Number> block(data, family, begin, end); block.next();) {
+        Index bytes = block_bytes;
+        if constexpr (requires { estimator.flows; }) bytes = estimator.flows ? short_bytes : block_bytes;
+        for (RowBlock<typename Estimator::Number> block(data, family, begin, end, bytes); block.next();) {
             estimator.find(block, family, value, c, scratch);
             for (Index i = 0; value && i < block.size; ++i) values[chunk] += c.value[i];
             if (clip) clip_weights(block.size, c.squared, *clip, data.single, w);
@@ -431,8 +439,8 @@ template <class Out> Index glm_clipped_sum(const Regression& data, const Posteri
     Index skipped;
     if (draws.kind == Draws::Kind::weights) {
         skipped = draws.count > 1 ? sum(SeveralWeights(q, draws))
-                  : data.single   ? sum(OneWeight<float>(q, draws, clip.grid > 0))
-                                  : sum(OneWeight<double>(q, draws, clip.grid > 0));
+                  : data.single   ? sum(OneWeight<float>(data, q, draws, clip.grid > 0))
+                                  : sum(OneWeight<double>(data, q, draws, clip.grid > 0));
     } else {
         const Activations activations(q);
         skipped = draws.kind == Draws::Kind::activations ? sum(Activated(activations, draws)) : sum(Analytic{activations});

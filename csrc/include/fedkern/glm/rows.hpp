@@ -51,6 +51,16 @@ struct Ahead {
     const char* of(Index i) const { return first + i * row; }
 };
 
+/// Room in the first-level cache for the rows of a block; and of rows so short that eight need no more than the other, which the
+/// processor reads ahead best by itself: one after the other, in blocks of eight. Asked for them, it takes up to 1.9 times as long.
+inline constexpr Index block_bytes = 28 * 1024, short_bytes = 7 * 1024;
+
+/// Whether X has such rows, beside each other, and more of them than stay in cache.
+inline bool flow(const Regression& data) {
+    const Index row = data.d * (data.single ? 4 : 8);
+    return !data.picked && data.col_stride == 1 && data.row_stride == data.d && 8 * row <= short_bytes && data.n * row > cached_bytes;
+}
+
 /// Walks over the rows [begin, end) in blocks, with numbers of type T: double, or float if X is in float32. Columns are padded with
 /// harmless numbers to a multiple of eight.
 template <class T> class RowBlock {
@@ -59,8 +69,8 @@ template <class T> class RowBlock {
     const T* x[block_rows];
     alignas(64) double y[block_rows], offset[block_rows], weight[block_rows];
 
-    /// A block has as many rows as fit into `bytes`: the first-level cache.
-    RowBlock(const Regression& data, const Family& family, Index first, Index end, Index bytes = 28 * 1024)
+    /// A block has as many rows as fit into `bytes`.
+    RowBlock(const Regression& data, const Family& family, Index first, Index end, Index bytes = block_bytes)
         : begin(first), data_(data), family_(family), end_(end), copied_(data.col_stride != 1 || data.single != (sizeof(T) == 4)) {
         length_ = std::clamp(bytes / (std::max<Index>(data.d, 1) * Index(sizeof(T))) / 8 * 8, Index{8}, block_rows);
         if (copied_) copy_.resize(length_ * data.d);
@@ -143,13 +153,13 @@ template <class T> std::vector<T> padded_copy(Vector<const double> x) {
 /// Rows that are worked on together where they are in cache and share what they are multiplied with.
 inline constexpr int tile_rows = register_bytes == 64 ? 4 : 1;
 
-/// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros, and asks the memory for what is at `at`.
-template <class V, int R, class T, class Work>
+/// Calls work(r, pack of x_rj .., j) over R rows, the last packs filled with zeros, and `asks` the memory for what is at `at`.
+template <class V, int R, bool asks = true, class T, class Work>
 FEDKERN_INLINE void for_packs(const T* const* x, Index d, const char* at, Index pace, const Work& work) {
     Index j = 0;
     for (; j + V::size <= d; j += V::size)
         for (int r = 0; r < R; ++r) {
-            ask(at), at += pace;
+            if constexpr (asks) ask(at), at += pace;
             work(r, V::load(x[r] + j), j);
         }
     if (j < d)
