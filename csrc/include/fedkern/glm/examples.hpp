@@ -90,7 +90,7 @@ class NarrowSums {
         }
         if (rows_ + padded > block_rows) close(g);
         rows_ += padded;
-        add_eights<false>(kept.x, alpha, padded, d_, at, pace, sum_.data());
+        add_eights<Reading::asked>(kept.x, alpha, padded, d_, at, pace, sum_.data());
         return true;
     }
     void close(double* g) {
@@ -203,7 +203,8 @@ template <class T> struct OneWeight {
 
     OneWeight(const Regression& data, const Posterior& q, const Draws& draws, [[maybe_unused]] bool grid)
         : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0),
-          flows(sizeof(T) == 8 && flow(data)) {
+          flows(sizeof(T) == 8 &&
+                reading(data.n, d * Index(sizeof(T)), !data.picked && data.col_stride == 1 && data.row_stride == d) == Reading::flowing) {
         const auto e = normal_draws(draws, d);
         for (Index j = 0; j < d; ++j) {
             deviation[j] = math::exp(deviation[j]) * e[j];

@@ -51,16 +51,6 @@ struct Ahead {
     const char* of(Index i) const { return first + i * row; }
 };
 
-/// Room in the first-level cache for the rows of a block; and of rows so short that eight need no more than the other, which the
-/// processor reads ahead best by itself: one after the other, in blocks of eight. Asked for them, it takes up to 1.9 times as long.
-inline constexpr Index block_bytes = 28 * 1024, short_bytes = 7 * 1024;
-
-/// Whether X has such rows, beside each other, and more of them than stay in cache.
-inline bool flow(const Regression& data) {
-    const Index row = data.d * (data.single ? 4 : 8);
-    return !data.picked && data.col_stride == 1 && data.row_stride == data.d && 8 * row <= short_bytes && data.n * row > cached_bytes;
-}
-
 /// Walks over the rows [begin, end) in blocks, with numbers of type T: double, or float if X is in float32. Columns are padded with
 /// harmless numbers to a multiple of eight.
 template <class T> class RowBlock {

@@ -11,16 +11,16 @@ namespace fedkern {
 inline namespace FEDKERN_ISA {
 
 /// ||x||^2 of R rows, in lanes of their type that are closed after `narrow_columns` columns.
-template <bool cached, int R, class T>
+template <Reading how, int R, class T>
 FEDKERN_INLINE void squared_norms(const T* const* x, Index size, const char* at, Index pace, double* squared) {
-    using V = PackOf<cached, T>;
+    using V = PackOf<how, T>;
     for (int r = 0; r < R; ++r) squared[r] = 0;
     for (Index begin = 0; begin < size; begin += narrow_columns) {
         const T* row[R];
         V sum[R];
         for (int r = 0; r < R; ++r) row[r] = x[r] + begin, sum[r] = V::all(0);
         for_packs<V, R>(row, std::min(narrow_columns, size - begin), [&](int r, const V& xj, Index) {
-            if constexpr (!cached) ask(at), at += pace;
+            if constexpr (how == Reading::asked) ask(at), at += pace;
             sum[r] = sum[r] + xj * xj;
         });
         for (int r = 0; r < R; ++r) squared[r] += double(sum[r].sum());
@@ -66,14 +66,14 @@ template <class T> struct FewRows {
     }
 };
 
-/// `clip_sum` of rows that are read from memory, or that are `cached`: the same numbers.
-template <bool cached, class T> Index clip_sum_of(Matrix<const T> x, double bound, Vector<double> total, int n_threads) {
+/// `clip_sum` of rows that are read in one of three ways: the same numbers.
+template <Reading how, class T> Index clip_sum_of(Matrix<const T> x, double bound, Vector<double> total, int n_threads) {
     constexpr bool single = sizeof(T) == 4;
-    constexpr int tile = register_bytes >= 32 ? 4 : 2; // eight sums in registers
+    constexpr int tile = how == Reading::flowing ? 1 : register_bytes >= 32 ? 4 : 2; // eight sums in registers
     const Index d = x.cols, padded = (d + 15) / 16 * 16, blocks = block_count(x.rows, 2 * min_block_length);
     // So many rows are still in the first-level cache, or, if they are long, in the second, when they are read again.
     Index few = FewRows<T>::most;
-    while (few > 8 && few * d * Index(sizeof(T)) > 28 * 1024) few /= 2;
+    while (few > 8 && few * d * Index(sizeof(T)) > (how == Reading::flowing ? short_bytes : block_bytes)) few /= 2;
     const bool in_place = x.col_stride == 1, near = in_place && x.row_stride >= d && x.row_stride <= 2 * d;
     std::vector<double> partial(blocks * padded);
     std::vector<Index> skipped(blocks);
@@ -85,13 +85,13 @@ template <bool cached, class T> Index clip_sum_of(Matrix<const T> x, double boun
             rows.size = std::min(few, end - first);
             for (Index i = 0; i < rows.size; ++i) rows.x[i] = contiguous(x.row(first + i), in_place ? nullptr : copies.data() + i * d);
             // The memory is asked for the next rows evenly: one half in each of the two passes.
-            const bool ahead = !cached && near && first + 2 * few <= x.rows;
+            const bool ahead = how == Reading::asked && near && first + 2 * few <= x.rows;
             const char* at = reinterpret_cast<const char*>(ahead ? rows.x[0] + few * x.row_stride : rows.x[0]);
             const Index row_bytes = ahead ? x.row_stride * Index(sizeof(T)) : 0, line = ahead ? 64 : 0;
             Index i = 0;
             for (; i + tile <= rows.size; i += tile)
-                squared_norms<cached, tile>(rows.x + i, d, at + i * row_bytes / 2, line / 2, rows.squared + i);
-            for (; i < rows.size; ++i) squared_norms<cached, 1>(rows.x + i, d, at + i * row_bytes / 2, line / 2, rows.squared + i);
+                squared_norms<how, tile>(rows.x + i, d, at + i * row_bytes / 2, line / 2, rows.squared + i);
+            for (; i < rows.size; ++i) squared_norms<how, 1>(rows.x + i, d, at + i * row_bytes / 2, line / 2, rows.squared + i);
             rows.weigh(bound, [&](const T* row) {
                 const double w = clip_weight(squared_norm(row, d), bound, single);
                 for (Index j = 0; w > 0 && j < d; ++j) sum[j] += w * double(row[j]);
@@ -99,11 +99,11 @@ template <bool cached, class T> Index clip_sum_of(Matrix<const T> x, double boun
             });
             at += few * row_bytes / 2;
             if constexpr (single) {
-                add_eights<cached>(rows.x, rows.w, rows.size, d, at, line, close.data());
+                add_eights<how>(rows.x, rows.w, rows.size, d, at, line, close.data());
                 if ((first - begin + few) % FewRows<T>::most == 0 || first + few >= end)
                     for (Index j = 0; j < padded; ++j) sum[j] += double(close[j]), close[j] = 0;
             } else {
-                add_eights<cached>(rows.x, rows.w, rows.size, d, at, line, sum);
+                add_eights<how>(rows.x, rows.w, rows.size, d, at, line, sum);
             }
         }
     });
@@ -121,8 +121,11 @@ template <bool cached, class T> Index clip_sum_of(Matrix<const T> x, double boun
 /// float32"; those beyond the range in which its proof holds are taken in float64. Returns the number of rows skipped because they
 /// are not finite.
 template <class T> Index clip_sum(Matrix<const T> x, double bound, Vector<double> total, int n_threads) {
-    const bool cached = x.cols == 0 || x.rows <= cached_bytes / Index(sizeof(T)) / x.cols;
-    return cached ? clip_sum_of<true>(x, bound, total, n_threads) : clip_sum_of<false>(x, bound, total, n_threads);
+    switch (reading(x.rows, x.cols * Index(sizeof(T)), x.col_stride == 1 && x.row_stride == x.cols)) {
+    case Reading::cached: return clip_sum_of<Reading::cached>(x, bound, total, n_threads);
+    case Reading::flowing: return clip_sum_of<Reading::flowing>(x, bound, total, n_threads);
+    default: return clip_sum_of<Reading::asked>(x, bound, total, n_threads);
+    }
 }
 
 /// out_j = total_j + sigma z_j, z the normals of rng.normal at draw 0. For experiments: whoever has the key can take it off again.
