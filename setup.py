@@ -122,10 +122,12 @@ class BuildKernels(build_ext):
         if stale:
             self.compile_units(stale, len(units), levels)
         objects = [str(unit.made) for unit in units]
-        # What the module is linked of: where it changes the module is older than this file, and is linked anew.
+        # What the module is linked of: where that changes it is linked anew. One that lies elsewhere is older than this file; of the
+        # same second it would pass for as new.
         linked = Path(self.build_temp, "linked.txt")
         if not linked.exists() or linked.read_text() != "\n".join(objects):
             linked.write_text("\n".join(objects))
+            self.force = True
         ext.extra_objects = objects
         ext.depends = [*ext.depends, *objects, str(linked)]
         super().build_extension(ext)
