@@ -122,14 +122,14 @@ class BuildKernels(build_ext):
         if stale:
             self.compile_units(stale, len(units), levels)
         objects = [str(unit.made) for unit in units]
-        # What the module is linked of: where that changes it is linked anew. One that lies elsewhere is older than this file; of the
-        # same second it would pass for as new.
-        linked = Path(self.build_temp, "linked.txt")
+        # What the module is linked of, which is newer than a module that was linked of other objects: those may be older than it.
+        linked, module = Path(self.build_temp, "linked.txt"), Path(self.get_ext_fullpath(ext.name))
         if not linked.exists() or linked.read_text() != "\n".join(objects):
             linked.write_text("\n".join(objects))
-            self.force = True
+        if module.exists() and module.stat().st_mtime_ns <= linked.stat().st_mtime_ns:
+            module.unlink()
         ext.extra_objects = objects
-        ext.depends = [*ext.depends, *objects, str(linked)]
+        ext.depends = [*ext.depends, *objects]
         super().build_extension(ext)
 
     def architecture(self):

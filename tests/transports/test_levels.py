@@ -82,7 +82,8 @@ def build(folder, levels):
 
 def two_ranks(job, *settings):
     """Exit code and what is said on standard error by a job of two ranks, each with an environment of its own."""
-    command = [sys.executable, "-P", "-m", "fedkern.cli", "run", str(job), "--out", str(job.with_suffix("")), "--quiet", "--mpi"]
+    out = job.with_name(f"run-{sum(1 for _ in job.parent.glob('run-*'))}")
+    command = [sys.executable, "-P", "-m", "fedkern.cli", "run", str(job), "--out", str(out), "--quiet", "--mpi"]
     words = [str(MPIRUN), "--oversubscribe"]
     for rank, own in enumerate(settings):
         words += [*([":"] if rank else []), "-n", "1", "env", *(f"{name}={value}" for name, value in own.items()), *command]
