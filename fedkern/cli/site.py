@@ -290,7 +290,8 @@ def run_resident(options: argparse.Namespace) -> int:
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
     path = path.absolute()
-    with signals.held(), one_resident(folder, path), listening(path, heeding(resident, options.identity), _peer(options.peer)):
+    gate = listening(path, heeding(resident, options.identity), _peer(options.peer), resident.refuse)
+    with signals.held(), one_resident(folder, path), gate:
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")
         tell_manager("READY=1")
