@@ -4,7 +4,7 @@
 
 FLOWER_BIN is the folder of the engine's commands. Both kinds are sent to all sites by one ServerApp, in turns, and replies are
 looked for in the same way, every half second; the third row is Flower's own `send_and_receive`. A frame goes through the app of
-`fedkern bridge flower` to a Unix socket, behind which somebody returns the bytes. CPU is of all processes of the sites.
+`fedkern bridge flower` to the Unix socket of a resident's process, which returns the bytes. CPU is of the SuperNodes' processes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from fedkern.bridges.gate import listening
 from fedkern.cli.__main__ import main as fedkern
 from support.flower import Federation, write_key
 
@@ -90,16 +90,10 @@ def empty(message, context):
 """
 
 
-def echo(path: Path) -> None:
-    """Returns every request's bytes behind a socket."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
-    while True:
-        line, _ = listener.accept()
-        with line, line.makefile("rb") as coming:
-            head = coming.read(8)
-            line.sendall(head + coming.read(int.from_bytes(head)))
+def reside(path: Path) -> None:
+    """Returns every request's bytes behind a socket, until the process is ended."""
+    with listening(path, lambda request, user: request):
+        threading.Event().wait()
 
 
 def main() -> None:
@@ -108,7 +102,10 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--each", type=int, default=5, help="of each kind")
     parser.add_argument("--bytes", type=int, default=10_000, help="of a frame")
+    parser.add_argument("--resident", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.resident:
+        reside(options.resident)
     sites = [f"site-{k}" for k in range(options.sites)]
     with tempfile.TemporaryDirectory() as name, Federation(Path(name) / "flower", {"FEDKERN_FOLDER": name}) as federation:
         folder, app = Path(name), Path(name) / "app"
@@ -118,10 +115,11 @@ def main() -> None:
         (app / "client_app.py").write_text((app / "client_app.py").read_text() + EMPTY)
         federation.start_link()
         for site in sites:
-            threading.Thread(target=echo, args=[folder / f"{site}.sock"], daemon=True).start()
+            gate = folder / f"gate-{site}" / "site.sock"
+            federation.start(f"resident-{site}", [sys.executable, __file__, "--resident", gate], dict(os.environ))
             write_key(folder / site)
             federation.register(site, folder / site)
-            federation.start_node(site, folder / site, f'socket="{folder / site}.sock"')
+            federation.start_node(site, folder / site, f'socket="{gate}"')
         ask = {
             "sites": sites,
             "each": options.each,

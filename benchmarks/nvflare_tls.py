@@ -21,9 +21,13 @@ import os
 import re
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+from datetime import datetime
 from pathlib import Path
 
 CLASSES = ["fedkern.bridges.nvflare.Server", "fedkern.bridges.nvflare.Site"]
@@ -227,15 +231,79 @@ open(at, "wb").write(new.sign(key, hashes.SHA256()).public_bytes(serialization.E
     subprocess.run([str(federation.bin / "python3"), "-c", program, str(federation.work / "ca"), str(path)], check=True)
 
 
+def by_another_authority(federation: Federation, name: str) -> Path:
+    """Lets another authority sign the key that a party has; returns the folder with the certificate."""
+    federation.tell("cert", "init", "--profile", "project.yaml", "-o", "other")
+    request = f"request-{name}/{name}.request.zip"
+    federation.tell("cert", "approve", request, "-c", "other", "--profile", "project.yaml", "--out", "other.signed.zip")
+    federation.tell("package", "other.signed.zip", "--request-dir", f"request-{name}", "-w", "others", "--force", "--fingerprint",
+                    json.loads((federation.work / "other" / "ca.json").read_text())["rootCA_fingerprint"])  # fmt: skip
+    return federation.work / "others" / "heart" / "prod_00" / name / "startup"
+
+
 def stranger(federation: Federation, site: str) -> None:
     """Gives a site a certificate of its name that another authority has signed."""
-    federation.tell("cert", "init", "--profile", "project.yaml", "-o", "other")
-    request = f"request-{site}/{site}.request.zip"
-    federation.tell("cert", "approve", request, "-c", "other", "--profile", "project.yaml", "--out", "other.signed.zip")
-    federation.tell("package", "other.signed.zip", "--request-dir", f"request-{site}", "-w", "others", "--force", "--fingerprint",
-                    json.loads((federation.work / "other" / "ca.json").read_text())["rootCA_fingerprint"])  # fmt: skip
-    other = federation.work / "others" / "heart" / "prod_00" / site / "startup" / "client.crt"
-    shutil.copy(other, federation.kits / site / "startup" / "client.crt")
+    shutil.copy(by_another_authority(federation, site) / "client.crt", federation.kits / site / "startup" / "client.crt")
+
+
+class Between:
+    """Stands between a site and the server, in whose place the site finds it: a proxy, which ends the site's TLS, begins its own
+    with the server, and reads what passes.
+
+    Parameters
+    ----------
+    federation : whose site goes to the proxy, as if its names were answered by somebody else
+    site : that site
+    shown : the folder of the certificate and key that the proxy shows to it; their names begin with "server" or "client"
+
+    Attributes
+    ----------
+    calls, believed : how often the site has called, and how often it has taken the proxy for the server
+    heard : bytes that it has said then
+    """
+
+    PORT = 8014
+
+    def __init__(self, federation: Federation, site: str, shown: Path) -> None:
+        self.calls = self.believed = self.heard = 0
+        path = federation.kits / site / "startup" / "fed_client.json"
+        path.write_text(path.read_text().replace("localhost:8002", f"localhost:{self.PORT}"))
+        kind = "server" if (shown / "server.crt").exists() else "client"
+        self.shows = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.shows.load_cert_chain(shown / f"{kind}.crt", shown / f"{kind}.key")
+        self.shows.set_alpn_protocols(["h2"])
+        own = federation.kits / "cy" / "startup"  # one that the server lets in
+        self.calling = ssl.create_default_context(cafile=str(own / "rootCA.pem"))
+        self.calling.load_cert_chain(own / "client.crt", own / "client.key")
+        self.calling.set_alpn_protocols(["h2"])
+        gate = socket.create_server(("", self.PORT))
+        threading.Thread(target=self._listen, args=[gate], daemon=True).start()
+
+    def _listen(self, gate: socket.socket) -> None:
+        while True:
+            line, _ = gate.accept()
+            self.calls += 1
+            threading.Thread(target=self._pass_on, args=[line], daemon=True).start()
+
+    def _pass_on(self, line: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the site has closed the line, as it should
+            line.settimeout(30.0)
+            site = self.shows.wrap_socket(line, server_side=True)
+            # This end is content before the other has looked at the certificate, and at the name in it.
+            if not (first := site.recv(1 << 16)):
+                return
+            self.believed += 1
+            server = self.calling.wrap_socket(socket.create_connection(("localhost", 8002)), server_hostname="localhost")
+            threading.Thread(target=self._copy, args=[server, site], daemon=True).start()
+            self.heard += len(first)
+            server.sendall(first)
+            self._copy(site, server, count=True)
+
+    def _copy(self, source: ssl.SSLSocket, to: ssl.SSLSocket, count: bool = False) -> None:
+        with contextlib.suppress(OSError):
+            while part := source.recv(1 << 16):
+                self.heard += len(part) if count else 0
+                to.sendall(part)
 
 
 def borrow(federation: Federation, site: str, of: str) -> None:
@@ -285,6 +353,17 @@ def also(self, event_type, fl_ctx, before=Site.handle_event):
         threading.Thread(target=ask, daemon=True).start()
 Site.handle_event = also
 """
+# A question, or an answer, of more bytes than the job's schema has; more than a request may have at all.
+LONG = """
+def long(self, rank, tag, data=b"", before=HubLink.send):
+    before(self, rank, tag, bytes(data) + bytes({bytes}) if tag == tags.FRAME and self.run >= 2 and rank == 2 else data)
+HubLink.send = long
+"""
+LONG_REPLY = """
+def long(self, rank, tag, data=b"", before=SpokeLink.send):
+    before(self, rank, tag, bytes(data) + bytes({bytes}) if tag == tags.FRAME and self.run >= 2 else data)
+SpokeLink.send = long
+"""
 FAULTS = {
     "none": "",
     "killed-site": "all processes of a site are killed; it starts again, and the job is submitted with --resume",
@@ -299,9 +378,17 @@ FAULTS = {
     "other-engine": "a site has an engine of a version that was not tried",
     "other-site-asks": "a site asks another one in the server's name",
     "other-key": "a site was told another fingerprint of another site's key, and the job has secure sums (--sign)",
+    "impostor": "between a site and the server stands a proxy with a certificate of the server's name from another authority",
+    "impostor-site": "between a site and the server stands a proxy with another site's certificate",
+    "impostor-server": "between a site and the server stands a proxy with the server's own key: what a thief of it would see",
+    "long-question": "the server asks a site with 4 MB more than the job's questions have",
+    "long-reply": "a site answers with 4 MB more than the job's answers have",
+    "huge-question": "the server asks a site with 300 MB, more than any request may have",
+    "huge-reply": "a site answers with 300 MB, more than any reply may have",
     "aborted": "the coordinator aborts the job, and later goes on with --resume",
 }
 SITE = "bo"
+BY_SERVER = ("long-question", "huge-question")  # faults of the server's, and not of a site
 
 
 def sign(federation: Federation, fault: str) -> None:
@@ -341,6 +428,10 @@ def prepare(federation: Federation, fault: str) -> dict[str, str]:
         "other-version": ("fedkern", "__version__ = '0.0.9'"),
         "other-engine": ("nvflare", "__version__ = '2.10.0'"),
         "other-site-asks": ("fedkern.bridges.nvflare", ASKS),
+        "long-question": ("fedkern.transports.relay_hub", LONG.format(bytes=4 << 20)),
+        "huge-question": ("fedkern.transports.relay_hub", LONG.format(bytes=300 << 20)),
+        "long-reply": ("fedkern.transports.relay_spoke", LONG_REPLY.format(bytes=4 << 20)),
+        "huge-reply": ("fedkern.transports.relay_spoke", LONG_REPLY.format(bytes=300 << 20)),
     }
     return {"PYTHONPATH": patched(federation, *lines[fault])} if fault in lines else {}
 
@@ -348,10 +439,16 @@ def prepare(federation: Federation, fault: str) -> dict[str, str]:
 def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
     """Runs one job with one thing that goes wrong; returns what came of it."""
     more, said = prepare(federation, fault), dict[str, object](fault=fault)
+    shown = {
+        "impostor": lambda: by_another_authority(federation, "localhost"),
+        "impostor-site": lambda: federation.kits / "cy" / "startup",
+        "impostor-server": lambda: federation.kits / "localhost" / "startup",
+    }
+    between = Between(federation, SITE, shown[fault]()) if fault in shown else None
     since = time.monotonic()
     for name in ("localhost", *federation.sites):
-        federation.start(name, **(more if name == SITE else {}))
-    absent = fault in ("stranger", "borrowed-name", "expired-certificate")
+        federation.start(name, **(more if name == ("localhost" if fault in BY_SERVER else SITE) else {}))
+    absent = between is not None or fault in ("stranger", "borrowed-name", "expired-certificate")
     federation.ready(without=SITE if absent else "", seconds=60.0)
     said["start"] = round(time.monotonic() - since, 1)
     since = time.monotonic()
@@ -396,7 +493,22 @@ def run(federation: Federation, folder: Path, fault: str) -> dict[str, object]:
     runs = sorted((federation.parties / "server" / "runs").glob("*/summary.json"))
     said["server"], said[SITE] = (federation.words(name)[-4:] for name in ("localhost", SITE))
     said["digests"] = [json.loads(path.read_text())["digest"] for path in runs]
+    said |= figures((federation.work / "localhost.log").read_text(errors="replace"))
+    if between is not None:
+        said["calls"], said["believed"], said["heard"] = between.calls, between.believed, between.heard
     return said
+
+
+def figures(log: str) -> dict[str, object]:
+    """Returns, of the server's log, the requests to each site of each job, and the seconds from fedkern's start to its result."""
+    at = re.compile(r"^([\d-]+ [\d:]+),(\d+) .*(the server's job file is|requests with a reply: (\{.*?\}))", re.MULTILINE)
+    counts, seconds, since = list[str](), list[float](), 0.0
+    for day, thousandths, _, count in at.findall(log):
+        now = datetime.fromisoformat(day).timestamp() + int(thousandths) / 1e3
+        if count:
+            counts, seconds = [*counts, count], [*seconds, round(now - since, 1)]
+        since = now
+    return {"requests": counts, "seconds of fedkern": seconds}
 
 
 def run_in_turn(federation: Federation, folders: list[Path], seconds: float = 300.0) -> list[dict[str, object]]:
@@ -413,9 +525,8 @@ def run_in_turn(federation: Federation, folders: list[Path], seconds: float = 30
         seconds_of = round(time.monotonic() - since, 1)
         status = federation.wait(job, 60)
         words = [line for line in log.read_text(errors="replace")[before:].splitlines() if line.startswith("fedkern: ")]
-        counts = re.findall(r"requests with a reply: (\{.*?\})", log.read_text(errors="replace")[before:])
         seen = {"job": folder.name, "ended": ends, "status": status, "seconds": seconds_of}
-        ended.append({**seen, "server": words[-4:], "requests": counts})
+        ended.append({**seen, "server": words[-4:], **figures(log.read_text(errors="replace")[before:])})
     return ended
 
 
@@ -428,6 +539,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a new folder, for kits and logs")
     parser.add_argument("--fault", choices=FAULTS, default="none", help="; ".join(f"{k}: {v}" for k, v in FAULTS.items() if v))
     parser.add_argument("--sign", action="store_true", help="sites sign their keys of secure sums")
+    parser.add_argument("--in-turn", action="store_true", help="a list of what came of the jobs, of one job, too")
     parser.add_argument("--client-user", default="", metavar="NAME", help="another user, whose the sites' clients are")
     options = parser.parse_args()
     inside(bool(options.client_user))
@@ -437,7 +549,7 @@ def main() -> None:
         sign(federation, options.fault)
     try:
         folders = [path.absolute() for path in options.job]
-        alone = len(folders) == 1
+        alone = len(folders) == 1 and not options.in_turn
         print(json.dumps(run(federation, folders[0], options.fault) if alone else run_in_turn(federation, folders)))
     finally:
         federation.close()

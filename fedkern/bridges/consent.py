@@ -8,7 +8,7 @@
     name = "stroke registry"
     who = "ola"
     date = "2026-11-27T18:20:00Z"
-    runs = 3                    # begins no more often, also where a run goes on after a stop; without it as often as is asked
+    runs = 10                   # begins no more often, also where a run goes on after a stop; without it as often as is asked
     until = 2027-01-31          # and not after this day (UTC); without it for ever
     peers = {bo = "SHA256:.."}  # of secure sums: the fingerprints of the other clients' keys
     line = "5a80.."             # of the audit log, which says so; runs are counted after it
@@ -44,6 +44,8 @@ from .digest import as_asked, digest_of
 from .identity import as_fingerprint
 
 NAME = "consent.toml"
+UNLIMITED = "unlimited"
+RUNS = 10  # of a job, where its holder says no other number: each is a set of questions that the server may choose
 LOCK = f".{NAME}.lock"  # by which those who change the file wait for each other
 HEAD = "# Jobs in which this site takes part. `fedkern site accept JOB.toml` adds one, `fedkern site revoke` removes one.\n"
 
@@ -73,7 +75,7 @@ class AcceptedSection(Section):
         """How long and how often the job may begin, in words."""
         said = [] if self.runs is None else [f"{self.runs} run{'s' * (self.runs > 1)}"]
         said += [] if self.until is None else [f"until {self.until}"]
-        return ", ".join(said) or "unlimited"
+        return ", ".join(said) or UNLIMITED
 
     def spent(self, audit: Audit) -> str:
         """Returns why the job begins no more; empty where it may begin.

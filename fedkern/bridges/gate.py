@@ -31,9 +31,18 @@ IDLE = 60.0  # seconds for which a connection may say nothing
 LONGEST_PATH = 100  # bytes of a socket's path that systems take
 LOCK = ".resident.lock"  # in the folder of a site
 LONGEST_SAID = 8192  # bytes of what such a file says
+SKIPPED = 4  # times LONGEST: the most that is read, and dropped, of a frame that is too long
 WHO, END = b"\0who ", b"\0end "  # no letter begins with a zero
 LONGEST_WHO = 200  # characters of who asks
 RUN = 16  # bytes of the name of a run
+
+
+class TooLong(OSError):
+    """Tells that a frame has more bytes than one may have."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(f"a message of {length} bytes, at most {_most()} expected")
+        self.length = length
 
 
 def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
@@ -104,7 +113,12 @@ def heeding(resident: Resident, identity: str | None = None) -> Callable[[bytes,
 
 
 @contextmanager
-def listening(path: Path, answer: Callable[[bytes, str], bytes], peer: int | None = None) -> Iterator[None]:
+def listening(
+    path: Path,
+    answer: Callable[[bytes, str], bytes],
+    peer: int | None = None,
+    refuse: Callable[[str, str], None] = lambda why, user: None,
+) -> Iterator[None]:
     """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
 
     Parameters
@@ -113,6 +127,7 @@ def listening(path: Path, answer: Callable[[bytes, str], bytes], peer: int | Non
     answer : is given each request, and the user from whom it comes
     peer : the number of one other user who may ask: that of an engine's client which runs code that others bring. Others may
         enter the folder then, and root gives the socket to that user
+    refuse : is given why a request, or the reply to one, does not pass, and the user from whom it came; the reply is empty then
 
     Raises
     ------
@@ -137,8 +152,11 @@ def listening(path: Path, answer: Callable[[bytes, str], bytes], peer: int | Non
             user = f"user {_user(line)}"
             try:
                 with line, suppress(OSError):  # who asked has gone
-                    while (request := _frame(line, IDLE, PATIENCE)) is not None:
+                    while (request := _request(line, user, refuse)) is not None:
                         reply = answer(request, user)
+                        if len(reply) > _most():
+                            refuse(f"a reply of {len(reply)} bytes, at most {_most()} expected", user)
+                            reply = b""
                         line.settimeout(PATIENCE)
                         line.sendall(LENGTH.pack(len(reply)) + reply)
             finally:
@@ -247,14 +265,32 @@ def _user(line: socket.socket) -> int | None:
     return int(struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[1])
 
 
+def _most() -> int:
+    """Returns the bytes that a frame may have: a letter, and who asks."""
+    return LONGEST + len(WHO) + 4 * LONGEST_WHO + 1
+
+
+def _request(line: socket.socket, user: str, refuse: Callable[[str, str], None]) -> bytes | None:
+    """Returns the next request that is not too long; None where the other end has closed."""
+    while True:
+        try:
+            return _frame(line, IDLE, PATIENCE)
+        except TooLong as fault:
+            refuse(str(fault), user)
+            # It is taken off the line and has a reply, or who asks would hear of a broken line, and would ask again.
+            if fault.length > SKIPPED * LONGEST or not _skip(line, fault.length, PATIENCE):
+                return None
+            line.sendall(LENGTH.pack(0))
+
+
 def _frame(line: socket.socket, idle: float, patience: float) -> bytes | None:
-    """Returns the next frame; None where the other end has closed, or sends more than a request may have."""
+    """Returns the next frame; None where the other end has closed. TooLong where it announces more than a frame may have."""
     line.settimeout(idle)
     if (head := _exactly(line, LENGTH.size)) is None:
         return None
     (length,) = LENGTH.unpack(head)
-    if length > LONGEST + len(WHO) + 4 * LONGEST_WHO + 1:
-        return None
+    if length > _most():
+        raise TooLong(length)
     return _exactly(line, length, patience)
 
 
@@ -263,13 +299,23 @@ def _exactly(line: socket.socket, length: int, patience: float | None = None) ->
 
     All of them have to come within `patience`.
     """
-    parts, left, since = list[bytes](), length, time.monotonic()
+    parts = list[bytes]()
+    return b"".join(parts) if _take(line, length, patience, parts.append) else None
+
+
+def _skip(line: socket.socket, length: int, patience: float) -> bool:
+    """Drops so many bytes; returns whether they have come."""
+    return _take(line, length, patience, lambda part: None)
+
+
+def _take(line: socket.socket, left: int, patience: float | None, keep: Callable[[bytes], object]) -> bool:
+    """Takes so many bytes as they come; returns whether all have come before the other end closed."""
+    since = time.monotonic()
     while left:
         if patience is not None:
             line.settimeout(max(patience - (time.monotonic() - since), 1e-3))
-        part = line.recv(min(left, 1 << 20))
-        if not part:
-            return None
-        parts.append(part)
+        if not (part := line.recv(min(left, 1 << 20))):
+            return False
+        keep(part)
         left -= len(part)
-    return b"".join(parts)
+    return True

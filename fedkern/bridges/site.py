@@ -107,16 +107,22 @@ class Resident:
 
         `who` asks; by default the one of whom the engine's wire is.
         """
-        about = {"engine": self.engine, "identity": who or self.identity}
         try:
-            return self._answer(request, about)
+            return self._answer(request, self._about(who))
         except RemoteFault as fault:
             why = str(fault)
         except Exception as error:  # the engine's client goes on, whatever this is
             why = f"{type(error).__name__}: {error}"
-        with self._lock:
-            self._refuse(b"", about, why)
+        self.refuse(why, who)
         return b""
+
+    def refuse(self, why: str, who: str | None = None) -> None:
+        """Says and writes that something does not pass that this one has asked, or should be told."""
+        with self._lock:
+            self._refuse(b"", self._about(who), why)
+
+    def _about(self, who: str | None) -> dict[str, Any]:
+        return {"engine": self.engine, "identity": who or self.identity}
 
     def stop(self, why: str) -> None:
         """Asks the job that runs here to stop: all parties keep a checkpoint, as after a signal."""

@@ -283,7 +283,7 @@ def parser() -> Parser:
     )
     accept.add_argument("--name", metavar="TEXT", help="what people call the job (default: the file's name)")
     accept.add_argument("--who", metavar="TEXT", help="who accepts it (default: this user)")
-    accept.add_argument("--runs", type=int, metavar="N", help="accept it for so many runs (default: as often as it is asked for)")
+    accept.add_argument("--runs", metavar="N", help='accept it for so many runs, or "unlimited" (default: 10)')
     accept.add_argument("--until", metavar="DAY", help="and until this day, such as 2027-01-31 (default: for ever)")
     what = "of secure sums: the fingerprint that this other client's people read to you; once for each"
     accept.add_argument("--peer-key", action="append", metavar="NAME=FINGERPRINT", help=what)

@@ -8,6 +8,7 @@ import getpass
 import json
 import os
 import pwd
+import re
 import sys
 import time
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Any
 
 from ..bridges import audit as audits
 from ..bridges.audit import Audit
-from ..bridges.consent import NAME, AcceptedSection, Consent
+from ..bridges.consent import NAME, RUNS, UNLIMITED, AcceptedSection, Consent
 from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
@@ -44,7 +45,8 @@ def accept(options: argparse.Namespace) -> int:
     audit, limits = Audit(consent.folder), _limits(options)
     before = [said for said in consent.read().job if said.digest == digest]
     earlier = before[0] if len(before) == 1 and before[0].file == file else None
-    if earlier and not limits and not options.peer_key and not _state(consent, earlier, audit).startswith("refused"):
+    given = options.runs or options.until or options.peer_key
+    if earlier and not given and not _state(consent, earlier, audit).startswith("refused"):
         print(f"{job.name} is accepted already ({digest[:12]}; {earlier.limits})")
         return 0
     identity = _identity(options, config, folder, consent)
@@ -57,7 +59,7 @@ def accept(options: argparse.Namespace) -> int:
     said = AcceptedSection(
         digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now(), peers=peers, **limits
     )
-    often = "as often as the policy allows" if said.limits == "unlimited" else f"for {said.limits}"
+    often = "as often as the policy allows" if said.limits == UNLIMITED else f"for {said.limits}"
     print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, {often}.")
     if others := [said.file for said in before if said.file != file]:
         print(printable(f"It takes the place of {', '.join(others)}, which is the same job with other paths."))
@@ -91,10 +93,10 @@ def accept(options: argparse.Namespace) -> int:
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
     """Returns how often, and until when, a job may begin, as the options say; JobError where they say nothing that can be."""
     out: dict[str, Any] = {}
-    if options.runs is not None:
-        if options.runs < 1:
-            raise JobError(f"--runs {options.runs}: wanted a number of at least 1")
-        out["runs"] = options.runs
+    if (runs := str(RUNS) if options.runs is None else options.runs) != UNLIMITED:
+        if not re.fullmatch("[1-9][0-9]{0,5}", runs):
+            raise JobError(f"--runs {runs}: wanted a number of at least 1, or {UNLIMITED}")
+        out["runs"] = int(runs)
     if options.until is not None:
         try:
             out["until"] = datetime.date.fromisoformat(options.until)
@@ -290,7 +292,8 @@ def run_resident(options: argparse.Namespace) -> int:
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
     path = path.absolute()
-    with signals.held(), one_resident(folder, path), listening(path, heeding(resident, options.identity), _peer(options.peer)):
+    gate = listening(path, heeding(resident, options.identity), _peer(options.peer), resident.refuse)
+    with signals.held(), one_resident(folder, path), gate:
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")
         tell_manager("READY=1")

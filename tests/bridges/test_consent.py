@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from fedkern.bridges.audit import Audit
-from fedkern.bridges.consent import NAME, AcceptedSection, Consent
+from fedkern.bridges.consent import NAME, RUNS, UNLIMITED, AcceptedSection, Consent
 from fedkern.bridges.digest import as_asked, digest_of
 from fedkern.bridges.engines import own_files
 from fedkern.bridges.site import check_limits
@@ -224,6 +224,22 @@ def test_a_consent_is_for_so_many_runs_and_no_more(limited, capsys):
     assert [run_once(limited)[1]["event"] for _ in range(2)] == ["ended", "refused"]
     assert main(["site", "list", str(limited / "bo")]) == 0
     assert "unlimited  as accepted" in capsys.readouterr().out
+
+
+def test_a_consent_that_says_no_number_is_for_a_few_runs(tmp_path, capsys):
+    found(tmp_path, accepted=())
+    job, site = str(tmp_path / "ada" / "job.toml"), tmp_path / "ada"
+    assert main(["site", "accept", job, "--yes"]) == 0
+    assert "on these rows, for 10 runs." in capsys.readouterr().out
+    assert Consent(site).read().job[0].runs == RUNS == 10
+    assert main(["site", "accept", job, "--yes", "--runs", "unlimited"]) == 0
+    assert "on these rows, as often as the policy allows." in capsys.readouterr().out
+    assert Consent(site).read().job[0].runs is None
+    assert main(["site", "accept", job, "--yes"]) == 0  # it says nothing else, and changes nothing
+    assert "accepted already" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["site", "accept", "--help"])
+    assert f'or "{UNLIMITED}" (default: {RUNS})' in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -355,8 +355,52 @@ def test_the_longest_letter_passes_with_a_name_before_it(path, monkeypatch):
     resident = Heard()
     with listening(path, gate.heeding(resident)):
         assert gate.Door(path, "å" * 500).answer(b"f" * 1000) == b"the reply"
-        with pytest.raises(OSError, match=r"without a reply|reset|Broken pipe"):
-            ask(path, b"f" * 3000)
+        assert ask(path, b"f" * 3000) == b""  # and not a broken line: then it would be asked again
+
+
+@pytest.mark.parametrize("length", [1 << 60, 3000])
+def test_what_is_too_long_is_in_the_audit_log_and_the_job_ends_at_once(length, tmp_path, path, monkeypatch):
+    monkeypatch.setattr(gate, "LONGEST", 1000)
+    found(tmp_path)
+    resident = residents(tmp_path)["ada"]
+    with listening(path, gate.heeding(resident), None, resident.refuse), socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(10.0)
+        line.connect(str(path))
+        line.sendall(LENGTH.pack(length) + bytes(3000))
+        with contextlib.suppress(ConnectionResetError):  # of what is not even taken off the line
+            assert line.recv(100) == (LENGTH.pack(0) if length == 3000 else b"")
+    refused = audit(tmp_path, "ada")[-1]
+    assert refused["why"] == f"a message of {length} bytes, at most {gate._most()} expected"
+    assert refused["identity"] == f"user {os.geteuid()}"
+
+
+def test_a_reply_that_is_too_long_stays_here_and_is_in_the_audit_log(tmp_path, path, monkeypatch):
+    monkeypatch.setattr(gate, "LONGEST", 1000)
+    found(tmp_path)
+    resident = residents(tmp_path)["ada"]
+    with listening(path, lambda request, user: bytes(int(request)), None, resident.refuse):
+        assert len(ask(path, b"1000")) == 1000
+        assert ask(path, b"3000") == b""
+    assert audit(tmp_path, "ada")[-1]["why"] == f"a reply of 3000 bytes, at most {gate._most()} expected"
+
+
+def test_who_asks_hears_of_a_reply_that_announces_too_much(path):
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer():
+            line, _ = listener.accept()
+            with line:
+                line.recv(100)
+                line.sendall(LENGTH.pack(1 << 60))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(gate.TooLong, match=f"a message of {1 << 60} bytes, at most"):
+            ask(path, b"x")
+        thread.join()
 
 
 def test_an_ended_run_of_the_engine_ends_its_job_alone(tmp_path):

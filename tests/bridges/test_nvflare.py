@@ -192,6 +192,13 @@ ENDS = {
     "stopped-site": ("", "has ended with code 0", True),
     "aborted": ("", "has ended with code 0", True),
     "silent-site": ("--resume goes on from the last checkpoint", "has ended with code 3", True),
+    "impostor": ("", "", False),
+    "impostor-site": ("", "", False),
+    "impostor-server": ("", "", False),
+    "long-question": ("client 'bo': the server: a message of 4194344 bytes, at most 40 expected", "has ended with code 2", False),
+    "long-reply": ("site 'bo': a message of 4210752 bytes, at most 16448 expected", "has ended with code 2", False),
+    "huge-question": ("a relayed message of 0 bytes", "bytes, at most 268436262 expected", False),
+    "huge-reply": ("a relayed message of 0 bytes", "bytes, at most 268436262 expected", False),
     "server-restart": ("", "has ended with code 0", True),
 }
 
@@ -204,7 +211,11 @@ def test_over_tls_a_job_has_the_digest_of_one_process_or_the_documented_end(faul
     _, digest = write_parties("sparse-sums", tmp_path, "job.rounds=300", "job.deadline=20", "algorithm.checkpoint_every=1")
     said = over_tls(tmp_path, fault)
     server, site, ends = ENDS[fault]
-    assert said["ended"] == (fault not in ("expired-certificate", "stranger", "borrowed-name", "server-restart"))
+    outside = ("expired-certificate", "stranger", "borrowed-name", "impostor", "impostor-site", "impostor-server")
+    assert said["ended"] == (fault not in (*outside, "server-restart"))
+    if fault.startswith("impostor"):  # the site has called, and said something only to who has the server's own key
+        assert said["calls"] > 0
+        assert (said["believed"] > 0, said["heard"] > 0) == (fault == "impostor-server",) * 2
     assert server in " ".join(said["server"])
     assert site in " ".join(said["bo"])
     assert said["digests"] == ([digest] if ends else [])
