@@ -181,7 +181,7 @@ def _predicted(prediction: Prediction, converged: bool, options: argparse.Namesp
             file=sys.stderr,
         )
     for note in prediction.notes:
-        print(note, file=sys.stderr)
+        print(printable(note), file=sys.stderr)
     if not converged:
         print("the run has not converged, as its server says: these predictions are as wrong as its result", file=sys.stderr)
     return 0
@@ -205,11 +205,13 @@ def _part(options: argparse.Namespace) -> int:
     """Writes a file with one client's part of its rows, from its folder: whoever adds the parts sees no column."""
     if options.rows is None or options.out is None or options.party:
         raise JobError("--client NAME makes a file of the client's part of ROWS: give ROWS and --out FILE, and no --party")
-    head, rows = vertical.part(
+    head, rows, notes = vertical.part(
         opened.opened(Path(options.folder), partial(of_record, files=files_among(options.rows))), options.client, options.rows
     )
     _write(Path(options.out), _csv(head, rows, raw=True).encode())  # ids are compared as they are
     print(printable(f"{options.out}: {len(rows)} rows; it tells its reader {options.client}'s part of each row's predictor"))
+    for note in notes:
+        print(printable(note), file=sys.stderr)
     return 0
 
 

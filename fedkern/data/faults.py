@@ -6,6 +6,7 @@ columns that the job file names, and points to the others by their place.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ LABEL = (
     'or, where all files have the same two labels, name the one that counts as 1: [data] positive = "..."; where other files '
     "have 0 and 1, write 0 and 1 in this one"
 )
+UNKNOWN_LEVEL = re.compile(r"; correct the cell, or add it to \[data\.columns\..*?\] levels", re.DOTALL)
 HINT = "`fedkern check --local` shows the holder of the file where"
 
 
@@ -57,7 +59,10 @@ class Faults:
 
 
 def of_new_rows(text: str) -> str:
-    """Returns a fault's text without the keys of a job that would change what an empty cell is: new rows have no job."""
+    """Returns a fault's text without the keys of a job that would change what a cell is: new rows have no job."""
+    text = UNKNOWN_LEVEL.sub(
+        "; no row of the job had it, so nothing is known of it: correct the cell, or leave the row out", text
+    )
     return text.replace(f" ({NO_VALUE})", "").replace(f" ({LEFT_OUT})", "")
 
 
