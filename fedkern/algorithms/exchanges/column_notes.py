@@ -8,8 +8,8 @@ client's alone (of vertically split data).
 A client also names the columns in which few cells stand so far from all others that they decide the result. Only its own notes
 say which rows these are, and which values they have.
 
-And it says which names of `data.ignore` its file lacks, with those of its columns that are nearly called so: a name that no client
-has is misspelt, and the column that it means would stay in the model.
+And it says which names of `data.ignore` its file lacks, with those of its columns that are nearly called so: a name that no
+client has is misspelt, and the column that it means would stay in the model.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Server:
 
     @property
     def misspelt(self) -> dict[str, dict[str, str]]:
-        """The names of data.ignore that no client's file has -> columns that are nearly called so -> the clients that have these."""
+        """The names of data.ignore that no client's file has -> columns that are nearly called so -> who has these."""
         told = in_order(self.told)
         nowhere = [name for name in told[0].lacking if all(name in one.lacking for one in told)]
         near = {name: dict.fromkeys(column for one in told for column in one.lacking[name]) for name in nowhere}
