@@ -135,6 +135,12 @@ def predictions(options: argparse.Namespace) -> int:
     """Writes or prints a row of numbers for each of the rows; scores, of rows with the response, go beside it."""
     if options.client is not None:
         return _part(options)
+    folder = Path(options.folder)
+    if (record := _of_client(folder)) is not None and record["job"]["method"] not in AT_HOLDER:
+        raise JobError(
+            f"{folder}: is the own folder of client {record['run']['party']!r}, from which only {' and '.join(AT_HOLDER)} "
+            "predict; give the run's folder (of a vertical run a client makes its part by --client)"
+        )
     if not options.party and (own := _at_holder(Path(options.folder))) is not None:
         return _predicted(*AT_HOLDER[own[1]["job"]["method"]](*own, _rows(options)), options)
     rows = _rows(options)
@@ -146,11 +152,18 @@ def predictions(options: argparse.Namespace) -> int:
 
 def _at_holder(folder: Path) -> tuple[Path, Record] | None:
     """Returns the folder and its record, where it is a client's of a job whose holders can predict; else None."""
+    record = _of_client(folder)
+    return (folder, record) if record is not None and record["job"]["method"] in AT_HOLDER else None
+
+
+def _of_client(folder: Path) -> Record | None:
+    """Returns the record of a folder, where it is a client's own; else None."""
     record = opened.read(folder / NAME, Reader())
     about = record.get("run") if isinstance(record, dict) else None
-    if not isinstance(about, dict) or about.get("party") is None or "id" not in about:
+    if not isinstance(record, dict) or not isinstance(about, dict) or about.get("party") is None or "id" not in about:
         return None
-    return (folder, record) if record.get("job", {}).get("method") in AT_HOLDER else None
+    job = record.get("job")
+    return record if isinstance(job, dict) and "method" in job else None
 
 
 def _predicted(prediction: Prediction, converged: bool, options: argparse.Namespace) -> int:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ..data import incomplete, memory, table
 from ..data.cells import MISSING
+from ..data.plain_text import is_there
 from ..data.table import Table
+from ..errors import JobError
 from ..models.encoding import Column, Encoding
 from ..plain import Record
 from .keys import DialectSection
@@ -32,6 +34,7 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
+    check_there(rows)
     if not isinstance(rows, str | Path):
         loaded = memory.table(rows, "rows", text=texts, response=response)
     else:
@@ -39,6 +42,12 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
         loaded = table.load(rows, text=texts, response=response, dialect=dialect)
     centers = _centers(job, encoding)
     return incomplete.fill_cells(loaded, centers) if centers else loaded
+
+
+def check_there(rows: object) -> None:
+    """Refuses the path of new rows that do not exist (JobError)."""
+    if isinstance(rows, str | Path) and not is_there(Path(rows)):
+        raise JobError(f"{rows}: no such file; give the path of the rows that are to be predicted")
 
 
 def _centers(job: Record, encoding: Encoding) -> dict[str, float]:

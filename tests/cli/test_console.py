@@ -443,6 +443,7 @@ def test_a_plan_that_calibrates(tmp_path: Path, fedkern: Callable[..., Ended]) -
         (("ledger", "job.toml"), "holds no run of fedkern"),
         (("budget", "nowhere.csv"), "nowhere.csv: is not there"),
         (("budget", "rows/ada.csv"), "rows/ada.csv: no policy names it"),
+        (("budget", "run"), "run: has no account. A run's accounts are in its clients' own folders"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -451,6 +452,8 @@ def test_what_cannot_be_is_one_sentence(
     private(tmp_path / "job")
     monkeypatch.chdir(tmp_path / "job")
     monkeypatch.setenv("HOME", str(tmp_path))
+    Path("run").mkdir()
+    Path("run", "job.json").write_text("{}")
     ended = fedkern(*arguments)
     assert ended.code == 2
     assert said in ended.err

@@ -76,3 +76,19 @@ def test_a_client_of_a_vertical_job_is_told_of_its_own_rows(tmp_path: Path, caps
         == 0
     )
     assert note in capsys.readouterr().err
+
+
+def test_faults_of_new_rows_name_no_key_of_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y", **few.ANY}}
+    result = fedkern.run(job, data={"a": frame(1), "b": frame(2)}, out=tmp_path / "out")
+    with pytest.raises(JobError, match=r"gone\.csv: no such file; give the path of the rows that are to be predicted"):
+        result.prediction(tmp_path / "gone.csv")
+    with pytest.raises(JobError, match="new rows need the columns of the job's, with the same names"):
+        result.prediction(rows().rename(columns={"age": "Age"}))
+    for cells in ({"age": ["60", "old"]}, {"age": ["60", ""]}, {"y": [0, 2]}):
+        with pytest.raises(JobError, match=r"correct|fill in") as caught:
+            result.prediction(rows(**cells))
+        assert "[data" not in str(caught.value)
+    rows().to_csv(tmp_path / "new.csv", index=False)
+    assert main(["predict", str(tmp_path / "out" / "client-a"), str(tmp_path / "new.csv")]) == 2
+    assert "is the own folder of client 'a', from which only likelihood and sigma predict" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...errors import JobError
 from ...privacy.accountant import Mechanism, Parts, epsilon, max_steps
+from ..files import RECORD
 from .binding import LEDGER, POLICY, Account, account, bind, client_home, known_policies
 from .budget import Books, Total
 from .policy import DataSet, Policy, PolicyFile, read_policies
@@ -133,6 +134,11 @@ def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
         return
     if not path.exists():
         raise JobError(f"{path}: is not there; give a data file, a budget.jsonl, or the folder that holds one")
+    if (path / RECORD).is_file():
+        raise JobError(
+            f"{path}: has no account. A run's accounts are in its clients' own folders (fedkern budget RUN/client-NAME), and "
+            "only a run with [privacy] has them: of another one nothing is counted, and fedkern ledger RUN has what left"
+        )
     # A policy of a site file binds beside those of the usual places, as in a job of that site.
     bindings = [bind(path.stem, DataSet((path.stem,), (Path(os.path.abspath(path)),), policy=site)) for site in (None, *of_sites)]
     several = max(len(one.bound) for one in bindings)

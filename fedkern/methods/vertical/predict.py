@@ -252,6 +252,7 @@ def _texts(asked: Asked, run: Opened, client: str) -> frozenset[str]:
 
 def _table(rows: object, asked: Asked, name: str, texts: frozenset[str]) -> Table:
     """Reads a path, or takes a data frame."""
+    new_rows.check_there(rows)
     if isinstance(rows, str | Path):
         return table.load(rows, text=texts, response=asked.response, dialect=asked.dialect)
     return memory.table(rows, name, text=texts, response=asked.response)
