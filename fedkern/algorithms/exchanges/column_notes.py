@@ -164,9 +164,13 @@ class Server:
         """The names of data.ignore that no client's file has -> columns that are nearly called so -> who has these."""
         told = in_order(self.told)
         nowhere = [name for name in told[0].lacking if all(name in one.lacking for one in told)]
-        near = {name: dict.fromkeys(column for one in told for column in one.lacking[name]) for name in nowhere}
-        where = lambda column, name: _named([c for c, one in zip(self.clients, told) if column in one.lacking[name]])  # noqa: E731
-        return {name: {column: where(column, name) for column in columns} for name, columns in near.items()}
+        return {name: self._near(told, name) for name in nowhere}
+
+    def _near(self, told: Sequence[Degenerate], name: str) -> dict[str, str]:
+        """Returns the columns that are nearly called so -> the clients that have these."""
+        columns = dict.fromkeys(column for one in told for column in one.lacking[name])
+        having = {column: [who for who, one in zip(self.clients, told) if column in one.lacking[name]] for column in columns}
+        return {column: _named(who) for column, who in having.items()}
 
 
 def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:

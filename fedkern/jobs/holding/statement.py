@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from ...errors import JobError
 from ...privacy.accountant import Mechanism, Parts, epsilon, max_steps
-from ..files import RECORD
 from .binding import LEDGER, POLICY, Account, account, bind, client_home, known_policies
 from .budget import Books, Total
 from .policy import DataSet, Policy, PolicyFile, read_policies
 
 ALONE = 1e-5  # delta, where no policy and no job says one
+RECORD = "job.json"  # in the folder of a run, and in each client's own
 FURTHER = 10  # times the steps of all jobs so far: further nobody looks
 
 

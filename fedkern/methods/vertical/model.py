@@ -452,12 +452,12 @@ class VerticalModel(JobModel[OutputSection]):
             return out
         centred = self.about_level
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
-        least = min(self.prior(k).sd for k in range(len(self.names)))
-        if self.likelihood.record.link == "identity" and size > FAR * least:
+        narrowest = min(self.prior(k).sd for k in range(len(self.names)))
+        if self.likelihood.record.link == "identity" and size > FAR * narrowest:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
             out.append(
                 f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
-                f"have priors of sd {least:g} in the response's unit, which pull them to zero, and predictions with "
+                f"have priors of sd {narrowest:g} in the response's unit, which pull them to zero, and predictions with "
                 f"them: {first}take a larger unit, or set model.prior.sd = {size:.2g}"
             )
         if (share := self.kept(y)) < 0.5:
