@@ -56,10 +56,10 @@ def budget(options: argparse.Namespace) -> int:
     """Runs `fedkern budget`."""
     paths = [Path(path) for path in options.data]
     accounts = statement.statements(paths, _policies_of_sites(paths, options.site))
-    head = ["", "begun", "kind", "steps", "epsilon alone"]
+    head = ["", "begun", "kind", "steps", "epsilon alone", "at delta"]
     lines: list[str] = []
     for one in accounts:
-        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", "" if j.epsilon is None else f"{j.epsilon:.4g}"] for j in one.jobs]
+        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", _short(j.epsilon), _short(j.delta)] for j in one.jobs]
         lines += (
             [*one.describe(), *(f"  {line}" for line in align_columns([head, *body])), ""] if one.jobs else [*one.describe(), ""]
         )
@@ -69,6 +69,10 @@ def budget(options: argparse.Namespace) -> int:
         for one in accounts
     ]
     return _say(options, rows, lines[:-1])
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def _policies_of_sites(paths: Iterable[Path], given: str | None) -> list[Path]:

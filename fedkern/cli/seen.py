@@ -116,7 +116,12 @@ def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> See
     permit(config, parties, number, RELAYED, (number,) if signs else ())
     (path, *_) = parties.holding(number).paths
     held = _made_up(config, folder, parties, number)
-    return Seen(_alone(config, folder, names, path, keep=held is not None), client, path, held)
+    seen = _alone(config, folder, names, path, keep=held is not None)
+    # Another site's file may have the columns that this one lacks.
+    there_are = parties.header(number)[1]
+    data: Any = seen.data
+    ignored = [name for name in data.ignore if name in there_are]
+    return Seen(seen.model_copy(update={"data": data.model_copy(update={"ignore": ignored})}), client, path, held)
 
 
 def _alone(config: JobConfig, folder: Path, names: tuple[str, ...], path: Path, *, keep: bool) -> JobConfig:

@@ -135,6 +135,12 @@ def predictions(options: argparse.Namespace) -> int:
     """Writes or prints a row of numbers for each of the rows; scores, of rows with the response, go beside it."""
     if options.client is not None:
         return _part(options)
+    folder = Path(options.folder)
+    if (record := _of_client(folder)) is not None and record["job"]["method"] not in AT_HOLDER:
+        raise JobError(
+            f"{folder}: is the own folder of client {record['run']['party']!r}, from which only {' and '.join(AT_HOLDER)} "
+            "predict; give the run's folder (of a vertical run a client makes its part by --client)"
+        )
     if not options.party and (own := _at_holder(Path(options.folder))) is not None:
         return _predicted(*AT_HOLDER[own[1]["job"]["method"]](*own, _rows(options)), options)
     rows = _rows(options)
@@ -146,11 +152,18 @@ def predictions(options: argparse.Namespace) -> int:
 
 def _at_holder(folder: Path) -> tuple[Path, Record] | None:
     """Returns the folder and its record, where it is a client's of a job whose holders can predict; else None."""
+    record = _of_client(folder)
+    return (folder, record) if record is not None and record["job"]["method"] in AT_HOLDER else None
+
+
+def _of_client(folder: Path) -> Record | None:
+    """Returns the record of a folder, where it is a client's own; else None."""
     record = opened.read(folder / NAME, Reader())
     about = record.get("run") if isinstance(record, dict) else None
-    if not isinstance(about, dict) or about.get("party") is None or "id" not in about:
+    if not isinstance(record, dict) or not isinstance(about, dict) or about.get("party") is None or "id" not in about:
         return None
-    return (folder, record) if record.get("job", {}).get("method") in AT_HOLDER else None
+    job = record.get("job")
+    return record if isinstance(job, dict) and "method" in job else None
 
 
 def _predicted(prediction: Prediction, converged: bool, options: argparse.Namespace) -> int:
@@ -181,7 +194,7 @@ def _predicted(prediction: Prediction, converged: bool, options: argparse.Namesp
             file=sys.stderr,
         )
     for note in prediction.notes:
-        print(note, file=sys.stderr)
+        print(printable(note), file=sys.stderr)
     if not converged:
         print("the run has not converged, as its server says: these predictions are as wrong as its result", file=sys.stderr)
     return 0
@@ -205,11 +218,13 @@ def _part(options: argparse.Namespace) -> int:
     """Writes a file with one client's part of its rows, from its folder: whoever adds the parts sees no column."""
     if options.rows is None or options.out is None or options.party:
         raise JobError("--client NAME makes a file of the client's part of ROWS: give ROWS and --out FILE, and no --party")
-    head, rows = vertical.part(
+    head, rows, notes = vertical.part(
         opened.opened(Path(options.folder), partial(of_record, files=files_among(options.rows))), options.client, options.rows
     )
     _write(Path(options.out), _csv(head, rows, raw=True).encode())  # ids are compared as they are
     print(printable(f"{options.out}: {len(rows)} rows; it tells its reader {options.client}'s part of each row's predictor"))
+    for note in notes:
+        print(printable(note), file=sys.stderr)
     return 0
 
 

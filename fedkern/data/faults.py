@@ -6,6 +6,7 @@ columns that the job file names, and points to the others by their place.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,18 @@ LABEL = (
     'or, where all files have the same two labels, name the one that counts as 1: [data] positive = "..."; where other files '
     "have 0 and 1, write 0 and 1 in this one"
 )
+OF_JOBS = tuple(
+    (re.compile(pattern, re.DOTALL), instead)
+    for pattern, instead in (
+        (
+            r"; correct the cell, or add it to \[data\.columns\..*?\] levels",
+            "; no row of the job had it, so nothing is known of it: correct the cell, or leave the row out",
+        ),
+        (r"; what stands for a missing value belongs into \[data\.dialect\] missing \(or, .*?\)", ""),
+        (r"; correct the file, or \[data\]", "; new rows need the columns of the job's, with the same names: correct the file"),
+        *((re.escape(text), "") for text in (f" ({NO_VALUE})", f" ({LEFT_OUT})", f", {LABEL}")),
+    )
+)  # remedies that are keys of a job, and what is said of new rows instead
 HINT = "`fedkern check --local` shows the holder of the file where"
 
 
@@ -57,8 +70,10 @@ class Faults:
 
 
 def of_new_rows(text: str) -> str:
-    """Returns a fault's text without the keys of a job that would change what an empty cell is: new rows have no job."""
-    return text.replace(f" ({NO_VALUE})", "").replace(f" ({LEFT_OUT})", "")
+    """Returns a fault's text without the keys of a job that would change what a cell is: new rows have no job."""
+    for pattern, instead in OF_JOBS:
+        text = pattern.sub(instead, text)
+    return text
 
 
 def who(client: str, source: str = "") -> str:

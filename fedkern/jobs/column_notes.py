@@ -1,4 +1,4 @@
-"""Names columns that teach nothing, or in which few cells decide.
+"""Names columns that teach nothing, or in which few cells decide, and refuses names of data.ignore that no client's file has.
 
 Clients name theirs in a job that is not private, in the run and in `check`.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from ..algorithms.exchanges import column_notes
 from ..data.degenerate import Degenerate
+from ..errors import JobError
 from ..kernels.families import FAMILIES
 from .run import At
 from .stage import Stage
@@ -28,15 +29,35 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
     """Returns the notes that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
     A column whose constants the job file gives is taken as right: of its far cells nothing is told.
+
+    Raises
+    ------
+    JobError
+        No file has a column that data.ignore names.
     """
-    clients = {k: column_notes.Client(replace(own, far=_not_given(at, own.far))) for k, own in degenerate.items()}
+    ignored = at.config.data.ignore if at.config.privacy is None else []
+    clients = {}
+    for k, own in degenerate.items():
+        lacking = column_notes.near_names(ignored, at.parties.header(k)[1]) if ignored else {}
+        clients[k] = column_notes.Client(replace(own, far=_not_given(at, own.far), lacking=lacking))
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
     if server is None:
         return Said()
+    _check_ignored(at, server.misspelt)
     spec = at.parties.spec_of(tuple(server.far))
     right = POSITIVE if not FAMILIES[spec.family].measured else LIKELIHOOD if at.config.job.method == "likelihood" else RESPONSE
     doubts = [FAR.format(name, where, right if name == spec.response else COLUMN) for name, where in server.far.items()]
     return Said(server.notes, doubts)
+
+
+def _check_ignored(at: At[Any], misspelt: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuses names of data.ignore that no client's file has, unless the server's own has them."""
+    own = at.parties.server() if misspelt else None
+    for name, near in misspelt.items():
+        if own is None or name not in own.names:
+            meant = " or ".join(f"{column!r} (at {where})" for column, where in near.items())
+            remedy = f"did you mean {meant}? It is not left out now" if near else "correct the name, or take it out"
+            raise JobError(f"data.ignore names {name!r}, and no client's file has such a column; {remedy}")
 
 
 def _not_given(at: At[Any], names: tuple[str, ...]) -> tuple[str, ...]:

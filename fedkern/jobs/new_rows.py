@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..data import incomplete, memory, table
 from ..data.cells import MISSING
+from ..data.plain_text import is_there
 from ..data.table import Table
+from ..errors import JobError
 from ..models.encoding import Column, Encoding
 from ..plain import Record
 from .keys import DialectSection
+
+FAR = 10.0  # scales of a column, from its center, beyond which a new row is worth a note
+SHOWN = 5  # rows in a note
+EXACT = 1e-6  # part of a scale by which it may differ from that of a column of two values
 
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:
@@ -23,6 +34,7 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
+    check_there(rows)
     if not isinstance(rows, str | Path):
         loaded = memory.table(rows, "rows", text=texts, response=response)
     else:
@@ -30,6 +42,12 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
         loaded = table.load(rows, text=texts, response=response, dialect=dialect)
     centers = _centers(job, encoding)
     return incomplete.fill_cells(loaded, centers) if centers else loaded
+
+
+def check_there(rows: object) -> None:
+    """Refuses the path of new rows that do not exist (JobError)."""
+    if isinstance(rows, str | Path) and not is_there(Path(rows)):
+        raise JobError(f"{rows}: no such file; give the path of the rows that are to be predicted")
 
 
 def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
@@ -40,3 +58,52 @@ def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
             said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
             centers[name] = Column.declared(name, said).center or 0.0
     return centers
+
+
+def notes(columns: Mapping[str, Record] | None, encoding: Encoding, X: NDArray[np.float64]) -> tuple[str, ...]:
+    """Returns a note for each numeric column in which new rows are far from the job's.
+
+    No smallest or largest cell of the job's rows has been told; the columns' centers and scales have. Where the job has neither,
+    as with standardise = "none", nothing is said.
+
+    Parameters
+    ----------
+    columns : [data.columns] of the job
+    X : (n, d) the rows, as the encoding has them
+    """
+    return tuple(_notes(columns or {}, encoding, X))
+
+
+def _notes(columns: Mapping[str, Record], encoding: Encoding, X: NDArray[np.float64]) -> Iterator[str]:
+    at = int(encoding.intercept)
+    for column in encoding.columns:
+        if column.levels is not None:
+            at += len(column.levels)
+            continue
+        own = X[:, at]
+        at += 1
+        said = {key for key, value in columns.get(column.name, {}).items() if value is not None}
+        if column.constants == (0.0, 1.0) and not said & {"center", "lower"}:
+            continue
+        low, high, what = _ends(*column.constants, bounded="lower" in said)
+        far = np.flatnonzero((own < low - EXACT) | (own > high + EXACT)) + 1
+        if len(far):
+            rows = ", ".join(map(str, far[:SHOWN].tolist())) + (f", .. ({len(far)} in all)" if len(far) > SHOWN else "")
+            yield (
+                f"column {column.name!r}, row{'s' if len(far) > 1 else ''} {rows}: {what}; a prediction there is the model's "
+                "line, drawn on beyond all rows: is it another unit, or a code for a missing cell?"
+            )
+
+
+def _ends(center: float, scale: float, *, bounded: bool) -> tuple[float, float, str]:
+    """Returns within which ends a column's cells are ordinary, in scales from the center, and the words for others.
+
+    Whole numbers a and a + 1 with the mean m have the variance (m - a) (a + 1 - m), and all other whole numbers a larger one.
+    """
+    low = math.floor(center)
+    if abs(math.sqrt((center - low) * (low + 1 - center)) - scale) <= EXACT * scale:
+        what = f"neither {low} nor {low + 1}, as all rows of the job are"
+        return (low - center) / scale, (low + 1 - center) / scale, what
+    if bounded:
+        return -1.0, 1.0, f"not between lower = {center - scale:.6g} and upper = {center + scale:.6g} of the job"
+    return -FAR, FAR, f"more than {FAR:g} times the column's scale ({scale:.4g}) from its center ({center:.4g}) in the job"

@@ -15,6 +15,7 @@ from fedkern.bridges.digest import as_asked, digest_of
 from fedkern.bridges.engines import own_files
 from fedkern.bridges.site import check_limits
 from fedkern.cli.__main__ import main
+from fedkern.cli.seen import as_seen_here
 from fedkern.errors import JobError
 from fedkern.jobs.keys import OWN_PATHS
 from fedkern.methods import METHODS, load, load_method
@@ -61,6 +62,12 @@ def test_another_value_of_one_key_is_another_job(site, key):
     config = load(site / "job.toml", [key])[0]
     assert Consent(site).find(digest_of(load(site / "job.toml")[0])) is not None
     assert Consent(site).find(digest_of(config)) is None
+
+
+def test_a_column_that_only_another_sites_file_has_may_be_ignored(site):
+    """A site looks at the job with its own file in the place of all others."""
+    seen = as_seen_here(*load(site / "job.toml", ['data.ignore=["dose", "elsewhere"]']))
+    assert seen.config.data.ignore == ["dose"]
 
 
 def test_a_prior_that_is_a_table_is_of_the_job_and_names_no_file():

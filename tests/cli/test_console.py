@@ -351,6 +351,30 @@ def test_what_may_still_be_spent(tmp_path: Path, fedkern: Callable[..., Ended], 
     assert after["total"]["epsilon"] <= 1.0
 
 
+def test_a_jobs_epsilon_is_told_at_its_own_delta(
+    tmp_path: Path, fedkern: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    job = private(tmp_path / "job", rounds=2)
+    assert fedkern("run", job, "--out", tmp_path / "one", "--quiet").code == 0
+    home = tmp_path / "one" / "client-ada"
+    claim = json.loads((home / "certificate.json").read_text())
+    # Without a policy the job's own delta is that of the sum, too.
+    (alone,) = json.loads(fedkern("budget", home, "--json").out)
+    assert alone["total"]["delta"] == alone["jobs"][0]["delta"] == claim["delta"] == 1e-4
+    assert alone["total"]["epsilon"] == alone["jobs"][0]["epsilon"] == pytest.approx(claim["epsilon"], rel=1e-12)
+    assert "\n  delta    the job's\n" in fedkern("budget", home).out
+    # A policy has a delta of its own, at which its cap is compared; the job's claim stands beside it as the job has it.
+    (home / "policy.toml").write_text("[data.ada]\nepsilon = 9.0\ndelta = 1e-7\n")
+    (bound,) = json.loads(fedkern("budget", home, "--json").out)
+    assert (bound["total"]["delta"], bound["jobs"][0]["delta"]) == (1e-7, 1e-4)
+    assert bound["jobs"][0]["epsilon"] == alone["jobs"][0]["epsilon"] < bound["total"]["epsilon"]
+    text = fedkern("budget", home).out
+    assert "of 9 at delta = 1e-07" in text
+    assert "\n  delta    the policy's; that of a job stands beside the job's epsilon\n" in text
+    assert text.splitlines()[-1].split()[-2:] == [f"{claim['epsilon']:.4g}", "0.0001"]
+
+
 def test_the_budget_of_a_policy_that_a_site_file_names(
     tmp_path: Path, fedkern: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,6 +443,7 @@ def test_a_plan_that_calibrates(tmp_path: Path, fedkern: Callable[..., Ended]) -
         (("ledger", "job.toml"), "holds no run of fedkern"),
         (("budget", "nowhere.csv"), "nowhere.csv: is not there"),
         (("budget", "rows/ada.csv"), "rows/ada.csv: no policy names it"),
+        (("budget", "run"), "run: has no account. A run's accounts are in its clients' own folders"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -427,6 +452,8 @@ def test_what_cannot_be_is_one_sentence(
     private(tmp_path / "job")
     monkeypatch.chdir(tmp_path / "job")
     monkeypatch.setenv("HOME", str(tmp_path))
+    Path("run").mkdir()
+    Path("run", "job.json").write_text("{}")
     ended = fedkern(*arguments)
     assert ended.code == 2
     assert said in ended.err

@@ -127,7 +127,8 @@ def test_what_the_ledger_says(tmp_path):
     h = holder(tmp_path)
     h.charge(Charge(5, 17))
     opened, entry = lines(tmp_path)
-    assert set(opened) == {"job", "data", "mechanism", "time", "chain"}
+    assert set(opened) == {"job", "data", "mechanism", "delta", "time", "chain"}
+    assert opened["delta"] == h.delta
     assert set(entry) == {"job", "round", "steps", "time", "chain"}
     assert (entry["job"], entry["round"], entry["steps"]) == ("j1", 17, 5)
     assert "dataset_size" not in opened["mechanism"]

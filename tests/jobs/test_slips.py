@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import fedkern
 from fedkern.algorithms.exchanges.slips import spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import any_thousandths, coded
+from fedkern.errors import JobError
 from support import few
 
 PVI: dict[str, Any] = {"data": {"response": "y", **few.ANY}}
@@ -123,12 +125,34 @@ def test_of_a_vertical_job_each_party_sees_its_own(tmp_path: Path) -> None:
     assert not own["b"]
 
 
-def test_an_ignored_column_that_is_not_there_is_told_to_the_holder(tmp_path: Path) -> None:
-    job = {"data": {**PVI["data"], "ignore": ["smokr", "sex"]}}
-    fedkern.run(job, data={"a": frame(1), "b": frame(2)}, out=tmp_path / "out")
-    notes = json.loads((tmp_path / "out" / "client-a" / "rows.json").read_text())["notes"]
-    assert "data.ignore names 'smokr', and this file has no such column" in notes
+def test_an_ignored_column_that_no_file_has_ends_the_job(tmp_path: Path) -> None:
+    clients, said = {"a": frame(1), "b": frame(2)}, "data.ignore names 'Smokr', and no client's file has such a column; "
+    job = {"data": {**PVI["data"], "ignore": ["Smokr", "sex"]}}
+    for act in (fedkern.check, fedkern.run):
+        with pytest.raises(JobError, match=re.escape(said + "did you mean 'smoker' (at 'a', 'b')? It is not left out now")):
+            act(job, data=clients)
+    with pytest.raises(JobError, match="'weight', and no client's file has such a column; correct the name, or take it out"):
+        fedkern.check({"data": {**PVI["data"], "ignore": ["weight"]}}, data=clients)
+
+
+def test_an_ignored_column_that_one_file_has_is_told_to_the_holder_of_another(tmp_path: Path) -> None:
+    clients = {"a": frame(1), "b": frame(2, smokr=np.arange(60))}
+    fedkern.run({"data": {**PVI["data"], "ignore": ["smokr", "sex"]}}, data=clients, out=tmp_path / "out")
+    notes = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in "ab"}
+    assert "data.ignore names 'smokr', and this file has no such column" in notes["a"]
+    assert "data.ignore" not in str(notes["b"])
     assert "'sex'" not in str(notes)
+
+
+def test_of_a_vertical_job_any_party_may_have_the_ignored_column() -> None:
+    whole = frame(1, id=[f"p{k}" for k in range(60)])
+    parts = {"a": whole[["id", "age"]], "b": whole[["id", "smoker"]]}
+    job = {"job": {"method": "vertical", "rounds": 5}, "data": {"id": "id", "response": "y", **few.ANY}}
+    with pytest.raises(JobError, match=r"names 'agee', and no client's file has such a column; did you mean 'age' \(at 'a'\)"):
+        fedkern.check({**job, "data": {**job["data"], "ignore": ["agee"]}}, data=parts, server=whole[["id", "y"]])
+    parts["a"]["more"] = parts["a"]["age"]
+    for ignored in ("more", "sex"):
+        fedkern.check({**job, "data": {**job["data"], "ignore": [ignored]}}, data=parts, server=whole[["id", "y", "sex"]])
 
 
 def test_a_covariate_that_is_called_as_what_names_rows_is_noted() -> None:

@@ -7,12 +7,16 @@ client's alone (of vertically split data).
 
 A client also names the columns in which few cells stand so far from all others that they decide the result. Only its own notes
 say which rows these are, and which values they have.
+
+And it says which names of `data.ignore` its file lacks, with those of its columns that are nearly called so: a name that no
+client has is misspelt, and the column that it means would stay in the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from ..core import once, pieces
@@ -30,7 +34,10 @@ class AskNotes(Message, kind=143):
     round: int
 
 
-TELLS = Tells("names of columns that have one value, follow from others, or have a cell far from all others")
+TELLS = Tells(
+    "names of columns that have one value, follow from others, have a cell far from all others, or are nearly called as one of "
+    "data.ignore that is not there"
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,7 @@ class Degenerate:
     collinear : column -> others that it follows from
     far : columns, or the response, in which few cells are far from all others, and matter
     judged : whether the rows were enough to say which are constant, and which are collinear
+    lacking : name of data.ignore that the file lacks -> columns that are nearly called so
     """
 
     constant: tuple[str, ...] = ()
@@ -61,6 +69,7 @@ class Degenerate:
     collinear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     judged: tuple[bool, bool] = (True, True)
     far: tuple[str, ...] = ()
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def describe_columns(self) -> list[str]:
         """Returns notes for the client alone."""
@@ -73,6 +82,15 @@ _OUT = "out (by data.ignore, or as a term of model.formula)"
 _FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
 _SAME = f"unless they have different ones its effect is the prior's; leave it {_OUT}"
 _COARSE = "has values that differ in their last digits only, and most of them are lost: subtract a constant from it in the file"
+
+
+def near_names(ignored: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Returns each ignored name that is not among a file's `names` -> those of them that are nearly called so."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name.casefold(), []).append(name)
+    absent = (name for name in ignored if name not in names)
+    return {name: tuple(one for near in get_close_matches(name.casefold(), alike) for one in alike[near]) for name in absent}
 
 
 def _named(names: Sequence[str]) -> str:
@@ -141,6 +159,19 @@ class Server:
         names = dict.fromkeys(name for one in told for name in one.far)
         return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
 
+    @property
+    def misspelt(self) -> dict[str, dict[str, str]]:
+        """The names of data.ignore that no client's file has -> columns that are nearly called so -> who has these."""
+        told = in_order(self.told)
+        nowhere = [name for name in told[0].lacking if all(name in one.lacking for one in told)]
+        return {name: self._near(told, name) for name in nowhere}
+
+    def _near(self, told: Sequence[Degenerate], name: str) -> dict[str, str]:
+        """Returns the columns that are nearly called so -> the clients that have these."""
+        columns = dict.fromkeys(column for one in told for column in one.lacking[name])
+        having = {column: [who for who, one in zip(self.clients, told) if column in one.lacking[name]] for column in columns}
+        return {column: _named(who) for column, who in having.items()}
+
 
 def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:
     """Returns the first state and the questions."""
@@ -161,6 +192,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         "collinear": {name: list(others) for name, others in one.collinear.items()},
     }  # fmt: skip
     content |= {"far": list(one.far)} if one.far else {}
+    content |= {"lacking": {name: list(near) for name, near in one.lacking.items()}} if one.lacking else {}
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
 
 
@@ -177,14 +209,21 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _checked(who: str, content: dict[str, Any]) -> Degenerate:
-    content = {"far": [], **content}
-    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged", "far"})
+    content = {"far": [], "lacking": {}, **content}
+    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged", "far", "lacking"})
     constant, coarse, far = (tuple(pieces.texts(who, name, content[name])) for name in ("constant", "coarse", "far"))
-    collinear, judged = content["collinear"], content["judged"]
-    if not isinstance(collinear, dict) or judged not in ([0, 0], [0, 1], [1, 0], [1, 1]):
-        raise RemoteFault(f"{who}: collinear must have lists by column, and judged two flags")
-    others = {name: tuple(pieces.texts(who, f"collinear of {name}", names)) for name, names in collinear.items()}
-    return Degenerate(constant, coarse, others, (bool(judged[0]), bool(judged[1])), far)
+    if content["judged"] not in ([0, 0], [0, 1], [1, 0], [1, 1]):
+        raise RemoteFault(f"{who}: judged must have two flags")
+    judged = bool(content["judged"][0]), bool(content["judged"][1])
+    collinear, lacking = (_lists(who, name, content[name]) for name in ("collinear", "lacking"))
+    return Degenerate(constant, coarse, collinear, judged, far, lacking)
+
+
+def _lists(who: str, what: str, told: object) -> dict[str, tuple[str, ...]]:
+    """Returns lists of names by name."""
+    if not isinstance(told, dict):
+        raise RemoteFault(f"{who}: {what} must have lists by column")
+    return {name: tuple(pieces.texts(who, f"{what} of {name}", names)) for name, names in told.items()}
 
 
 PROTOCOL = once.protocol("columns", (AskNotes,), (ColumnNotes,), server_receive, client_receive, finished)

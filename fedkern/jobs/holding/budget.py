@@ -80,6 +80,7 @@ class Ledger:
     heads : the hash after each line
     adopted : lines that count because the holder says so
     jobs : job -> (data set, mechanism) of its latest line
+    deltas : job -> the delta of its own claim, where its line has it
     spent : (data set, job, mechanism) -> steps
     rounds : job -> the last round that was charged
     unaccounted : (data set, job) -> the kind of a job that was allowed without an account, or "asked" for one that has asked
@@ -99,6 +100,7 @@ class Ledger:
     heads: list[bytes] = field(default_factory=list)
     adopted: int = 0
     jobs: dict[str, tuple[str, Mechanism]] = field(default_factory=dict)
+    deltas: dict[str, float] = field(default_factory=dict)
     spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     unaccounted: dict[tuple[str, str], Use | Literal["asked"]] = field(default_factory=dict)
@@ -263,6 +265,8 @@ class Ledger:
         self.begun.setdefault(job, str(entry.get("time", "")))
         if "mechanism" in entry:
             self.jobs[job] = (entry["data"], Mechanism.from_dict(entry["mechanism"]))
+            if "delta" in entry:
+                self.deltas[job] = float(entry["delta"])
             return
         if "unaccounted" in entry:
             self.unaccounted[entry["data"], job] = entry["unaccounted"]
@@ -607,7 +611,7 @@ class Holder:
             known = self.books.known()
             self.new, self.goes_on = known <= {job}, job in known
             if self.ledger.jobs.get(job) != (self.data, mechanism):
-                self.ledger.append(file, {"job": job, "data": self.data, "mechanism": mechanism.as_dict()})
+                self.ledger.append(file, {"job": job, "data": self.data, "mechanism": mechanism.as_dict(), "delta": delta})
             self._update()
 
     def _before(self) -> Parts:

@@ -14,7 +14,8 @@ from .binding import LEDGER, POLICY, Account, account, bind, client_home, known_
 from .budget import Books, Total
 from .policy import DataSet, Policy, PolicyFile, read_policies
 
-ALONE = 1e-5  # delta, where no policy says one
+ALONE = 1e-5  # delta, where no policy and no job says one
+RECORD = "job.json"  # in the folder of a run, and in each client's own
 FURTHER = 10  # times the steps of all jobs so far: further nobody looks
 
 
@@ -26,7 +27,8 @@ class Job(NamedTuple):
     job : the run's id and the client's number
     begun : date and time
     kind : the kind of noise, in words; "open" and "client-level" are without an account
-    epsilon : that of this job alone; None without an account
+    epsilon, delta : those of this job alone, at the delta of its own claim (of the statement, where its line has none); None
+        without an account
     """
 
     job: str
@@ -34,6 +36,7 @@ class Job(NamedTuple):
     kind: str
     steps: int
     epsilon: float | None
+    delta: float | None
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Statement:
     budget : the file
     policies : the files of the policies that bind it
     total : the sum of all jobs
+    whose : who says the delta at which that sum is
     left : steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
     more : whether it may be more than that
     like : the noise of those steps, in words
@@ -55,6 +59,7 @@ class Statement:
     budget: Path
     policies: tuple[Path, ...]
     total: Total
+    whose: str
     jobs: tuple[Job, ...]
     left: int | None
     more: bool
@@ -63,6 +68,7 @@ class Statement:
     def describe(self) -> Iterator[str]:
         """Yields the statement in words, line by line."""
         yield f"{self.data}: {self.total.text()}"
+        yield f"  delta    {self.whose}"
         yield f"  policy   {', '.join(map(str, self.policies)) or 'none binds these data'}"
         yield f"  budget   {self.budget}; its chain is whole"
         if self.left is not None:
@@ -128,6 +134,11 @@ def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
         return
     if not path.exists():
         raise JobError(f"{path}: is not there; give a data file, a budget.jsonl, or the folder that holds one")
+    if (path / RECORD).is_file():
+        raise JobError(
+            f"{path}: has no account. A run's accounts are in its clients' own folders (fedkern budget RUN/client-NAME), and "
+            "only a run with [privacy] has them: of another one nothing is counted, and fedkern ledger RUN has what left"
+        )
     # A policy of a site file binds beside those of the usual places, as in a job of that site.
     bindings = [bind(path.stem, DataSet((path.stem,), (Path(os.path.abspath(path)),), policy=site)) for site in (None, *of_sites)]
     several = max(len(one.bound) for one in bindings)
@@ -146,7 +157,14 @@ def _statement(policies: tuple[Policy, ...], place: Account) -> Statement:
     books = Books(place)
     books.look(own=True)
     caps = [(policy.epsilon, policy.delta) for policy in policies if policy.delta is not None]
-    delta = caps[0][1] if caps else ALONE
+    own = {delta for ledger, names in books.all for job, delta in ledger.deltas.items() if ledger.jobs[job][0] in names}
+    delta = caps[0][1] if caps else min(own, default=ALONE)
+    if caps:
+        whose = "the policy's; that of a job stands beside the job's epsilon"
+    elif own:
+        whose = "the job's" if len(own) == 1 else "the smallest of the jobs'"
+    else:
+        whose = f"{ALONE:g}, since no policy and no job here says one"
     last, parts = _latest(books), books.parts()
     further = FURTHER * sum(steps for _, steps in parts)
     left = None if last is None or not caps else min(_left(parts, last, cap, delta, further) for cap, delta in caps)
@@ -155,6 +173,7 @@ def _statement(policies: tuple[Policy, ...], place: Account) -> Statement:
         budget=books.ledger.path,
         policies=tuple(policy.file for policy in policies),
         total=books.total(delta),
+        whose=whose,
         jobs=tuple(sorted(_jobs(books, delta), key=lambda job: job.begun)),
         left=left,
         more=left == further,
@@ -166,12 +185,12 @@ def _jobs(books: Books, delta: float) -> Iterator[Job]:
     for ledger, names in books.all:
         for job, (data, mechanism) in ledger.jobs.items():
             if data in names:
-                parts = ledger.of_job(job)
+                parts, own = ledger.of_job(job), ledger.deltas.get(job, delta)
                 steps = sum(n for _, n in parts)
-                yield Job(job, ledger.begun[job], words(mechanism), steps, epsilon(parts, delta) if steps else 0.0)
+                yield Job(job, ledger.begun[job], words(mechanism), steps, epsilon(parts, own) if steps else 0.0, own)
         for (data, job), use in ledger.unaccounted.items():
             if data in names:
-                yield Job(job, ledger.begun[job], use, 0, None)
+                yield Job(job, ledger.begun[job], use, 0, None, None)
 
 
 def _latest(books: Books) -> Mechanism | None:

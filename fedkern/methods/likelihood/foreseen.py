@@ -44,10 +44,11 @@ def predict_times(job: Record, posterior: Group, encoding: Encoding, terms: Mapp
     """
     asked = Times.of(job)
     X, offset = columns(new_rows.read(job, encoding, rows), encoding)
+    notes = new_rows.notes(job["data"].get("columns"), encoding, X)
     family = str(job["model"]["family"])
     drawn = Predictive.of(posterior, encoding, family, terms)
     base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
-    return asked.prediction(*_curves(asked, drawn, base, X, offset))
+    return asked.prediction(*_curves(asked, drawn, base, X, offset), notes)
 
 
 def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:
@@ -73,7 +74,7 @@ def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Predicti
         if known:  # a draw of the baseline for each of the effects that were drawn beside it
             base = replace(base, own=np.repeat(base.own, len(drawn.theta) // len(base.own), axis=0))
         values[:, :, some], linear[:, some] = _curves(asked, drawn, base, X[some], shift)
-    return asked.prediction(values, linear)
+    return asked.prediction(values, linear, new_rows.notes(job["data"].get("columns"), own.new.encoding, X))
 
 
 def columns(read: Table, encoding: Encoding) -> tuple[Array, Array | None]:
@@ -101,20 +102,21 @@ class Times:
             )
         return cls(at, None if tau is None else float(tau))
 
-    def prediction(self, summary: Array, linear: Array) -> Prediction:
+    def prediction(self, summary: Array, linear: Array, far: tuple[str, ...] = ()) -> Prediction:
         """Returns the columns that `fedkern predict` writes.
 
         Parameters
         ----------
         summary : (5, T + 1, n) mean and ends of the probabilities at the times, and of the mean time
         linear : (2, n) mean and sd of the predictor
+        far : notes on rows that are far from the job's
         """
         more = dict[str, Array]()
         for k, t in enumerate(self.at):
             name, (mean, low, *_, high) = f"survival[{t:g}]", summary[:, k]
             more |= {name: mean, f"{name}_q025": low, f"{name}_q975": high}
         notes = ("mean: the job has no output.restricted_mean, until which a mean time is taken",) if self.tau is None else ()
-        return Prediction(summary[0, -1], dict(zip(ENDS, summary[1:, -1])), linear[0], linear[1], more=more, notes=notes)
+        return Prediction(summary[0, -1], dict(zip(ENDS, summary[1:, -1])), linear[0], linear[1], more=more, notes=(*notes, *far))
 
 
 def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None) -> tuple[Array, Array]:

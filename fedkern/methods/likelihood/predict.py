@@ -61,7 +61,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return predictive.of_rows(X, offset, y, at)
 
-        return _prediction(new_rows.read(result.job, encoding, rows), encoding, predictive, foresee)
+        return _prediction(new_rows.read(result.job, encoding, rows), encoding, predictive, foresee, result.job)
 
 
 def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool]:
@@ -97,7 +97,7 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         if own.baseline is not None:
             prediction = foreseen.at_holder(record, own, read, groups)
         else:
-            prediction = _prediction(read, encoding, own.new, foresee)
+            prediction = _prediction(read, encoding, own.new, foresee, record)
     if about.group is None:
         return prediction, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
@@ -128,7 +128,7 @@ def _own_rows() -> Iterator[None]:
         raise JobError(of_new_rows(fault.own)) from None
 
 
-def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee) -> Prediction:
+def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee, job: Record) -> Prediction:
     """The prediction of rows that were read, with scores of those that have a response."""
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known_response = encoding.response in read.names and (trials is None or trials in read.names)
@@ -136,6 +136,7 @@ def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee
     bare = replace(encoding, response=None, positive=None, labels=(), trials=None, row_id=None)
     design = encode(read, bare)
     drawn = foresee(np.asarray(design.X, np.float64), design.offset, None, ENDS, np.arange(len(design.X)))
+    notes = new_rows.notes(job["data"].get("columns"), encoding, np.asarray(design.X, np.float64))
     scores: dict[str, float] = {}
     if scored.any():
         which = np.flatnonzero(scored)
@@ -144,8 +145,11 @@ def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee
         scores = predictive.scores(own, foresee(np.asarray(own.X, np.float64), own.offset, own.y, {}, which))[0]
     if predictive.width > 1:
         linear = predictive.family not in NOMINAL
-        return of_levels(encoding.labels, drawn, scores, scored=int(scored.sum()), linear=linear)
-    made = Prediction(drawn.mean, drawn.quantiles, drawn.linear_mean, drawn.linear_sd, scores, scored=int(scored.sum()))
+        made = of_levels(encoding.labels, drawn, scores, scored=int(scored.sum()), linear=linear)
+        return replace(made, notes=notes)
+    made = Prediction(
+        drawn.mean, drawn.quantiles, drawn.linear_mean, drawn.linear_sd, scores, scored=int(scored.sum()), notes=notes
+    )
     return within(made, predictive.family)
 
 

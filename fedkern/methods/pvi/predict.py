@@ -55,6 +55,7 @@ def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
         encoding = replace(encoding, weight=None)
     # Predict all rows first, without their response.
     design = encode(read, replace(encoding, row_id=None))
+    notes = new_rows.notes(result.job["data"].get("columns"), encoding, np.asarray(design.X, np.float64))
     scale = result.summary.get("scale", model["scale"])  # a learnt one is a result
     own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
     mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(np.asarray(design.X, np.float64)))
@@ -68,4 +69,5 @@ def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
         own = Rows(design.X, design.y, design.offset, design.weights, design.units)
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
     scores = metrics(q, own, family, scale, method) if known else {}
-    return within(Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum())), family)
+    made = Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()), notes=notes)
+    return within(made, family)

@@ -5,6 +5,7 @@ The server of a spatial job cannot predict: it has no area.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -90,7 +91,8 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
         ids[period], when = _periods(read, period, about.periods)
     new = foreseen.New(np.asarray(design.X, np.float64), offset, trials, where, when)
     prediction, cut = foreseen.of(own, new, ids, int(record["job"]["seed"]))
-    prediction = within(prediction, about.family, cut)
+    far = new_rows.notes(data.get("columns"), encoding, new.X)
+    prediction = within(replace(prediction, notes=(*prediction.notes, *far)), about.family, cut)
     later = np.zeros(read.n_rows, bool) if when is None else when >= len(about.periods)
     return without_means(prediction, about.family, later, INFINITE), about.converged
 

@@ -111,6 +111,13 @@ class ModelSection(incomplete.ModelSection):
         le=1e100,
         help="of the intercept's prior; default of open amortised sfvi jobs: the level of the response, by the server; else 0",
     )
+    scale_sd: float | None = key(
+        None,
+        ge=1e-100,
+        le=1e100,
+        help="sfvi: of the half-normal prior of a gaussian response's unknown scale; default: the response's standard deviation, "
+        "by the server, and at least 1",
+    )
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
     priors: dict[str, PriorSection] = key({}, path=True, help="client -> the prior of its own coefficients")
     centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean")
@@ -393,6 +400,11 @@ def _model(config: Config) -> Iterator[str]:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     if a.inference == "soul" and (model.intercept_sd, model.intercept_centre) != (1.0, 0.0):
         yield 'algorithm.inference = "soul" has an intercept ~ N(0, 1): leave out model.intercept_sd and model.intercept_centre'
+    if model.scale_sd is not None and (a.inference == "soul" or model.family != "gaussian" or model.scale != "unknown"):
+        yield (
+            "model.scale_sd is the prior's of the unknown scale of a gaussian response in jobs with algorithm.inference = "
+            '"sfvi"; leave it out'
+        )
     if model.kind == "network" and a.inference == "soul":
         yield 'algorithm.inference = "soul" draws coefficients given auxiliary variables; kind = "network" has none'
     if model.kind in NETWORKS and model.priors:

@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
 
-FAR = 5.0  # root mean square of a Gaussian response, beyond which its coefficients' priors are worth a warning
+FAR = 5.0  # root mean square of a Gaussian response over its coefficients' prior sd, beyond which these are worth a warning
 BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole round
 
 
@@ -399,21 +399,37 @@ class VerticalModel(JobModel[OutputSection]):
         power_rho = self.rho if self.power and self.likelihood.dispersed else None
         n, J, path = self.n_rows, len(self.names), self.config.algorithm.estimator == "stl"
         centre = m.intercept_centre or 0.0
-        return Shared(self.likelihood, n, J, m.intercept, m.intercept_sd, path, power_rho, centre)
+        return Shared(self.likelihood, n, J, m.intercept, m.intercept_sd, path, power_rho, centre, m.scale_sd or 1.0)
 
     @property
     def about_level(self) -> bool:
         """Whether the intercept's prior is centred at the response's level, since the job gives no centre."""
         return self.intercept and self.config.model.intercept_centre is None
 
+    @property
+    def scaled(self) -> bool:
+        """Whether the prior of a gaussian response's sigma has the response's standard deviation, since the job gives none."""
+        return self.inference == "sfvi" and self.learns_sigma and self.config.model.scale_sd is None
+
+    @property
+    def learns_sigma(self) -> bool:
+        """Whether the response is gaussian, with an unknown standard deviation."""
+        return self.likelihood.record.measured and self.likelihood.dispersed
+
     def centred(self, y: Array, offset: Array | None) -> Shared:
-        """Returns `server` with the intercept's prior centred at the training rows' level, where the job gives no centre."""
+        """Returns `server` with the priors that follow from the training rows' responses where the job does not give them.
+
+        The intercept's is centred at their level, and sigma's has their standard deviation.
+        """
+        shared = self.server
+        if self.scaled:
+            shared = replace(shared, scale_sd=max(1.0, float(y.std())))
         if not self.about_level:
-            return self.server
+            return shared
         n = len(y)
         rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), np.zeros(n) if offset is None else offset, None)
         level = units.pooled_level(self.family, [units.sums(self.family, rows)])
-        return replace(self.server, prior_mean=level or 0.0)
+        return replace(shared, prior_mean=level or 0.0)
 
     def link(self, y: Array) -> float:
         """Returns a row's variance on the link scale; for an unknown scale whose rho is worked out, a part of the response's."""
@@ -436,13 +452,13 @@ class VerticalModel(JobModel[OutputSection]):
             return out
         centred = self.about_level
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
-        if self.likelihood.record.link == "identity" and size > FAR:
+        narrowest = min(self.prior(k).sd for k in range(len(self.names)))
+        if self.likelihood.record.link == "identity" and size > FAR * narrowest:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
-            errors = ", and the errors' standard deviation one of HalfNormal(1)" if self.likelihood.dispersed else ""
             out.append(
                 f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
-                f"have priors N(0, 1) in the response's unit{errors}, which pull them to zero, and predictions with "
-                f"them: {first}take a larger unit"
+                f"have priors of sd {narrowest:g} in the response's unit, which pull them to zero, and predictions with "
+                f"them: {first}take a larger unit, or set model.prior.sd = {size:.2g}"
             )
         if (share := self.kept(y)) < 0.5:
             least = ", the least that is worked out," if self.works_out else ""

@@ -79,15 +79,24 @@ class Part:
     said: Record
     group: str | None = None
 
-    def of(self, table: Table) -> tuple[Array, Array]:
-        """Returns (n,) mean and variance at the rows of a table.
+    def encoded(self, table: Table) -> Array:
+        """Returns (n, d) the rows of a table as the encoding has them.
 
         Raises
         ------
         JobError
             A fault of the rows.
         """
-        X = np.ascontiguousarray(encode(table, self.encoding, client=self.client).X, np.float64)
+        return np.ascontiguousarray(encode(table, self.encoding, client=self.client).X, np.float64)
+
+    def of(self, table: Table, X: Array) -> tuple[Array, Array]:
+        """Returns (n,) mean and variance at the rows of a table, of which `X` is the encoding.
+
+        Raises
+        ------
+        JobError
+            A row's group is not the model's.
+        """
         said = self.said
         if "shares" in said:
             X = Levels.of(self.encoding, np.array(said["shares"])).design(X)

@@ -18,9 +18,11 @@ from scipy.special import ndtri
 
 from ...data import incomplete, memory, table
 from ...data.design import encode
+from ...data.faults import of_new_rows
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import incomplete as missing
+from ...jobs import new_rows
 from ...jobs.opened import Opened, opened, read
 from ...models.encoding import Encoding
 from ...models.split import predictive
@@ -51,12 +53,16 @@ NOT_AUGMENTED = (
 
 @dataclass(frozen=True)
 class Given:
-    """Holds one party's part of the rows: mean and variance, and their ids; ids are () where rows have none."""
+    """Holds one party's part of the rows: mean and variance, and their ids; ids are () where rows have none.
+
+    `notes`: about rows that are far from the job's.
+    """
 
     mean: Array
     variance: Array
     ids: tuple[str, ...]
     source: str
+    notes: tuple[str, ...] = ()
 
 
 def predicted(result: Result, rows: object) -> Prediction:
@@ -86,11 +92,12 @@ def predicted(result: Result, rows: object) -> Prediction:
         given, own = _together(run, asked, rows)
     ids = given[run.names[0]].ids
     mean, variance = (np.sum([getattr(one, what) for one in given.values()], axis=0) for what in ("mean", "variance"))
-    return _added(result, asked, ids, own, mean, variance)
+    made = _added(result, asked, ids, own, mean, variance)
+    return replace(made, notes=(*made.notes, *(note for one in given.values() for note in one.notes)))
 
 
-def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Returns head and lines of a file with one client's part of its rows, for whoever adds the parts.
+def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[str, ...]]:
+    """Returns head and lines of a file with one client's part of its rows, for whoever adds the parts, and notes for the client.
 
     Raises
     ------
@@ -105,7 +112,7 @@ def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[
         raise JobError(f"{given.source}: column {asked.id!r} (data.id) is missing; parts are added by it")
     said = [(client, run.files.run.hex())] * len(given.ids)
     lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(given.ids, said, given.mean.tolist(), given.variance.tolist())]
-    return (asked.id, *HEAD), lines
+    return (asked.id, *HEAD), lines, given.notes
 
 
 def _asked(run: Opened) -> Asked:
@@ -141,7 +148,8 @@ def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, G
     first = SERVER if own is not None else run.names[0]
     orders = {name: _order(name, one, first, ids[first], asked) for name, one in ids.items()}
     return {
-        name: Given(one.mean[orders[name]], one.variance[orders[name]], ids[first], one.source) for name, one in given.items()
+        name: replace(one, mean=one.mean[orders[name]], variance=one.variance[orders[name]], ids=ids[first])
+        for name, one in given.items()
     }, own
 
 
@@ -195,11 +203,15 @@ def _part(run: Opened, asked: Asked, client: str) -> Part:
 
 def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
     """Computes a client's part of its rows."""
+    filled = incomplete.fill_cells(rows, missing.centers(asked.config))
     try:
-        mean, variance = one.of(incomplete.fill_cells(rows, missing.centers(asked.config)))
+        X = one.encoded(filled)
+        mean, variance = one.of(filled, X)
     except OwnFault as fault:  # whoever predicts holds the rows
-        raise JobError(fault.own) from None
-    return Given(mean, variance, _ids(rows, asked), rows.source)
+        raise JobError(of_new_rows(fault.own)) from None
+    columns = {name: section.model_dump() for name, section in asked.config.data.columns.items()}
+    said = tuple(f"client {one.client!r}: {note}" for note in new_rows.notes(columns, one.encoding, X))
+    return Given(mean, variance, _ids(rows, asked), rows.source, said)
 
 
 def _given(run: Opened, asked: Asked, client: str, rows: Table) -> Given:
@@ -240,6 +252,7 @@ def _texts(asked: Asked, run: Opened, client: str) -> frozenset[str]:
 
 def _table(rows: object, asked: Asked, name: str, texts: frozenset[str]) -> Table:
     """Reads a path, or takes a data frame."""
+    new_rows.check_there(rows)
     if isinstance(rows, str | Path):
         return table.load(rows, text=texts, response=asked.response, dialect=asked.dialect)
     return memory.table(rows, name, text=texts, response=asked.response)

@@ -24,6 +24,7 @@ from ...results.plain import Record
 from ...results.verdict import Verdict, not_judged, of_movement, with_clients
 from . import normal
 from .model import PRODUCT, VerticalModel
+from .pull import Pulls, measure_pulls
 from .rows import Rows
 from .undivided import Undivided
 from .widths import Widths, measure_widths, parts_of
@@ -68,6 +69,7 @@ class Fitted:
     settled: Mapping[str, bool | None] = field(default_factory=dict)
     undivided: Undivided = AS_IT_IS
     widths: Widths | None = None
+    pulls: Pulls | None = None
     lines: Lines | None = None
     of_q: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -86,13 +88,14 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     mean, sd = _published(names, to, mean, sd)
     lines = _lines(server, model, to) if normal.is_asked(model) and shared.intercept else None
     widths = measure_widths(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
+    pulls = measure_pulls(server, model, parts_of(server, model)) if model.watched else None
     of_q = dict(zip(names, zip(mean.tolist(), sd.tolist())))
     if widths is not None and shared.intercept:
         more["sd_of_q"] = dict(zip(names, sd.tolist()))
         sd = sd / np.array([widths.intercept if name == "intercept" else 1.0 for name in names])
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
     out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
-    return replace(out, undivided=to, widths=widths, lines=lines, of_q=of_q)
+    return replace(out, undivided=to, widths=widths, pulls=pulls, lines=lines, of_q=of_q)
 
 
 def _undivided(server: vertical.Server, model: VerticalModel, b: float) -> Undivided:
@@ -187,6 +190,7 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
         own = _of_clients(model, own, fitted)
         if own.converged == "settled" and (said := normal.words(fitted.lines, _intercept(fitted))):
             return Verdict(False, f"settled, but {said}", "intercept")
+        own = own if fitted.pulls is None else fitted.pulls.judged(own)
         return own if fitted.widths is None else fitted.widths.judged(own)
     return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
 

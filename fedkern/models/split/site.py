@@ -12,6 +12,7 @@ docs/spec/vertical.md, sections 2, 4, 5 and 9.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -370,6 +371,7 @@ class Shared:
     n_rows, n_clients : N, J
     intercept : whether the model has b ~ N(prior_mean, prior_sd^2)
     path : as of `Site`
+    scale_sd : of a gaussian response's unknown sigma: sigma / scale_sd ~ HalfNormal(1)
     power_rho : PL with unknown sigma: rho, to subtract in closed form PL's addition to log sigma's prior (section 3); else None
     """
 
@@ -381,6 +383,7 @@ class Shared:
     path: bool = True
     power_rho: float | None = None
     prior_mean: float = 0.0
+    scale_sd: float = 1.0
 
     @cached_property
     def block(self) -> Block:
@@ -414,8 +417,12 @@ class Shared:
             c[0] = slopes - (values[0] - self.prior_mean) / self.prior_sd**2
         if self.likelihood.dispersed:
             w = float(values[-1])
-            c[-1] = scales + self.likelihood.unknown.prior(w)[1] + self._correction(w)[1]
+            c[-1] = scales + self._scale_prior(w)[1] + self._correction(w)[1]
         return self.block.gradient(parameters, eps, c, path=self.path)
+
+    def _scale_prior(self, log_scale: float) -> tuple[float, float]:
+        """Returns the log-density of log sigma under its prior, and the derivative."""
+        return self.likelihood.unknown.prior(log_scale - math.log(self.scale_sd))
 
     def _correction(self, log_scale: float) -> tuple[float, float]:
         """Returns N (J - 1) / 2 log(1 + rho^2 / (J sigma^2)) and its derivative in log sigma, which take the factor of PL
@@ -434,5 +441,5 @@ class Shared:
             far = (float(values[0]) - self.prior_mean) / self.prior_sd
             value += -0.5 * far**2 - float(np.log(self.prior_sd)) - float(HALF_LOG_TAU)
         if self.likelihood.dispersed:
-            value += self.likelihood.unknown.prior(float(values[-1]))[0] + self._correction(float(values[-1]))[0]
+            value += self._scale_prior(float(values[-1]))[0] + self._correction(float(values[-1]))[0]
         return value
