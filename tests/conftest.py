@@ -21,6 +21,7 @@ import fedkern as package
 from fedkern.algorithms.nested.settings import Settings as NestedSettings
 from fedkern.cli.__main__ import main
 from fedkern.transports.mpirun import FOLDER
+from support import one_step
 from support.command import Ended
 
 # Tests' folders in memory, where there is room: a job syncs what it writes, and tests would wait for the disk half of their time.
@@ -38,6 +39,8 @@ if "HOME" in os.environ:
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # matplotlib's fonts are looked for once
 os.environ["HOME"] = f"{FILES.name}/home"
 Path(os.environ["HOME"]).mkdir()
+
+one_step.keep()
 
 pytest_plugins = (
     "support.suite_order",

@@ -94,7 +94,7 @@ def values(source: Source) -> Case:
     rows."""
     arguments = data(source)
     value = mixed.values(**arguments, backend="reference")
-    return Case(arguments, magnitude=[_large(value, arguments)])
+    return Case(arguments, magnitude=[_large(value, arguments)], wanted=(value,))
 
 
 def curvature(source: Source) -> Case:
@@ -105,7 +105,7 @@ def curvature(source: Source) -> Case:
     rest = 100 * (1 + np.abs(value[:, None]))
     of_slopes, of_curves = rest + 100 * slope, rest + 100 * curve + slope**2
     magnitude = [_large(value, arguments), of_slopes + np.zeros_like(gradient), of_curves + np.zeros_like(minus_hessian)]
-    return Case(arguments, magnitude=magnitude)
+    return Case(arguments, magnitude=magnitude, wanted=(value, gradient, minus_hessian))
 
 
 def _large(value: Any, arguments: Arguments) -> Any:

@@ -70,7 +70,7 @@ def sweeps(source: Source) -> Case:
 def of_sweeps(arguments: Arguments) -> Case:
     """Returns the case of these arguments."""
     want: Results = sem.sweeps(**arguments, backend="reference")
-    return Case(arguments, magnitude=[_magnitude(name, value) for name, value in zip(reference.RESULTS, want)])
+    return Case(arguments, magnitude=[_magnitude(name, value) for name, value in zip(reference.RESULTS, want)], wanted=want)
 
 
 def _magnitude(name: str, value: Floats) -> Floats:

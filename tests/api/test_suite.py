@@ -11,8 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as losses
 
-from support import forked, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from fedkern.privacy import accountant
+from fedkern.privacy.accountant import Mechanism
+from support import forked, one_step, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
 from support.command import python
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
@@ -42,6 +45,28 @@ def test_negative_control_a_test_that_is_left_out_is_seen():
     minima = dict(suite_minima.counted(PAIRS))
     assert suite_minima.fallen(suite_minima.counted(PAIRS), minima) == []
     assert "kernel-backend pairs: 2, not 3" in suite_minima.fallen(suite_minima.counted(PAIRS[1:]), minima)
+
+
+def test_losses_of_one_step_that_are_kept_give_the_epsilon_of_fresh_ones() -> None:
+    """In a process without `one_step`, where each account computes its own."""
+    asked = [("poisson", {"sampling_rate": 0.1}), ("full", {}), ("aligned", {"dataset_size": 9})]
+    mechanisms = [Mechanism(sampling=sampling, clip=1.0, dimension=4, noise_multiplier=2.0, **more) for sampling, more in asked]
+    parts = [((m, steps),) for m in mechanisms for steps in (1, 2, 30)] + [((mechanisms[0], 9), (mechanisms[1], 2))]
+    code = "from fedkern.privacy.accountant import Mechanism, _composed\n"
+    fresh = python("-c", f"{code}print([_composed.__wrapped__(parts, 1e-5) for parts in {parts}])")
+    assert fresh.out.strip() == str([accountant._composed.__wrapped__(one, 1e-5) for one in parts]), fresh.err
+    kept = getattr(losses, one_step.FUNCTIONS[0])
+    before = kept.cache_info().hits
+    assert accountant._composed.__wrapped__(parts[0], 1e-5) == accountant._composed.__wrapped__(parts[0], 1e-5)
+    assert kept.cache_info().hits > before
+
+
+def test_negative_control_kept_losses_cannot_be_changed() -> None:
+    epsilon = accountant.epsilon(((Mechanism(sampling="full", clip=1.0, dimension=4, noise_multiplier=3.0), 2),), 1e-5)
+    one = losses.from_gaussian_mechanism(3.0)
+    with pytest.raises(ValueError, match="read-only"):
+        one._pmf_remove._probs[0] += 1.0
+    assert epsilon > 0
 
 
 TIMES = r"""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class Elsewhere:
 ARRAYS: dict[str, Callable[[Any], Any]] = {"NumPy": lambda array: array, "dlpack": Elsewhere}
 SHORT = {"pvi": {"rounds": 3}, "sparse": {"rounds": 30}, "vertical": {"rounds": 40}, "sigma": {"rounds": 12}}
 KINDS = ("logistic", "poisson", "regression", "sparse", "mrf", "sem", "vertical", "sigma")
+pytestmark = pytest.mark.usefixtures("few_draws")  # bits are compared, and a tenth of a map's draws has them all
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,12 @@ def short(job: Path) -> dict[str, Any]:
     return {"job": SHORT[said["job"]["method"]], **keyed}
 
 
+@pytest.fixture(scope="module")
+def of_files(simulated: dict[str, Path]) -> Callable[[str], Any]:
+    """What a job of this kind gives from its files, once for all forms of memory."""
+    return cache(lambda kind: fedkern.run(simulated[kind], **short(simulated[kind])))
+
+
 def held(job: Path, of: Callable[[pd.DataFrame], Any] = lambda frame: frame) -> dict[str, Any]:
     """What the job's files hold, in memory; clients in another order than their names'."""
 
@@ -86,10 +94,11 @@ def held(job: Path, of: Callable[[pd.DataFrame], Any] = lambda frame: frame) -> 
 
 @pytest.mark.parametrize("form", FRAMES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_give_the_digest_of_their_files(simulated: dict[str, Path], kind: str, form: str) -> None:
+def test_frames_give_the_digest_of_their_files(
+    simulated: dict[str, Path], of_files: Callable[[str], Any], kind: str, form: str
+) -> None:
     """Also of test rows and of the server's own."""
-    job = simulated[kind]
-    files = fedkern.run(job, **short(job))
+    job, files = simulated[kind], of_files(kind)
     memory = fedkern.run(job, **held(job, FRAMES[form]), **short(job))
     assert memory.digest == files.digest
     assert memory.metrics == files.metrics
@@ -98,14 +107,14 @@ def test_frames_give_the_digest_of_their_files(simulated: dict[str, Path], kind:
 
 @pytest.mark.parametrize("form", ARRAYS)
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "regression", "sparse"])
-def test_arrays_with_a_response(simulated: dict[str, Path], kind: str, form: str) -> None:
+def test_arrays_with_a_response(simulated: dict[str, Path], of_files: Callable[[str], Any], kind: str, form: str) -> None:
     job, of = simulated[kind], ARRAYS[form]
 
     def arrays(frame: pd.DataFrame) -> Any:
         y = frame["y"].to_numpy(float)
         return of(frame.drop(columns="y").to_numpy(float)), of(y)
 
-    assert fedkern.run(job, **held(job, arrays), **short(job)).digest == fedkern.run(job, **short(job)).digest
+    assert fedkern.run(job, **held(job, arrays), **short(job)).digest == of_files(kind).digest
 
 
 @pytest.mark.parametrize("part", ["X", "y"])
@@ -128,10 +137,10 @@ def test_what_is_masked_is_missing(part: str) -> None:
 
 @pytest.mark.parametrize("form", ARRAYS)
 @pytest.mark.parametrize("kind", ["mrf", "sem"])
-def test_arrays_without_one(simulated: dict[str, Path], kind: str, form: str) -> None:
+def test_arrays_without_one(simulated: dict[str, Path], of_files: Callable[[str], Any], kind: str, form: str) -> None:
     job = simulated[kind]
     arrays = held(job, lambda frame: ARRAYS[form](frame.to_numpy(float)))
-    assert fedkern.run(job, **arrays, **short(job)).digest == fedkern.run(job, **short(job)).digest
+    assert fedkern.run(job, **arrays, **short(job)).digest == of_files(kind).digest
 
 
 def mixed(n: int, seed: int) -> pd.DataFrame:
@@ -221,9 +230,8 @@ def test_progress_is_shown_where_it_is_wanted(
     assert "round" in capsys.readouterr().err
 
 
-def test_a_prior_by_its_folder(simulated: dict[str, Path], tmp_path: Path) -> None:
-    job = simulated["sigma"]
-    want = fedkern.run(job, **short(job))
+def test_a_prior_by_its_folder(simulated: dict[str, Path], of_files: Callable[[str], Any], tmp_path: Path) -> None:
+    job, want = simulated["sigma"], of_files("sigma")
     (job.parent / "prior").rename(tmp_path / "elsewhere")
     try:
         assert fedkern.run(job, prior=tmp_path / "elsewhere", **short(job)).digest == want.digest

@@ -40,6 +40,22 @@ def test_results_of_cases_are_spread_out(name):
     assert np.count_nonzero(spread) >= 3
 
 
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_results_that_come_with_a_case_are_those_of_the_reference(name):
+    """`assert_conforms` does not compute them again, nor sees whether the reference changes its arguments."""
+    for seed in range(3):
+        case = testing.case(name, seed, sizes=(7,))
+        if case.wanted is None:
+            continue
+        before = {key: np.copy(value) for key, value in case.arguments.items() if isinstance(value, np.ndarray)}
+        again = testing.results_of(name, case, backend="reference")
+        assert len(case.wanted) == len(again)
+        for wanted, result in zip(case.wanted, again):
+            np.testing.assert_array_equal(wanted, result, strict=True)
+        for key, value in before.items():
+            np.testing.assert_array_equal(case.arguments[key], value)
+
+
 def test_a_kernel_without_cases_is_an_error():
     with pytest.raises(LookupError, match=r"rng.dice: no test cases; write dice\(source\) in fedkern/testing/rng.py"):
         testing.case("rng.dice", 1)

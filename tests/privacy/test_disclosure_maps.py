@@ -21,7 +21,7 @@ CLIENTS = range(4)
 @pytest.fixture(autouse=True)
 def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the last question, which is not what is looked at."""
-    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(Settings, points=60, questions=1, told=20))
+    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(Settings, points=60, questions=1, most=3, told=20))
     monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 20)
 
 

@@ -70,7 +70,7 @@ def mean_field_iteration(source: Source) -> Case:
     H = source.normal(n, source.choose(COLUMNS))
     arguments = state(source, H, np.concatenate([mean, log_sd]), draw) | prior(source) | {"rho": rho}
     results = augmented.mean_field_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), None))
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), None), wanted=results)
 
 
 def conditional(source: Source, n: int) -> tuple[Arguments, Floats, Callable[..., Results]]:
@@ -93,7 +93,7 @@ def amortised_iteration(source: Source) -> Case:
     H = source.normal(n, source.choose(COLUMNS))
     arguments = state(source, H, psi, draw) | prior(source) | told
     results = augmented.amortised_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), told["centre"]))
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), told["centre"]), wanted=results)
 
 
 def network_iteration(source: Source) -> Case:
@@ -118,4 +118,5 @@ def network_iteration(source: Source) -> Case:
         arguments, results, moved = drawn(activation)
     h, rounding = values(X, abs(X), moved, sizes, activation)
     design = 1 + abs(h[-1]) + rounding[-1]
-    return Case(arguments, kind="chain", magnitude=[design, *magnitudes(results[1:], design, told["centre"])])
+    magnitude = [design, *magnitudes(results[1:], design, told["centre"])]
+    return Case(arguments, kind="chain", magnitude=magnitude, wanted=results)

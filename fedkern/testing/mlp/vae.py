@@ -141,4 +141,4 @@ def vae_step(source: Source) -> Case:
     results = public.vae_step(**arguments, backend="reference")
     largest = abs(np.nan_to_num(results[2])).max(axis=0, initial=1.0)
     slack = 1 + 1e-3 * largest[4]  # what rounding and a relu on its other side may change of the gradient
-    return Case(arguments, "chain", dtype, [1 + abs(results[0]), slack * (1 + abs(results[1])), largest])
+    return Case(arguments, "chain", dtype, [1 + abs(results[0]), slack * (1 + abs(results[1])), largest], wanted=results)

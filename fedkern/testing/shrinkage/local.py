@@ -68,9 +68,9 @@ def response(source: Source, chains: int, r: int) -> Floats:
 def of_chain(function: Callable[..., Any], arguments: Arguments) -> Case:
     """Returns a case whose errors are judged beside the largest deviation of a chain's regression, elsewhere beside the number
     itself."""
-    deviation, *rest = function(**arguments, backend="reference")
-    largest = np.abs(deviation).max(axis=-1, keepdims=True, initial=0)
-    return Case(arguments, kind="chain", magnitude=[largest, *(np.abs(a) for a in rest)])
+    want = function(**arguments, backend="reference")
+    largest = np.abs(want[0]).max(axis=-1, keepdims=True, initial=0)
+    return Case(arguments, kind="chain", magnitude=[largest, *map(np.abs, want[1:])], wanted=want)
 
 
 def local_sweeps(source: Source) -> Case:
@@ -103,4 +103,4 @@ def gaussian_posterior_draw(source: Source) -> Case:
         **names(source),
     }
     want = shrinkage.gaussian_posterior_draw(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=[np.abs(want).max(axis=1, keepdims=True, initial=0)])
+    return Case(arguments, kind="chain", magnitude=[np.abs(want).max(axis=1, keepdims=True, initial=0)], wanted=(want,))

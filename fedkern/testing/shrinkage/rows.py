@@ -38,7 +38,7 @@ def of_chain(function: Callable[..., Results], arguments: Arguments) -> Case:
     results = function(**arguments, backend="reference")
     magnitude = [np.broadcast_to(np.max(abs(r), initial=0), r.shape) for r in results]
     magnitude[1] = abs(results[1])  # lambda^2 has a scale for each coefficient
-    return Case(arguments, kind="chain", magnitude=magnitude)
+    return Case(arguments, kind="chain", magnitude=magnitude, wanted=results)
 
 
 def response(source: Source, c: int, n: int) -> Floats:

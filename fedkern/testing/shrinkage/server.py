@@ -73,7 +73,7 @@ def case(function: Callable[..., Results], arguments: Arguments) -> Case:
     for i in (0, 6):
         if magnitude[i].dtype == np.float64:
             magnitude[i] = magnitude[i] + max(np.max(abs(a), initial=0) for a in (results[0], arguments["theta"]))
-    return Case(arguments, kind="variate", magnitude=[loss * m for m in magnitude])
+    return Case(arguments, kind="variate", magnitude=[loss * m for m in magnitude], wanted=results)
 
 
 def local_sums(source: Source) -> Case:

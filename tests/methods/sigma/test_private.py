@@ -53,7 +53,7 @@ def home(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the holders' accounts lie, for all jobs of a test. How exact a fit is is not what is looked at."""
     monkeypatch.setenv(HOME, str(tmp_path / "home"))
     monkeypatch.setattr(own, "DRAWS", 20)
-    monkeypatch.setattr(model, "NestedSettings", partial(Settings, points=40, questions=1, told=20))
+    monkeypatch.setattr(model, "NestedSettings", partial(Settings, points=40, questions=1, most=2, told=20))
     shutil.copytree(built, tmp_path / "prior")
     return tmp_path / "home"
 

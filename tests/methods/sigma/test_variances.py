@@ -22,6 +22,13 @@ from support.wires import checked_and_run
 PHI, SCALE = 0.9, 1.3
 
 
+@pytest.fixture(autouse=True)
+def _few_draws(request: pytest.FixtureRequest) -> None:
+    """What is written and refused follows from the rows. One test is about the numbers."""
+    if request.function is not test_areas_have_the_exact_posterior_of_the_whole_map:
+        request.getfixturevalue("few_draws")
+
+
 def job(folder: Path, seed: int = 4, **more: Any) -> dict[str, Any]:
     """Rates in hundreds, each with its own variance; the second area of each client has none."""
     built_priors.written(folder)
