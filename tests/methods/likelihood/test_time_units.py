@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.algorithms.exchanges import multiples
 from fedkern.methods.likelihood import time_units
 from methods.likelihood.test_lifetimes import SMALL, text, written
 
@@ -38,7 +39,13 @@ def said(result: fedkern.Result) -> list[str]:
 
 @pytest.mark.parametrize(
     ("client", "factor", "words"),
-    [("ada", 30.4, "days for months"), ("cy", 1 / 12, "years for months"), ("bo", 7.0, "days for weeks")],
+    [
+        ("ada", 30.4, "days for months"),
+        ("cy", 1 / 12, "years for months"),
+        ("bo", 7.0, "days for weeks"),
+        ("bo", 4.345, "weeks for months"),
+        ("ada", 24.0, "hours for days"),
+    ],
 )
 def test_a_client_in_another_unit_is_named_with_the_factor(client: str, factor: float, words: str, tmp_path: Path) -> None:
     frames = scaled(studies(), client, factor)
@@ -46,7 +53,7 @@ def test_a_client_in_another_unit_is_named_with_the_factor(client: str, factor: 
     (note,) = said(result)
     assert note.startswith(f"{client}: the time per event is ")
     assert words in note
-    if factor > time_units.ANOTHER:
+    if max(factor, 1 / factor) > 1.2 * multiples.FACTOR:
         assert result.converged is False
         assert f"times are in another unit at '{client}'" in result.summary["verdict"]
 
@@ -107,4 +114,7 @@ def test_factors_in_words() -> None:
     assert doubt.startswith("times are in another unit at 'c'")
     (note,), doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
     assert "c: the time per event is 1/9 of that of the others" in note
+    assert doubt  # the other two are alike; of two clients it is a note
+    (note,), doubt = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
+    assert "1/9" in note or "9 times" in note
     assert not doubt

@@ -94,7 +94,9 @@ def pressures(m: int, in_kpa: tuple[int, ...], mean: float = 120.0) -> dict[str,
     return found
 
 
-@pytest.mark.parametrize(("m", "in_kpa"), [(3, (1,)), (4, (2,)), (6, (5,)), (4, (0, 1, 3)), (6, (0, 1, 3, 4, 5)), (4, (0, 1)), (2, (0,))])
+@pytest.mark.parametrize(
+    ("m", "in_kpa"), [(3, (1,)), (4, (2,)), (6, (5,)), (4, (0, 1, 3)), (6, (0, 1, 3, 4, 5)), (4, (0, 1)), (2, (0,))]
+)
 def test_a_response_in_kpa_beside_mmhg_lets_no_result_stand(m: int, in_kpa: tuple[int, ...]) -> None:
     """Of more than two sites the smaller side is named; where sides are equal, both are."""
     verdict = ran(pressures(m, in_kpa)).summary["verdict"]
