@@ -386,8 +386,25 @@ class Model(JobModel[OutputSection]):
 
     @property
     def may_be_reversed(self) -> bool:
-        """Whether it can be seen that a client's outcome of 0 and 1 is coded the other way round."""
-        return self.family in ("bernoulli", "binomial") and self.encoding.intercept and not (self.offset or self.secure)
+        """Whether it can be seen that a client's outcome is coded the other way round."""
+        return (self.of_two or self.family == "beta") and self.encoding.intercept and not (self.offset or self.secure)
+
+    @property
+    def of_two(self) -> bool:
+        """Whether the response is an outcome of 0 and 1, or successes of trials."""
+        return self.family in ("bernoulli", "binomial")
+
+    @property
+    def of_slopes(self) -> tuple[list[int], int]:
+        """The places in xi of coefficients by whose signs clients are compared; how many of the first are each client's own."""
+        return self.compared[1], 1
+
+    @property
+    def other_way(self) -> str:
+        """The question for a client whose outcome may be coded the other way round; {} is its column."""
+        if self.of_two:
+            return "1 of column {} mean there what 0 means elsewhere?"
+        return "a large value of column {} mean there what a small one means elsewhere (1 less the share)?"
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
