@@ -173,7 +173,11 @@ def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     """
     if len(g) < 2 or not (0 < chance < 1 and (P[:, 0, 0] > 0).all()):
         return ()
-    n, seen = _rates(chance, g, P)
+    return mirrored_rates(*_rates(chance, g, P))
+
+
+def mirrored_rates(n: Array, seen: Array) -> tuple[int, ...]:
+    """Finds the same site from numbers of rows (M,), and how often the outcome is 1 there (neither 0 nor 1)."""
     rest = (n.sum() - n, (n * seen).sum() - n * seen)
     theirs = (rest[1] + 0.5) / (rest[0] + 1)
     odds, other = (np.log(p / (1 - p)) for p in (seen, theirs))

@@ -182,7 +182,7 @@ def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
     """
     rows, n = whole.tenths[:, 0], float(whole.observed[0])
     total = float(rows.sum())
-    if model.layout.group or not total or n < ENOUGH * model.layout.size:
+    if model.coarse or model.layout.group or not total or n < ENOUGH * model.layout.size:
         return []
     shares, rounded = rows / total, n_clients * (loo_sums.LEAST / 2) ** 2  # the variance of a rounded number is that at most
     p = float(chdtrc(len(rows) - 1, float(((rows - total / 10) ** 2).sum()) / (n / 10 + rounded)))

@@ -56,11 +56,13 @@ class Model(JobModel[OutputSection]):
     ----------
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     units : of the response, once they are known
+    coarse : whether the response is a score of few whole numbers, as the server alone knows
     """
 
     config: Config
     encoding: Encoding
     units: Units = field(default_factory=Units)
+    coarse: bool = False
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -120,6 +122,10 @@ class Model(JobModel[OutputSection]):
     def with_units(self, units: Units) -> Model:
         """Returns the model once the response's units are known."""
         return replace(self, units=units)
+
+    def with_coarse(self, coarse: bool) -> Model:
+        """Returns the model once the server knows whether the response is a score of few whole numbers."""
+        return replace(self, coarse=coarse)
 
     @property
     def told(self) -> bytes:
