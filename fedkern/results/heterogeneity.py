@@ -176,14 +176,14 @@ def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     return mirrored_rates(*_rates(chance, g, P))
 
 
-def mirrored_rates(n: Array, seen: Array) -> tuple[int, ...]:
+def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
     """Finds the same site from numbers of rows (M,), and how often the outcome is 1 there (neither 0 nor 1)."""
     rest = (n.sum() - n, (n * seen).sum() - n * seen)
     theirs = (rest[1] + 0.5) / (rest[0] + 1)
     odds, other = (np.log(p / (1 - p)) for p in (seen, theirs))
     error = np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
-    found = np.flatnonzero((np.abs(odds - other) > FAR) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
-    return tuple(found) if len(found) == (2 if len(g) == 2 else 1) else ()
+    found = np.flatnonzero((np.abs(odds - other) > far) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
+    return tuple(found) if len(found) == (2 if len(n) == 2 else 1) else ()
 
 
 def _rates(chance: float, g: Array, P: Array) -> tuple[Array, Array]:

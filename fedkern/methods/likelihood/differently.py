@@ -34,6 +34,7 @@ REWRITE = (
     "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, the "
     "labels exchanged, or the levels in the other order)"
 )
+OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
@@ -139,6 +140,29 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
         f"{who}: its slopes are minus those of the other sites: does {question} {REWRITE}; where it is right so, {ALONE}",
         f"the response {column} seems to be coded the other way round at {who} (a note says what to do)",
     )
+
+
+def mirrored_events(model: Model, told: Mapping[int, Mapping[str, int]]) -> list[str]:
+    """Returns the note on a client whose share of events is that of rows without one at all others together.
+
+    Slopes say nothing of it: rows without event were seen longest, whichever way events are coded.
+
+    Parameters
+    ----------
+    told : number of a client -> its `rows` and `events`
+    """
+    there = {k: one for k, one in sorted(told.items()) if one["rows"]}
+    if len(there) < 2:
+        return []
+    rows, events = (np.array([one[name] for one in there.values()], np.float64) for name in ("rows", "events"))
+    names = [model.telling[k] for k in there]
+    found = heterogeneity.mirrored_rates(rows, (events + 0.5) / (rows + 1), OF_EVENTS)
+    who = " or ".join(repr(names[k]) for k in found)
+    column = repr(model.encoding.response)
+    return [
+        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together: does an "
+        f"event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}"
+    ] * bool(found)
 
 
 def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:

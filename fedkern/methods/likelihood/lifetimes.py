@@ -26,9 +26,8 @@ from ...models.mixed.conditional import MOST, effect_variance, predictor, with_e
 from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
-from ...results import heterogeneity
 from . import sites, time_units
-from .differently import ALONE, REWRITE
+from .differently import mirrored_events
 from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
@@ -85,30 +84,11 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
         told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
         content |= sites.count_rows(model, model.telling, told)
         notes += said
-        notes += _mirrored_events(model, server.replies)
+        notes += mirrored_events(model, told)
         if not model.asks_level and len(run.names) > 1:
             notes.append(time_units.NOT_COMPARED)
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
     return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
-
-
-def _mirrored_events(model: LifetimeModel, replies: Mapping[int, lifetime_sums.LifetimeSums]) -> list[str]:
-    """Returns the note on a client whose share of events is that of rows without one at all others together.
-
-    Slopes say nothing of it: rows without event were seen longest, whichever way the events are coded.
-    """
-    told = [(model.telling[k], one.rows, one.events) for k, one in sorted(replies.items()) if one.rows]
-    if len(told) < 2:
-        return []
-    rows = np.array([one[1] for one in told], np.float64)
-    shares = (np.array([one[2] for one in told], np.float64) + 0.5) / (rows + 1)
-    found = heterogeneity.mirrored_rates(rows, shares)
-    who = " or ".join(repr(told[k][0]) for k in found)
-    name = repr(model.encoding.response)
-    return [
-        f"{who}: events ({name}) are about as frequent there as rows without event are at all others together: does an event mean there "
-        f"what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}"
-    ] * bool(found)
 
 
 def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:

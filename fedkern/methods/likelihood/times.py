@@ -158,8 +158,8 @@ def check_between(times: Sequence[float], rows: Times, event: Array, weights: Ar
     if min(counts) < BETWEEN:
         k = int(np.argmin(counts))
         first = (
-            "look first whether this file has times in the unit of output.survival_at and of the other clients (days, weeks, months): "
-            "nothing in the job mends another unit; where it has"
+            "look first whether this file has times in the unit of output.survival_at and of the other clients (days, weeks, "
+            "months): nothing in the job mends another unit; where it has"
         )
         remedy = f"{first}, leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
         told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
