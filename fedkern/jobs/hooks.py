@@ -69,6 +69,7 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self.doubts: list[str] = []
+        self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns
         self.own_notes: dict[int, list[str]] = {}  # of clients that live here, for their holders alone
         self._warnings: dict[int, list[str]] = {}
         self._told = set[tuple[int, str]]()  # warnings that were said

@@ -94,6 +94,7 @@ class Heterogeneity:
 
 REVERSED = 1e-4  # p of the slopes, divided by the number of sites, from which on a site is looked for that is the other way round
 LEFT = 0.1  # of Q of the slopes, which may be left where that site's have the other sign: sites differ, too
+LEFT_OF_OTHERS = 0.25  # the same of shares and of ordered levels, whose curvature where slopes are 0 is not that of their site
 LESS = 0.25  # of Q of the intercepts, which is left at most where these say that a site is the other way round
 OPPOSED = 3.0  # standard errors by which a slope is another one where two slopes of different signs say it
 FAR, MIRRORED = (
@@ -143,18 +144,23 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     return found if len(found) == (2 if len(g) == 2 else 1) else ()
 
 
-def find_opposed(g: Array, P: Array) -> tuple[int, ...]:
-    """Finds the same site in a model with effects of groups or clients, which hide how often the outcome is: by slopes alone.
+def find_opposed(g: Array, P: Array, own: int = 1, left: float = LEFT) -> tuple[int, ...]:
+    """Finds the same site by slopes alone, of which two at least have to be opposed.
+
+    That is in a model with effects of groups or clients, which hide how often the outcome is, and with responses that are no
+    outcome of 0 and 1: levels of a scale that runs the other way round at one site, shares of the complement.
 
     Parameters
     ----------
     g, P : of the coefficients, an intercept's first, where all slopes are 0 and effects are integrated out
+    own : how many of them are each site's own: the intercept, or all thresholds of ordered levels
+    left : of Q of the slopes, which may be left where that site's have the other sign
     """
     scale = np.sqrt(np.einsum("kii->i", P))
     if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all()):
         return ()
     try:
-        found = _reversed(None, _own_intercepts(g / scale, P / np.outer(scale, scale)))
+        found = _reversed(None, _own_numbers(g / scale, P / np.outer(scale, scale), own), left)
     except np.linalg.LinAlgError:
         return ()
     return found if len(found) == (2 if len(g) == 2 else 1) else ()
@@ -167,13 +173,17 @@ def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     """
     if len(g) < 2 or not (0 < chance < 1 and (P[:, 0, 0] > 0).all()):
         return ()
-    n, seen = _rates(chance, g, P)
+    return mirrored_rates(*_rates(chance, g, P))
+
+
+def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
+    """Finds the same site from numbers of rows (M,), and how often the outcome is 1 there (neither 0 nor 1)."""
     rest = (n.sum() - n, (n * seen).sum() - n * seen)
     theirs = (rest[1] + 0.5) / (rest[0] + 1)
     odds, other = (np.log(p / (1 - p)) for p in (seen, theirs))
     error = np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
-    found = np.flatnonzero((np.abs(odds - other) > FAR) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
-    return tuple(found) if len(found) == (2 if len(g) == 2 else 1) else ()
+    found = np.flatnonzero((np.abs(odds - other) > far) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
+    return tuple(found) if len(found) == (2 if len(n) == 2 else 1) else ()
 
 
 def _rates(chance: float, g: Array, P: Array) -> tuple[Array, Array]:
@@ -187,7 +197,7 @@ def _turned(h: Array, k: int) -> Array:
     return np.where(np.arange(len(h)) == k, -1.0, 1.0)[:, np.newaxis] * h
 
 
-def _reversed(intercepts: tuple[Array, Array] | None, slopes: tuple[Array, Array]) -> tuple[int, ...]:
+def _reversed(intercepts: tuple[Array, Array] | None, slopes: tuple[Array, Array], most: float = LEFT) -> tuple[int, ...]:
     """Returns the sites of which all that is true; both arguments: (M, d) and (M, d, d) of sites. No intercepts: not known."""
     sites = np.arange(len(slopes[0]))
     whole = _q(*slopes)
@@ -196,7 +206,7 @@ def _reversed(intercepts: tuple[Array, Array] | None, slopes: tuple[Array, Array
     found = list[int]()
     for k in sites.tolist():
         left = _q(_turned(slopes[0], k), slopes[1])
-        if left.p < ALPHA and left.Q > LEFT * whole.Q:
+        if left.p < ALPHA and left.Q > most * whole.Q:
             continue
         if intercepts is not None:
             own, own_left = _q(*intercepts), _q(_turned(intercepts[0], k), intercepts[1])
@@ -261,6 +271,15 @@ def _own_intercepts(h: Array, P: Array) -> tuple[Array, Array]:
     there = P[:, 0, 0] > 0
     by = np.where(there[:, None], P[:, 0, 1:] / np.where(there, P[:, 0, 0], 1.0)[:, None], 0.0)
     return h[:, 1:] - by * h[:, :1], P[:, 1:, 1:] - by[:, :, None] * P[:, :1, 1:]
+
+
+def _own_numbers(h: Array, P: Array, own: int) -> tuple[Array, Array]:
+    """Returns the sites' information about what is not among the first numbers, whatever each site's own of these are."""
+    if own == 1:
+        return _own_intercepts(h, P)
+    left = [generalised_inverse(one[:own, :own])[0] @ one[:own, own:] for one in P]
+    slopes = np.stack([one[own:] - by.T @ one[:own] for one, by in zip(h, left)])
+    return slopes, np.stack([one[own:, own:] - by.T @ one[:own, own:] for one, by in zip(P, left)])
 
 
 def generalised_inverse(P: Array) -> tuple[Array, int, Array]:

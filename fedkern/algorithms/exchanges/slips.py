@@ -1,9 +1,9 @@
 """Finds slips in the clients' columns from the numbers that they tell alone: levels, numbers of rows and sums of numeric columns.
 
 Such slips are: levels that differ in capitals or blanks alone; a column that is coded 0 and 1 at one client and 1 and 2 at
-another; a column that is in another unit at a client (`spreads`, `centres`), or has a cell there that is so wrong that it makes
-the client's standard deviation; and one file at two clients. A sure slip is a doubt, with which no result can stand; any other is
-a note.
+another; a scale of ordered levels that begins at another number at a client; a column that is in another unit at a client
+(`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard deviation; and one file at two
+clients. A sure slip is a doubt, with which no result can stand; any other is a note.
 """
 
 from __future__ import annotations
@@ -91,6 +91,56 @@ def _read(level: str) -> str | float:
     return number if math.isfinite(number) else text
 
 
+ENDS = 8.0  # rows that a client's shares make the others have of a level that they lack, and theirs make it: e^-8 have none
+NEARER = 0.5  # times as far, at most, the shares are from the others' where they are moved
+
+
+def of_ends(column: str, levels: Sequence[str], clients: Sequence[str], numbers: Array) -> str:
+    """Returns a doubt about a client whose ordered levels are the others', moved by one or more; "" where none is.
+
+    It lacks levels at one end that all others together have, and has as many at the other end that none of them has, as a scale
+    from 1 on beside one from 0 on. Patients who are worse make shares that are nearer to the others' where they are not moved.
+
+    Parameters
+    ----------
+    numbers : (m, K) of each client's rows of each level
+    """
+    found = list[str]()
+    for k, client in enumerate(clients):
+        rest = numbers.sum(axis=0) - numbers[k]
+        for low, high in ((numbers[k], rest), (rest, numbers[k])):  # whose levels are the lower ones
+            by = _moved(low, high)
+            if by:
+                found.append(client)
+    if not found or len(found) > 2 or (len(found) == 2 and len(clients) > 2):
+        return ""
+    who = " or ".join(map(repr, sorted(set(found))))
+    return (
+        f"column {column!r}: at {who} levels are missing at one end that the others have, and at "
+        f"the other end it alone has some: does its scale ({levels[0]} to {levels[-1]}) begin at another number? correct the file"
+    )
+
+
+def _moved(low: Array, high: Array) -> int:
+    """Returns by how many levels the rows of `high` seem to be moved up beside those of `low`; 0 where they are not."""
+    if not (low.any() and high.any()):
+        return 0
+    by, above = int(np.flatnonzero(high)[0]), len(low) - 1 - int(np.flatnonzero(low)[-1])
+    if not by or by != above or by >= len(low) - 1:
+        return 0
+    missing = low[:by].sum() / low.sum() * high.sum(), high[len(high) - by :].sum() / high.sum() * low.sum()
+    if min(missing) < ENDS:
+        return 0
+    return by if _apart(low, np.roll(high, -by)) < NEARER * _apart(low, high) else 0
+
+
+def _apart(one: Array, other: Array) -> float:
+    """Returns the mean distance of the cumulative logits of two clients' levels."""
+    cumulative = (np.cumsum(numbers + 0.5)[:-1] / (numbers + 0.5).sum() for numbers in (one, other))
+    first, second = (np.log(share / (1 - share)) for share in cumulative)
+    return float(np.abs(first - second).mean())
+
+
 # Sums --------------------
 
 
@@ -131,7 +181,7 @@ def of_sums(told: Sums) -> Said:
 
 def of_units(told: Sums) -> Said:
     """Returns the notes and doubts that do not ask which clients have one file."""
-    notes, doubts = _apart(told)
+    notes, doubts = _compared(told)
     return (*_coded_apart(told), *notes), doubts
 
 
@@ -207,7 +257,7 @@ def _twins(told: Sums) -> list[str]:
     return doubts
 
 
-def _apart(told: Sums) -> Said:
+def _compared(told: Sums) -> Said:
     """Returns notes and doubts on columns whose standard deviation or mean at some client is not that at the others.
 
     Left out are columns of two values, for their variance is that of a share, and those whose center and scale the job file

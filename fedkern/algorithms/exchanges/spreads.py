@@ -87,8 +87,29 @@ def certain(spread: Spreads, means: Array) -> Sites:
 
     `means` : (m,) over the standard deviation of each site
     """
-    far_from_zero = bool(np.median(np.abs(means[spread.agree])) > 1) if spread.agree.any() else False
-    return spread.odd & (far_from_zero | (np.nan_to_num(spread.ratio) > CERTAIN))
+    return spread.odd & (_far_from_zero(spread, means) | (np.nan_to_num(spread.ratio) > CERTAIN))
+
+
+def multiplied(spread: Spreads, means: Array, variances: Array, least: float) -> Sites:
+    """Returns the odd sites (m,) whose mean and standard deviation are both a multiple of the others', `least` at least.
+
+    That is the geometric mean of both multiples. A heavy tail or a wrong cell makes a standard deviation as large, and no mean of
+    a column that is far from 0.
+
+    Parameters
+    ----------
+    means, variances : (m,) of each site
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if not _far_from_zero(spread, means / np.sqrt(variances)):
+            return np.zeros_like(spread.odd)
+        both = spread.ratio * means / np.median(means[spread.agree])
+    return spread.odd & (both > 0) & (np.abs(np.log(np.where(both > 0, both, 1.0))) > 2 * np.log(least))
+
+
+def _far_from_zero(spread: Spreads, means: Array) -> bool:
+    """Tells whether the sites that agree have their means, in standard deviations, more than one of them from 0."""
+    return bool(np.median(np.abs(means[spread.agree])) > 1) if spread.agree.any() else False
 
 
 QUESTION = "is it in another unit there (mg/dl for mmol/l), or is a cell wrong?"

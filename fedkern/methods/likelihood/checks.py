@@ -23,7 +23,7 @@ from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
-from . import excess, marginal, sites
+from . import excess, marginal, response_units, sites
 from .few_events import describe_events
 from .keys import Config
 from .model import Model
@@ -83,6 +83,8 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
             notes += describe_events(model.family, model.encoding, model.telling, told.replies)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
             notes += [] if doubt or chances else uneven(whole, model, len(run.names))
+        if model.has_multiples and not model.asks_level and len(run.names) > 1:
+            notes.append(response_units.NOT_COMPARED)
     return join(
         Checked(content, tuple(notes), doubt),
         exchange_loo(run, model, owns),
@@ -180,7 +182,7 @@ def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
     """
     rows, n = whole.tenths[:, 0], float(whole.observed[0])
     total = float(rows.sum())
-    if model.layout.group or not total or n < ENOUGH * model.layout.size:
+    if model.coarse or model.layout.group or not total or n < ENOUGH * model.layout.size:
         return []
     shares, rounded = rows / total, n_clients * (loo_sums.LEAST / 2) ** 2  # the variance of a rounded number is that at most
     p = float(chdtrc(len(rows) - 1, float(((rows - total / 10) ** 2).sum()) / (n / 10 + rounded)))

@@ -31,9 +31,10 @@ OF_A_COLUMN = "give each site's rows a level of a column (site = ..) as a covari
 ALONE = "fit the sites that differ in jobs of their own"
 SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
 REWRITE = (
-    "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, or the "
-    "labels exchanged)"
+    "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, the "
+    "labels exchanged, or the levels in the other order)"
 )
+OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
@@ -109,13 +110,17 @@ class Reversed(NamedTuple):
 
 
 def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
-    """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does."""
+    """Returns the words on a client whose outcome seems to be coded the other way round; None where none does.
+
+    That is an outcome of 0 and 1, a share, or a scale of ordered levels.
+    """
     if at_mode.first is None:
         return None
     column = repr(model.encoding.response)
-    if model.layout.group or model.layout.client:
-        _, at, _ = model.compared
-        found = heterogeneity.find_opposed(at_mode.first[0][:, at], at_mode.first[1][:, at][:, :, at])
+    if not model.of_two or model.layout.group or model.layout.client:
+        at, own = model.of_slopes
+        told_at = at_mode.first[0][:, at], at_mode.first[1][:, at][:, :, at]
+        found = heterogeneity.find_opposed(*told_at, own, heterogeneity.LEFT if model.of_two else heterogeneity.LEFT_OF_OTHERS)
         mirrored: tuple[int, ...] = ()
     else:
         told = (float(expit(model.start_at[0])), *at_mode.first)
@@ -130,11 +135,34 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
             "",
         )
     who = " or ".join(repr(model.names[k]) for k in found)
+    question = model.other_way.format(column)
     return Reversed(
-        f"{who}: its slopes are minus those of the other sites: does 1 of column {column} mean "
-        f"there what 0 means elsewhere? {REWRITE}; where it is right so, {ALONE}",
+        f"{who}: its slopes are minus those of the other sites: does {question} {REWRITE}; where it is right so, {ALONE}",
         f"the response {column} seems to be coded the other way round at {who} (a note says what to do)",
     )
+
+
+def mirrored_events(model: Model, told: Mapping[int, Mapping[str, int]]) -> list[str]:
+    """Returns the note on a client whose share of events is that of rows without one at all others together.
+
+    Slopes say nothing of it: rows without event were seen longest, whichever way events are coded.
+
+    Parameters
+    ----------
+    told : number of a client -> its `rows` and `events`
+    """
+    there = {k: one for k, one in sorted(told.items()) if one["rows"]}
+    if len(there) < 2:
+        return []
+    rows, events = (np.array([one[name] for one in there.values()], np.float64) for name in ("rows", "events"))
+    names = [model.telling[k] for k in there]
+    found = heterogeneity.mirrored_rates(rows, (events + 0.5) / (rows + 1), OF_EVENTS)
+    who = " or ".join(repr(names[k]) for k in found)
+    column = repr(model.encoding.response)
+    return [
+        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together: does an "
+        f"event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}"
+    ] * bool(found)
 
 
 def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:

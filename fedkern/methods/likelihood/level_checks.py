@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import level_sums
+from ...algorithms.exchanges import level_sums, slips
 from ...data.design import Design
 from ...jobs.run import Run
 from ...kernels import rng
@@ -49,6 +49,10 @@ def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, D
     if server is not None:
         assert server.numbers is not None
         run.hooks.notes += _unseen(model, server.numbers)
+        if model.ordered and not model.secure:
+            of_each = np.array(in_order(server.replies))
+            column = model.encoding.response or "y"
+            run.hooks.doubts += filter(None, [slips.of_ends(column, model.levels, model.telling, of_each)])
     shares = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
     return model.with_shares(tuple(shares.tolist()))
 

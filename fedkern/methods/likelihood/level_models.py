@@ -73,6 +73,11 @@ class LevelModel(Model):
         raise NotImplementedError
 
     @property
+    def ordered(self) -> bool:
+        """Whether the levels have an order."""
+        return False
+
+    @property
     def response_stages(self) -> list[Stage]:
         stage = Stage(level_sums.PROTOCOL, level_sums.dims(len(self.levels)), times={level_sums.AskLevels: 2})
         return [stage.with_sums(level_sums.SUMS, secure=self.secure)]
@@ -124,6 +129,23 @@ class OrderedModel(LevelModel):
     def compared(self) -> tuple[tuple[str, ...], list[int], bool]:
         names, places, _ = super().compared
         return (INTERCEPT, *names), [self.layout.shapes_at.start, *places], True  # the first threshold is the intercept
+
+    @property
+    def ordered(self) -> bool:
+        return True
+
+    @property
+    def may_be_reversed(self) -> bool:
+        return not (self.offset or self.secure)
+
+    @property
+    def of_slopes(self) -> tuple[list[int], int]:
+        thresholds = range(self.layout.size)[self.layout.shapes_at]
+        return [*thresholds, *range(self.layout.p)], len(thresholds)
+
+    @property
+    def other_way(self) -> str:
+        return f"{self.levels[-1]!r} of column {{}} mean there what {self.levels[0]!r} means elsewhere?"
 
     def others_at_client(self, told: Array, inner: Array) -> dict[str, Array]:
         return self.others(told) | self._family_numbers(inner)  # a client's effect shifts its thresholds

@@ -27,6 +27,7 @@ from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
 from . import sites, time_units
+from .differently import mirrored_events
 from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
@@ -83,6 +84,7 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
         told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
         content |= sites.count_rows(model, model.telling, told)
         notes += said
+        notes += mirrored_events(model, told)
         if not model.asks_level and len(run.names) > 1:
             notes.append(time_units.NOT_COMPARED)
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}

@@ -26,14 +26,15 @@ from ...jobs import few
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...jobs.stage import Stage, odd_response_stage
-from ...kernels.families import Family
+from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
-from ...models.spatial.units import Units
+from ...models.spatial.units import Units, sums
+from . import response_units
 from .keys import Config, OutputSection
 from .rows import Held, check_slopes, sort_by_group
 from .time_units import Said
@@ -55,11 +56,13 @@ class Model(JobModel[OutputSection]):
     ----------
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     units : of the response, once they are known
+    coarse : whether the response is a score of few whole numbers, as the server alone knows
     """
 
     config: Config
     encoding: Encoding
     units: Units = field(default_factory=Units)
+    coarse: bool = False
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -119,6 +122,10 @@ class Model(JobModel[OutputSection]):
     def with_units(self, units: Units) -> Model:
         """Returns the model once the response's units are known."""
         return replace(self, units=units)
+
+    def with_coarse(self, coarse: bool) -> Model:
+        """Returns the model once the server knows whether the response is a score of few whole numbers."""
+        return replace(self, coarse=coarse)
 
     @property
     def told(self) -> bytes:
@@ -223,16 +230,31 @@ class Model(JobModel[OutputSection]):
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
         """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
-        return None
+        if not self.has_multiples or self.secure:
+            return None
+        rows = [float(self.config.data.least_rows or 1) if self.offset else n for _, n in answers]
+        return response_units.of_means(self._column, self.telling, answers, rows)
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
         """Returns a client's response beside all others'; `numbers`: of all rows, as `exchanges.odd_response` has them."""
-        return level.compare_alone(client, *numbers)
+        if self.measured:
+            return level.compare_alone(client, *numbers)
+        own, n = sums(self.level_family, client.rows, weights=client.weights), float(len(client.rows.y))
+        return response_units.of_client(self._column, own, *numbers[:2], n, several=len(self.names) > 2)
 
     @property
     def words_alone(self) -> odd_response.Words:
         """The texts for the reader of a result whose clients have compared themselves."""
-        return level.words_alone(self.asked_level)
+        return level.words_alone(self.asked_level) if self.measured else response_units.words_alone(self._column)
+
+    @property
+    def has_multiples(self) -> bool:
+        """Whether a client's response is a multiple of the others' where it is in another unit: positive ones, and counts."""
+        return FAMILIES[self.level_family].link == "log"
+
+    @property
+    def _column(self) -> str:
+        return repr(self.encoding.response or "y")
 
     @property
     def asked_level(self) -> level.Settings:
@@ -370,8 +392,25 @@ class Model(JobModel[OutputSection]):
 
     @property
     def may_be_reversed(self) -> bool:
-        """Whether it can be seen that a client's outcome of 0 and 1 is coded the other way round."""
-        return self.family in ("bernoulli", "binomial") and self.encoding.intercept and not (self.offset or self.secure)
+        """Whether it can be seen that a client's outcome is coded the other way round."""
+        return (self.of_two or self.family == "beta") and self.encoding.intercept and not (self.offset or self.secure)
+
+    @property
+    def of_two(self) -> bool:
+        """Whether the response is an outcome of 0 and 1, or successes of trials."""
+        return self.family in ("bernoulli", "binomial")
+
+    @property
+    def of_slopes(self) -> tuple[list[int], int]:
+        """The places in xi of coefficients by whose signs clients are compared; how many of the first are each client's own."""
+        return self.compared[1], 1
+
+    @property
+    def other_way(self) -> str:
+        """The question for a client whose outcome may be coded the other way round; {} is its column."""
+        if self.of_two:
+            return "1 of column {} mean there what 0 means elsewhere?"
+        return "a large value of column {} mean there what a small one means elsewhere (1 less the share)?"
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
@@ -497,7 +536,7 @@ class Model(JobModel[OutputSection]):
     @property
     def compares_alone(self) -> bool:
         """Whether each client compares its response with those of all others together, as the server has sums alone."""
-        return self.secure and self.measured
+        return self.secure and self.asks_level and (self.measured or self.has_multiples)
 
     @property
     def sums_stage(self) -> Stage:

@@ -20,6 +20,9 @@ from ...models.spatial.units import Units
 from .keys import Config
 from .model import Model
 
+COARSE = 4.0  # the standard deviation up to which whole numbers are so few that they are uneven in tenths of a distribution
+ROUNDED = 1e-12  # of a sum, that it loses
+
 
 def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Design], rows: Mapping[int, Any]) -> Model:
     """Returns the model with the response's units, the same at every place; times have that of the hazard.
@@ -45,7 +48,15 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     if model.compares_alone:
         _compare_alone(run, model, server, clients)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
-    return model.with_units(units if server is None else Units(units.level, units.scale, units.pooled, server.rows))
+    model = model.with_units(units if server is None else Units(units.level, units.scale, units.pooled, server.rows))
+    return model if server is None else model.with_coarse(_is_coarse(model, server))
+
+
+def _is_coarse(model: Model, server: level.Server) -> bool:
+    """Tells whether a measured response has whole numbers alone, and few, as a score: the clients' sums of it are whole."""
+    if not model.measured or model.offset or server.sd > COARSE:
+        return False
+    return all(abs(total - round(total)) <= ROUNDED * max(abs(total), 1.0) for _, total in server.answers)
 
 
 def _compare_alone(run: Run[Config], model: Model, server: level.Server | None, clients: Mapping[int, level.Client]) -> None:

@@ -176,7 +176,7 @@ def check_job(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
     singly = "log-likelihoods at the draws (SingleValues)" if at.config.singly else ""
-    response = ("response" if model.measured else "times") if model.compares_alone else ""
+    response = ("times" if model.config.hazards else "response") if model.compares_alone else ""
     sums = [*secure.describe(at.place, at.names, singly=singly, response=response)] if model.secure else []
     lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy(model)]
     return Said(model, lines, unknown)

@@ -20,6 +20,7 @@ from ...kernels import rng
 from ...models import survival
 from ...results.weighted import summarised
 from . import sites, time_units
+from .differently import mirrored_events
 from .keys import Config
 from .own import ask_clients, draw_secret_key
 from .publish import Checked, join
@@ -106,6 +107,9 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         content, said = _content(model, replies)
         content |= sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
         notes += said
+        sizes = dict(enumerate(run.hooks.sizes))  # which clients tell with their numeric columns
+        if not model.secure and sizes:
+            notes += mirrored_events(model, {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()})
     for stage in model.curve_stages:
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:

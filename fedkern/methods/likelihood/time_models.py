@@ -238,7 +238,7 @@ class LifetimeModel(TimeModel):
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
         own = units.sums(self.level_family, client.rows, weights=client.weights)
-        return of_client(own, *numbers[:2], client=bool(self.layout.client))
+        return of_client(own, *numbers[:2], client=bool(self.layout.client), several=len(self.names) > 2)
 
     @property
     def words_alone(self) -> odd_response.Words:

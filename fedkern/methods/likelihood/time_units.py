@@ -18,18 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.multiples import compare_multiples, in_words, is_another
 from ...algorithms.exchanges.odd_response import Compared, Words
 
 Array = NDArray[np.float64]
 
-FACTOR = 5.0  # by which hospitals' hazards hardly differ
-ANOTHER = 20.0  # by which they do not: days among months are 30
 EVENTS = 10.0  # that a client has at least before a time of `output.survival_at`
-SURE = 4.0  # standard errors by which a logarithm of a ratio is above 0
 UNITS = (
+    (4.35, ("weeks", "months")),
     (7.0, ("days", "weeks")),
     (12.0, ("months", "years")),
+    (24.0, ("hours", "days")),
     (30.4, ("days", "months")),
+    (52.2, ("weeks", "years")),
     (365.25, ("days", "years")),
 )
 CLOSE = 1.5  # as which two factors count
@@ -69,7 +70,7 @@ def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, cl
     return _compared("time per event", told, HIDDEN if client else DIFFERS)
 
 
-def of_client(own: tuple[float, float], events: float, time: float, *, client: bool = False) -> Compared:
+def of_client(own: tuple[float, float], events: float, time: float, *, client: bool = False, several: bool = False) -> Compared:
     """Compares a client's times with those of all others together, where the server gets sums alone.
 
     Parameters
@@ -77,18 +78,19 @@ def of_client(own: tuple[float, float], events: float, time: float, *, client: b
     own : its events, and how long it saw its rows
     events, time : the same of all clients
     client : as `of_rates` has it
+    several : whether the others are more than one client
     """
     others = events - own[0], time - own[1]
     if not min(*own, *others) > 0:
         return Compared()
     off = math.log(own[1] / own[0] * others[0] / others[1])
-    if not abs(off) > max(math.log(FACTOR), SURE * math.sqrt(1 / own[0] + 1 / others[0])):
+    noted, doubt = is_another(off, math.sqrt(1 / own[0] + 1 / others[0]), several=several)
+    if not noted:
         return Compared()
     note = (
-        f"the time per event here is {_factor(off)} that of all others together: are times in another unit here{_nearest(off)} "
+        f"the time per event here is {in_words(off)} that of all others together: are times in another unit here{_nearest(off)} "
         f"or at one of the others, or is the hazard so different? {FIRST}{HIDDEN if client else DIFFERS}"
     )
-    doubt = abs(off) > math.log(ANOTHER)
     return Compared((note,), doubt, doubt and off > 0)
 
 
@@ -105,42 +107,29 @@ def _compared(what: str, told: Sequence[tuple[str, float, float]], more: str = "
     `told` has of each client its name, the number, and events; `more` is advice; `of_time` is the power of time that the number
     goes by.
     """
-    if len(told) < 2:
-        return Said()
     logs, events = np.log([one[1] for one in told]), np.array([one[2] for one in told])
-    order = np.argsort(logs, kind="stable")
-    low, high = (float(logs[order[k]]) for k in ((len(order) - 1) // 2, len(order) // 2))
-    torn = high - low > math.log(FACTOR)
-    middle = low if torn else (low + high) / 2  # as many on either side: those above are said to be far from those below
-    error = np.sqrt(1 / events + 1 / events.sum())
-    off = logs - middle
-    odd = (np.abs(off) > math.log(FACTOR)) & (np.abs(off) > SURE * error)
-    if not odd.any():
-        return Said()
-    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~odd).tolist())}" if torn else ""
+    found = compare_multiples(logs, np.sqrt(1 / events + 1 / events.sum()) if len(told) else events)
+    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
     notes = [
-        f"{told[k][0]}: the {what} is {_factor(off[k])} that of the others: are times in another unit there{others}"
-        f"{_nearest(of_time * off[k])}, or is the hazard so different? {FIRST}{more}"
-        for k in np.flatnonzero(odd).tolist()
+        f"{told[k][0]}: the {what} is {in_words(found.off[k])} that of the others: are times in another unit there{others}"
+        f"{_nearest(of_time * found.off[k])}, or is the hazard so different? {FIRST}{more}"
+        for k in np.flatnonzero(found.odd).tolist()
     ]
-    k = int(np.abs(np.where(odd, off, 0.0)).argmax())
     doubt = ""
-    if abs(off[k]) > math.log(ANOTHER):
+    if found.unit.any():
+        k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
         doubt = (
-            f"times are in another unit at {told[k][0]!r}{others}: the {what} is {_factor(off[k])} that of the others (a note "
-            "says what to do)"
+            f"times are in another unit at {told[k][0]!r}{others}: the {what} is {in_words(found.off[k])} that of the others "
+            "(a note says what to do)"
         )
     return Said(tuple(notes), doubt)
 
 
-def _factor(log: float) -> str:
-    return f"{math.exp(log):.3g} times" if log > 0 else f"1/{math.exp(-log):.3g} of"
-
-
 def _nearest(log: float) -> str:
-    """In words, where the factor is near that of two units."""
-    unit, words = min(UNITS, key=lambda one: abs(math.log(one[0]) - abs(log)))
-    if abs(math.log(unit) - abs(log)) > math.log(CLOSE):
+    """In words, where the factor is near that of two units: at most two such pairs, the nearest first."""
+    apart = sorted((abs(math.log(unit) - abs(log)), unit, words) for unit, words in UNITS)
+    near = [(unit, words) for off, unit, words in apart[:2] if off <= math.log(CLOSE)]
+    if not near:
         return ""
-    shorter, longer = words
-    return f" ({shorter if log > 0 else longer} for {longer if log > 0 else shorter} would be {unit:g})"
+    said = [f"{words[int(log < 0)]} for {words[int(log > 0)]} would be {unit:g}" for unit, words in near]
+    return f" ({' and '.join(said)})"

@@ -157,9 +157,15 @@ def check_between(times: Sequence[float], rows: Times, event: Array, weights: Ar
     counts = [int(effective(dying[which == k]) + 1e-9) for k in range(1, len(ends))]
     if min(counts) < BETWEEN:
         k = int(np.argmin(counts))
-        remedy = "leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
+        first = (
+            "look first whether this file has times in the unit of output.survival_at and of the other clients (days, weeks, "
+            "months): nothing in the job mends another unit; where it has"
+        )
+        remedy = f"{first}, leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
         told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
-        own = f"{begin}: {counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for: {remedy}"
+        half = float(np.median(rows.time[dying > 0]))
+        where = f"{counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and half of all before {half:g}"
+        own = f"{begin}: {where}, and {BETWEEN} are asked for: {remedy}"
         raise OwnFault(told, own)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import fedkern
+from fedkern.algorithms.exchanges import slips
 from fedkern.results import heterogeneity
 
 Array = NDArray[np.float64]
@@ -168,3 +169,76 @@ def test_successes_of_trials_are_looked_at_too() -> None:
         data[name] = frame.assign(died=5 - y if name == "cy" else y, of=5)
     job = JOB | {"data": {"response": "died", "trials": "of"}, "model": {"family": "binomial"}}
     assert f"{WORDS} 'cy'" in fedkern.run(job, data=data).summary["verdict"]
+
+
+def others(family: str, turned: str = "", moved: str = "", m: int = 4, seed: int = 1) -> dict[str, pd.DataFrame]:
+    """Shares, or scores of 0 to 4, about a level of each client; at one client turned, or one more than they are."""
+    found = {}
+    for k, name in enumerate(NAMES[:m]):
+        rng = np.random.default_rng([seed, k])
+        X = rng.normal(size=(220, 2))
+        eta = 0.4 * rng.normal() + X @ [0.6, -0.5]
+        if family == "beta":
+            mean = expit(eta - 0.7)
+            y = rng.beta(12 * mean, 12 * (1 - mean)).clip(0.001, 0.999).round(4)
+            y = 1 - y if name == turned else y
+        else:
+            y = ((eta + rng.logistic(size=220))[:, np.newaxis] > [-1.2, -0.2, 0.7, 1.7]).sum(axis=1)
+            y = 4 - y if name == turned else y + 1 if name == moved else y
+        found[name] = pd.DataFrame({"x": X[:, 0].round(3), "z": X[:, 1].round(3), "y": y})
+    return found
+
+
+def job_of(family: str, levels: int = 5, **random: Any) -> dict[str, Any]:
+    data = {"response": "y"} | ({"levels": [str(level) for level in range(levels)]} if family == "ordinal" else {})
+    model = {"family": family} | ({"random": random} if random else {})
+    return {
+        "job": {"method": "likelihood", "seed": 3},
+        "data": data,
+        "model": model,
+        "algorithm": {"points": 512, "effective": 150.0},
+    }
+
+
+@pytest.mark.parametrize("effects", [{}, {"client": True}])
+@pytest.mark.parametrize("family", ["beta", "ordinal"])
+def test_shares_and_levels_the_other_way_round_are_found_by_slopes(family: str, effects: dict[str, Any]) -> None:
+    result = fedkern.run(job_of(family, **effects), data=others(family, turned="bo"))
+    assert result.converged is False
+    assert f"the response 'y' {WORDS} 'bo'" in result.summary["verdict"]
+    clean = fedkern.run(job_of(family, **effects), data=others(family))
+    assert clean.converged is True
+    assert "minus those of" not in str(clean.summary["notes"])
+
+
+@pytest.mark.parametrize("effects", [{}, {"client": True}])
+def test_a_scale_that_begins_at_another_number_lets_no_result_stand(effects: dict[str, Any]) -> None:
+    result = fedkern.run(job_of("ordinal", 6, **effects), data=others("ordinal", moved="cy"))
+    assert result.converged is False
+    assert "column 'y': at 'cy' levels are missing at one end" in result.summary["verdict"]
+
+
+def scores(m: int, tau: float, levels: int, moved: int, rng: np.random.Generator) -> Array:
+    """Numbers of 120 rows a client of each level, one more than there are."""
+    cuts = np.linspace(-1.7, 1.7, levels - 1)
+    made = [(tau * rng.normal() + 1.1 * rng.logistic(size=120))[:, np.newaxis] > cuts for _ in range(m)]
+    return np.stack([np.bincount(one.sum(axis=1) + (k == moved), minlength=levels + 1) for k, one in enumerate(made)]) * 1.0
+
+
+@pytest.mark.parametrize("m", [2, 3, 8])
+@pytest.mark.parametrize("levels", [4, 5])
+def test_scales_of_worse_patients_are_not_taken_for_others(m: int, levels: int) -> None:
+    """Levels differ by an sd of 1 in log odds: nobody is named, and the client whose scale begins at 1 in most."""
+    rng, names = np.random.default_rng([m, levels]), list(NAMES[:m])
+    labels = [str(level) for level in range(levels + 1)]
+    clean = [slips.of_ends("y", labels[:-1], names, scores(m, 1.0, levels, -1, rng)[:, :levels]) for _ in range(300)]
+    assert sum(map(bool, clean)) <= 1
+    found = [slips.of_ends("y", labels, names, scores(m, 0.5, levels, 1, rng)) for _ in range(300)]
+    assert sum("'bo'" in one for one in found) >= 255
+    assert not any(one and "'bo'" not in one for one in found)
+
+
+def test_all_but_one_beginning_at_another_number_name_the_one() -> None:
+    numbers = np.array([[0, 30, 40, 30], [0, 20, 50, 30], [25, 45, 30, 0], [0, 32, 40, 28]], np.float64)
+    assert "at 'cy' levels are missing" in slips.of_ends("y", list("0123"), NAMES[:4], numbers)
+    assert slips.of_ends("y", list("0123"), NAMES[:4], np.roll(numbers, 0, axis=0)[[0, 1, 3, 3]]) == ""

@@ -7,9 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 
 import fedkern
-from fedkern.methods.likelihood import time_units
+from fedkern.algorithms.exchanges import multiples
+from fedkern.errors import JobError
+from fedkern.methods.likelihood import differently, time_units
+from fedkern.results import heterogeneity
 from methods.likelihood.test_lifetimes import SMALL, text, written
 
 PLAIN = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
@@ -38,7 +42,13 @@ def said(result: fedkern.Result) -> list[str]:
 
 @pytest.mark.parametrize(
     ("client", "factor", "words"),
-    [("ada", 30.4, "days for months"), ("cy", 1 / 12, "years for months"), ("bo", 7.0, "days for weeks")],
+    [
+        ("ada", 30.4, "days for months"),
+        ("cy", 1 / 12, "years for months"),
+        ("bo", 7.0, "days for weeks"),
+        ("bo", 4.345, "weeks for months"),
+        ("ada", 24.0, "hours for days"),
+    ],
 )
 def test_a_client_in_another_unit_is_named_with_the_factor(client: str, factor: float, words: str, tmp_path: Path) -> None:
     frames = scaled(studies(), client, factor)
@@ -46,7 +56,7 @@ def test_a_client_in_another_unit_is_named_with_the_factor(client: str, factor: 
     (note,) = said(result)
     assert note.startswith(f"{client}: the time per event is ")
     assert words in note
-    if factor > time_units.ANOTHER:
+    if max(factor, 1 / factor) > 1.2 * multiples.FACTOR:
         assert result.converged is False
         assert f"times are in another unit at '{client}'" in result.summary["verdict"]
 
@@ -107,4 +117,56 @@ def test_factors_in_words() -> None:
     assert doubt.startswith("times are in another unit at 'c'")
     (note,), doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
     assert "c: the time per event is 1/9 of that of the others" in note
+    assert doubt  # the other two are alike; of two clients it is a note
+    (note,), doubt = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
+    assert "1/9" in note or "9 times" in note
     assert not doubt
+
+
+def censored(turned: str = "", frailer: float = 1.0) -> dict[str, pd.DataFrame]:
+    """Three hospitals where one patient in six has the event; at one of them events and their absence may be exchanged."""
+    found = {}
+    for k, name in enumerate(("ada", "bo", "cy")):
+        rng = np.random.default_rng([2, k])
+        age = rng.normal(60, 10, 320)
+        time = rng.exponential(1 / (0.03 * np.exp(0.04 * (age - 60)) * (frailer if k == 1 else 1.0)))
+        end = rng.uniform(3, 8, 320)
+        died = time < end
+        months = np.minimum(time, end).round(4) + 1e-3
+        found[name] = pd.DataFrame({"age": age.round(3), "months": months, "died": (died != (name == turned)).astype(int)})
+    return found
+
+
+@pytest.mark.parametrize("effects", ["", "[model.random]\nclient = true"])
+@pytest.mark.parametrize("family", ["weibull", "cox"])
+def test_events_the_other_way_round_at_one_client_are_noted(family: str, effects: str, tmp_path: Path) -> None:
+    if family == "cox" and effects:
+        return  # whose clients have hazards of their own
+    job = text(family, PLAIN, data="", model=effects)
+    mirrored = "'bo': events (column 'died') are about as frequent there as rows without event are at all others together"
+    for name, frames, said_so in (
+        ("turned", censored("bo"), True),
+        ("clean", censored(), False),
+        ("frail", censored("", 2.5), False),
+    ):
+        result = fedkern.run(written(tmp_path / name, frames, job))
+        assert any(note.startswith(mirrored) for note in result.summary["notes"]) == said_so, name
+
+
+@pytest.mark.parametrize("m", [2, 3, 6])
+@pytest.mark.parametrize("level", [-2.5, -1.5, -0.8, 0.0, 2.0])
+def test_hospitals_with_more_events_are_not_noted(m: int, level: float) -> None:
+    """Log odds of an event differ by an sd of .4."""
+    rng, noted = np.random.default_rng(3), 0
+    for _ in range(300):
+        rows = rng.integers(60, 300, m)
+        events = rng.binomial(rows, expit(level + 0.4 * rng.normal(size=m)))
+        noted += bool(heterogeneity.mirrored_rates(rows * 1.0, (events + 0.5) / (rows + 1), differently.OF_EVENTS))
+    assert noted <= 1
+
+
+def test_few_events_between_two_times_ask_for_the_unit_first(tmp_path: Path) -> None:
+    """In years among months all events are before the first of the times, and leaving times out mends nothing."""
+    job = text("cox", SMALL + "survival_at = [12, 24]\n")
+    with pytest.raises(JobError, match="look first whether this file has times in the unit of output.survival_at"):
+        fedkern.run(written(tmp_path, scaled(studies(rows=700), "ada", 1 / 12), job))

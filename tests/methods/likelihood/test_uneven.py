@@ -7,9 +7,11 @@ from operator import add
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+import fedkern
 from fedkern.algorithms.exchanges import replicated
 from fedkern.kernels.families import FAMILIES
 from fedkern.methods.likelihood import checks
@@ -25,7 +27,7 @@ class Of:
     """The properties of a model that the note depends on."""
 
     def __init__(self, layout: Layout) -> None:
-        self.layout, self.family = layout, layout.family
+        self.layout, self.family, self.coarse = layout, layout.family, False
 
 
 def drawn(layout: Layout, rng: np.random.Generator, xi: Array, n: int) -> Rows:
@@ -88,3 +90,21 @@ def test_a_linear_model_of_two_heaps_is_said() -> None:
     (said,) = noted(rows, rng, np.zeros(layout.size))
     assert "of the rows are in the tenth from" in said
     assert "sigma is that of all errors together" in said
+
+
+def scored(step: float) -> str:
+    """What a linear job says of tenths, of a score of 1 to 5, or of what is between its numbers."""
+    rng, clients = np.random.default_rng(4), {}
+    for name in "abc":
+        x = rng.normal(size=200)
+        score = (3 + 0.05 * x + 0.8 * rng.normal(size=200)).clip(0.6, 5.4).round()
+        clients[name] = pd.DataFrame({"x": x.round(3), "y": score + step * (np.arange(200) % 7 == 0)})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}} | FAST
+    notes = fedkern.run(job, data=clients).summary["notes"]
+    return " ".join(note for note in notes if "in the tenth from" in note)
+
+
+def test_nothing_is_said_of_scores() -> None:
+    """Numbers of 1 to 5 are uneven in tenths, as any few values are; where they are no whole numbers it is said."""
+    assert scored(0.0) == ""
+    assert "of the rows are in the tenth from" in scored(0.01)

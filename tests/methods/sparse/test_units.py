@@ -82,6 +82,41 @@ def test_a_response_in_another_unit_is_named() -> None:
         assert "column 'y' is in another unit at b: mean and standard deviation are both 0.4" in verdict
 
 
+def pressures(m: int, in_kpa: tuple[int, ...], mean: float = 120.0) -> dict[str, Any]:
+    """Column age and a response like a blood pressure, about another mean at each site, in kPa at some."""
+    pd = pytest.importorskip("pandas")
+    random, found = np.random.default_rng(11), {}
+    for k in range(m):
+        n = int(random.integers(80, 250))
+        age = random.normal(60, 12, n).round()
+        y = mean + 6 * random.normal() + 0.4 * (age - 60) + 14 * random.normal(size=n)
+        found[f"s{k}"] = pd.DataFrame({"age": age, "y": (y / 7.5006).round(2) if k in in_kpa else y.round()})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("m", "in_kpa"), [(3, (1,)), (4, (2,)), (6, (5,)), (4, (0, 1, 3)), (6, (0, 1, 3, 4, 5)), (4, (0, 1)), (2, (0,))]
+)
+def test_a_response_in_kpa_beside_mmhg_lets_no_result_stand(m: int, in_kpa: tuple[int, ...]) -> None:
+    """Of more than two sites the smaller side is named; where sides are equal, both are."""
+    verdict = ran(pressures(m, in_kpa)).summary["verdict"]
+    odd = {f"s{k}" for k in (in_kpa if 2 * len(in_kpa) <= m else set(range(m)) - set(in_kpa))}
+    assert "column 'y' is in another unit at " in verdict
+    named = verdict.split("in another unit at ")[1].split(", or has")[0]
+    assert odd <= {*named.replace(" or ", ", ").split(", ")}
+    assert ("or" in named) == (2 * len(in_kpa) == m)
+    assert "another unit" not in str([ran(pressures(m, ())).summary[key] for key in ("verdict", "notes")])
+
+
+def test_a_spread_of_seven_times_about_zero_is_noted_alone() -> None:
+    """A change since the last visit: a heavy tail may vary so much at one site, and no mean says that it is another unit."""
+    clients = {site: one.assign(y=one["y"] - 120) for site, one in pressures(4, ()).items()}
+    clients["s2"]["y"] /= 7.5006
+    summary = ran(clients).summary
+    assert "another unit" not in summary["verdict"]
+    assert any("s2: the standard deviation of column 'y'" in note for note in summary["notes"])
+
+
 def test_a_few_far_responses_are_in_no_other_unit_of_student_errors() -> None:
     """Their mean is far away; their location is not."""
     clients = sites("weight", "")

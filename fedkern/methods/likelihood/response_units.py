@@ -1,0 +1,88 @@
+"""Says at which clients a positive response, or a count, is in another unit, from sums that clients tell anyway.
+
+Each tells the sum of its responses and how many rows it has, or their exposure (`exchanges.level`); where the server gets sums
+alone, each client compares its own with all others' (`exchanges.odd_response`). A gamma response has the same shape in any unit,
+and a random effect of clients takes the factor up: no check of the model sees it.
+
+Source: docs/concepts/convergence.md, "A response in another unit".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...algorithms.exchanges.centres import FIRST
+from ...algorithms.exchanges.multiples import compare_multiples, in_words, is_another
+from ...algorithms.exchanges.odd_response import Compared, Words
+from .time_units import Said
+
+DISPERSED = 2.0  # the squared coefficient of variation that a row has at most
+QUESTION = "another unit there (mg/dl for mmol/l, days for hours, a count of another time), or are patients so different?"
+NOT_COMPARED = (
+    "clients' means of the response were not compared, for model.intercept_centre takes the place of these sums: whether all "
+    "files have it in one unit is not seen in this result; leave the key out to have it looked at"
+)
+
+
+def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, float]], rows: Sequence[float]) -> Said:
+    """Returns what is to be said of the clients' responses.
+
+    Parameters
+    ----------
+    column : of the response, with quotes
+    names : of the clients
+    answers : of each the sum of its responses, and the number of its rows or their exposure
+    rows : how many rows each has at least
+    """
+    told = [(name, math.log(y / n), y, r) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
+    found = compare_multiples(np.array([one[1] for one in told]), np.array([_error(y, r) for _, _, y, r in told]))
+    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
+    notes = tuple(
+        f"{told[k][0]}: the mean of column {column} is {in_words(found.off[k])} that of the others: is it in {QUESTION}{others} "
+        f"{FIRST}; where it is right so, no coefficient that all share is any client's: fit that client in a job of its own"
+        for k in np.flatnonzero(found.odd).tolist()
+    )
+    if not found.unit.any():
+        return Said(notes)
+    k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
+    where = ", ".join(told[k][0] for k in np.flatnonzero(found.unit).tolist())
+    doubt = f"column {column} is in another unit at {where}{others}: its mean is {in_words(found.off[k])} that of the others"
+    return Said(notes, f"{doubt} (a note says what to do)")
+
+
+def of_client(column: str, own: tuple[float, float], y: float, n: float, rows: float, *, several: bool) -> Compared:
+    """Compares a client's response with that of all others together, where the server gets sums alone.
+
+    Parameters
+    ----------
+    own, rows : its own sums, and how many rows it has
+    y, n : the sums of all clients
+    several : whether the others are more than one client
+    """
+    others = y - own[0], n - own[1]
+    if not min(*own, *others) > 0:
+        return Compared()
+    off = math.log(own[0] / own[1] * others[1] / others[0])
+    noted, doubt = is_another(off, _error(own[0], rows), several=several)
+    if not noted:
+        return Compared()
+    note = f"the mean of column {column} here is {in_words(off)} that of all others together: is it in {QUESTION} {FIRST}"
+    return Compared((note,), doubt, doubt and off > 0)
+
+
+def words_alone(column: str) -> Words:
+    """Returns the server's texts on clients that compare themselves."""
+    return Words(
+        f"column {column}: at {{}} clients its mean is not that of all others together: is it in another unit somewhere, or are "
+        "patients so different? rows.json in each client's own folder says how far",
+        f"column {column} is in another unit at one client: rows.json in that client's own folder says how far its mean is from "
+        "all others', and the server cannot know which it is",
+    )
+
+
+def _error(y: float, rows: float) -> float:
+    """Returns the standard error of the logarithm of a mean, at most: that of a count, and of what varies beside it."""
+    return math.sqrt(1 / max(y, 1.0) + DISPERSED / max(rows, 1.0))
