@@ -55,7 +55,7 @@ class Case:
     kind : of operation, see TOLERANCES
     precision : "float64", or "float32" where the kernel computes in it
     magnitude : sums of the absolute terms, one for each result, for a reduction whose terms cancel; None: the largest result
-    wanted : the reference's results of these arguments, where they were needed for `magnitude`; None: they are computed when asked
+    wanted : the reference's results of these arguments, where `magnitude` needed them; None: they are computed when asked
 
     Examples
     --------

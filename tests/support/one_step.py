@@ -1,6 +1,6 @@
 """What dp-accounting computes of one step, kept for the next account of the same mechanism.
 
-A search for the most steps asks for the epsilon of many counts of them, and each answer begins with the privacy losses of a single
+A search for the most steps asks for the epsilon of many counts of them. Each answer begins with the privacy losses of a single
 step, which are the same and take most of the time. They depend on nothing but the arguments, and are not changed by what is
 composed of them: their arrays are closed to writing here.
 """

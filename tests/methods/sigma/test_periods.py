@@ -40,7 +40,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _fewer_draws(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of areas, and of the last question of a nested fit, whose weights are not what is looked at."""
     monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 100)
-    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(Settings, points=100, questions=1, most=2, told=100))
+    monkeypatch.setattr(
+        "fedkern.methods.sigma.model.NestedSettings", partial(Settings, points=100, questions=1, most=2, told=100)
+    )
     monkeypatch.setitem(PRIOR, "prior", str(built))
 
 
