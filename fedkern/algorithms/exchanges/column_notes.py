@@ -25,6 +25,7 @@ from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 DIMS = {"schema": pieces.PIECE}
+NEAR = 0.7  # of two names' letters that are alike, from which on one may be meant by the other
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ def near_names(ignored: Sequence[str], names: Sequence[str]) -> dict[str, tuple[
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(name.casefold(), []).append(name)
-    absent = (name for name in ignored if name not in names)
-    return {name: tuple(one for near in get_close_matches(name.casefold(), alike) for one in alike[near]) for name in absent}
+    near = {name: get_close_matches(name.casefold(), alike, cutoff=NEAR) for name in ignored if name not in names}
+    return {name: tuple(one for text in texts for one in alike[text]) for name, texts in near.items()}
 
 
 def _named(names: Sequence[str]) -> str:
