@@ -178,7 +178,8 @@ def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_pa
     assert digests(tmp_path) == [digest], said
 
 
-# What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; is there the digest at last?
+# What goes wrong (FAULTS of benchmarks/nvflare_tls.py, but those whose 300 MB a busy machine carries for longer than the deadline; what
+# a resident does with them is in test_gate.py) -> words of the server and of the site; is there the digest at last?
 ENDS = {
     "none": ("", "has ended with code 0", True),
     "killed-site": ("--resume goes on from the last checkpoint", "has ended with code 0", True),
@@ -197,8 +198,6 @@ ENDS = {
     "impostor-server": ("", "", False),
     "long-question": ("client 'bo': the server: a message of 4194344 bytes, at most 40 expected", "has ended with code 2", False),
     "long-reply": ("site 'bo': a message of 4210752 bytes, at most 16448 expected", "has ended with code 2", False),
-    "huge-question": ("a relayed message of 0 bytes", "bytes, at most 268436262 expected", False),
-    "huge-reply": ("a relayed message of 0 bytes", "bytes, at most 268436262 expected", False),
     "server-restart": ("", "has ended with code 0", True),
 }
 
