@@ -178,8 +178,8 @@ def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_pa
     assert digests(tmp_path) == [digest], said
 
 
-# What goes wrong (FAULTS of benchmarks/nvflare_tls.py, but those whose 300 MB a busy machine carries for longer than the deadline; what
-# a resident does with them is in test_gate.py) -> words of the server and of the site; is there the digest at last?
+# What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; is there the digest at last?
+# Of 300 MB, which a busy machine carries for longer than the deadline, test_gate.py has what a resident does.
 ENDS = {
     "none": ("", "has ended with code 0", True),
     "killed-site": ("--resume goes on from the last checkpoint", "has ended with code 0", True),
