@@ -179,6 +179,7 @@ def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_pa
 
 
 # What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; is there the digest at last?
+# Of 300 MB, which a busy machine carries for longer than the deadline, test_gate.py has what a resident does.
 ENDS = {
     "none": ("", "has ended with code 0", True),
     "killed-site": ("--resume goes on from the last checkpoint", "has ended with code 0", True),
@@ -197,8 +198,6 @@ ENDS = {
     "impostor-server": ("", "", False),
     "long-question": ("client 'bo': the server: a message of 4194344 bytes, at most 40 expected", "has ended with code 2", False),
     "long-reply": ("site 'bo': a message of 4210752 bytes, at most 16448 expected", "has ended with code 2", False),
-    "huge-question": ("a relayed message of 0 bytes", "bytes, at most 268436262 expected", False),
-    "huge-reply": ("a relayed message of 0 bytes", "bytes, at most 268436262 expected", False),
     "server-restart": ("", "has ended with code 0", True),
 }
 

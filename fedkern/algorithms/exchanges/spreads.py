@@ -104,7 +104,7 @@ def multiplied(spread: Spreads, means: Array, variances: Array, least: float) ->
         if not _far_from_zero(spread, means / np.sqrt(variances)):
             return np.zeros_like(spread.odd)
         both = spread.ratio * means / np.median(means[spread.agree])
-    return spread.odd & (both > 0) & (np.abs(np.log(np.where(both > 0, both, 1.0))) > 2 * np.log(least))
+    return np.asarray(spread.odd & (both > 0) & (np.abs(np.log(np.where(both > 0, both, 1.0))) > 2 * np.log(least)))
 
 
 def _far_from_zero(spread: Spreads, means: Array) -> bool:

@@ -164,8 +164,8 @@ def check_between(times: Sequence[float], rows: Times, event: Array, weights: Ar
         remedy = f"{first}, leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
         told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
         half = float(np.median(rows.time[dying > 0]))
-        where = f"{counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and half of all before {half:g}"
-        own = f"{begin}: {where}, and {BETWEEN} are asked for: {remedy}"
+        where = f"{counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for"
+        own = f"{begin}: {where} (half of all are before {half:g}): {remedy}"
         raise OwnFault(told, own)
 
 
