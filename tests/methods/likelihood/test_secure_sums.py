@@ -187,11 +187,12 @@ def test_masks_change_no_bit_of_the_result(job: Path, whole: fedkern.Result) -> 
 def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Path) -> None:
     wires.checked_and_run(job, tmp_path / "out", wanted=("SumKey", "MaskedColumnSums", "MaskedCurvature", "MaskedValues"))
     kinds = {kind for _, kind in wires.ledgers(tmp_path / "out")}
+    assert "MaskedOddResponse" in kinds  # by which each client compares its counts with all others together
     assert not kinds & {"Curvature", "Values", "LevelSums", "Replicated"}
     said = "\n".join(fedkern.api.check_job(fedkern.places.InProcess(), *load(job)) or [])
     told = str(fedkern.api.ledger(tmp_path / "out"))
     assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
-    assert said.count("it hides whose number it was, not what the sum says") == 7  # of the job, and of six messages
+    assert said.count("it hides whose number it was, not what the sum says") == 8  # of the job, and of seven messages
     assert "not seen: at which client a column, the response or times are in another unit" in said
     assert "sums and sums of squares of the numeric columns" not in said  # of `SchemaReply`
     assert "protects against the server only if it is not the authority" in said
