@@ -187,7 +187,7 @@ complete -c fedkern -n '_shtab_fedkern_using site accept' -s h -l help -d 'show 
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l folder -x -d 'of the site, where the job lies in a folder below it (default: the folder of the job)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l name -x -d 'what people call the job (default: the file'"'"'s name)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l who -x -d 'who accepts it (default: this user)'
-complete -c fedkern -n '_shtab_fedkern_using site accept' -l runs -x -d 'accept it for so many runs (default: as often as it is asked for)'
+complete -c fedkern -n '_shtab_fedkern_using site accept' -l runs -x -d 'accept it for so many runs, or "unlimited" (default: 10)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l until -x -d 'and until this day, such as 2027-01-31 (default: for ever)'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l peer-key -x -d 'of secure sums: the fingerprint that this other client'"'"'s people read to you; once for each'
 complete -c fedkern -n '_shtab_fedkern_using site accept' -l yes -d 'do not ask'

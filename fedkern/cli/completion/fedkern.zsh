@@ -334,7 +334,7 @@ _shtab_fedkern_site_accept_options=(
   "--folder[of the site, where the job lies in a folder below it (default\: the folder of the job)]:DIR:"
   "--name[what people call the job (default\: the file\'s name)]:TEXT:"
   "--who[who accepts it (default\: this user)]:TEXT:"
-  "--runs[accept it for so many runs (default\: as often as it is asked for)]:N:"
+  "--runs[accept it for so many runs, or \"unlimited\" (default\: 10)]:N:"
   "--until[and until this day, such as 2027-01-31 (default\: for ever)]:DAY:"
   "*--peer-key[of secure sums\: the fingerprint that this other client\'s people read to you\; once for each]:NAME=FINGERPRINT:"
   "--yes[do not ask]"
