@@ -66,6 +66,12 @@ Posterior posterior(const py::array& mu, const py::array& spread, Index d, bool 
     return {centre, vector<const double>(spread, "log_sigma", d), {}};
 }
 
+/// The draws of a posterior, of which there is one at least: memory is taken by their number, and sums are divided by it.
+Draws draws_of(Draws::Kind kind, Index draws, U64 key, unsigned client, unsigned step) {
+    if (draws < 1 || draws >= Index(1) << 31) throw py::value_error("draws: must be in [1, 2^31), got " + std::to_string(draws));
+    return {kind, draws, key, client, step};
+}
+
 double loglik_grad(const py::array& X, const py::object& y, const py::array& theta, const py::object& offset, const py::object& weights,
                    int family, double scale, const py::array& grad, int n_threads) {
     const auto data = regression(X, y, offset, weights);
@@ -88,7 +94,7 @@ double elbo_grad(const py::array& X, const py::object& y, const py::array& mu, c
                        vector<const double>(prior_precision, "prior_precision", d),
                        {}};
     const auto g_mu = vector<double>(grad_mu, "grad_mu", d), g_omega = vector<double>(grad_log_sigma, "grad_log_sigma", d);
-    const Draws from{Draws::Kind::weights, draws, key, client, step};
+    const auto from = draws_of(Draws::Kind::weights, draws, key, client, step);
     const py::gil_scoped_release unlocked;
     return kernels().glm.elbo_grad(data, q, prior, {family, scale}, ElboEstimator(estimator), from, g_mu, g_omega, n_threads);
 }
@@ -105,7 +111,7 @@ double elbo_grad_full(const py::array& X, const py::object& y, const py::array& 
                        square<const double>(prior_precision, "prior_precision", d)};
     const auto g_mu = vector<double>(grad_mu, "grad_mu", d);
     const auto g_L = square<double>(grad_factor, "grad_log_sigma", d);
-    const Draws from{Draws::Kind::weights, draws, key, client, step};
+    const auto from = draws_of(Draws::Kind::weights, draws, key, client, step);
     const py::gil_scoped_release unlocked;
     return kernels().glm.elbo_grad_full(data, q, prior, normaliser, {family, scale}, ElboEstimator(estimator), from, g_mu, g_L, n_threads);
 }
@@ -119,7 +125,7 @@ template <bool full> Index clipped_grad_sum(const py::array& X, const py::object
     pick(data, rows, chosen);
     const Index d = data.d, size = full ? d + d * (d + 1) / 2 : 2 * d;
     const auto q = posterior(mu, log_sigma, d, full);
-    const Draws from{Draws::Kind(estimator), draws, key, client, step};
+    const auto from = draws_of(Draws::Kind(estimator), draws, key, client, step);
     const Clipping clipping{clip, grid, noise_multiplier};
     const GlmTable& glm = kernels().glm;
     if (grid > 0) {

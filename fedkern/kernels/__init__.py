@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival
+from . import _bind, augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival
 from ._record import KERNELS as KERNELS
 from ._record import table as list
 
@@ -29,18 +29,22 @@ def bind(
     """Checks the arguments of a kernel once, and returns a call for many uses with equal sizes and types.
 
     The arguments that do not vary are taken from here in every call. Their arrays are not copied, and must stay where they are. A
-    call compares its arguments only with those given here: types, shapes and bounds.
+    call refuses what the public function refuses, in its words.
+
+    A call is compiled, and compares its arguments only with types, shapes and bounds, where arrays vary that go to the kernel as
+    they are, numbers that may be all that is positive and finite, and the words and keys of random numbers (`step`, `client`,
+    `key`, `seed` ..). Else each call is one of the public function: where another number varies (`clip`, which may be inf and
+    must go with `grid`), where the function looks into arrays or at what was computed (`mixed`, `sem.sweeps`,
+    `spatial.car_factor` ..), or makes arrays of its arguments (a `q` that all chains share).
 
     Parameters
     ----------
     kernel : str
         Its name in `kernels.list()`, as "glm.clipped_grad_sum".
     inputs : mapping
-        All arrays of the kernel's record (`kernels.KERNELS[kernel].inputs`) of any call, by name; those that are left out are
-        None.
+        Arrays of any call, by their names in the public function; those with a default may be left out.
     varying : sequence of str
-        The arguments of each call, in this order: names of inputs, then names of scalars that are positive, or whole numbers
-        below 2^32.
+        The arguments of each call, in this order. Arrays before numbers are faster.
     n_threads : int
         No result depends on it.
     scalars
@@ -49,14 +53,14 @@ def bind(
     Returns
     -------
     function
-        (arguments that vary) -> tuple of newly allocated outputs; a value that the kernel returns beside its arrays comes first.
-        Unlike the public functions it raises no error for a draw that is not finite; `shrinkage` has bound calls that do.
+        (arguments that vary) -> tuple of newly allocated results; a value that the kernel returns beside its arrays comes first.
 
     Raises
     ------
     TypeError, ValueError
-        Here, the errors of the public function; in a call, an array of another type or shape, or a bound array whose memory,
-        shape or type has changed. A length that no other array has, as that of `rows` in `glm.clipped_grad_sum`, may be another.
+        Here and in a call, the errors of the public function; a name in `varying` that is no argument, or stands there twice. In
+        a call also an array of another shape, and, where it is compiled, a bound array whose memory, shape or type has changed. A
+        length that no other array has, as that of `rows` in `glm.clipped_grad_sum`, may be another.
 
     Examples
     --------
@@ -71,14 +75,7 @@ def bind(
     """
     if kernel not in KERNELS:
         raise ValueError(f"kernels.bind: no kernel {kernel!r}; kernels.list() has their names")
-    record = KERNELS[kernel]
-    known, keywords = [a.name for a in record.inputs], {s.keyword: s.default for s in record.scalars}
-    if unknown := [name for name in (*inputs, *scalars) if name not in known and name not in keywords]:
-        raise TypeError(f"{kernel}: no argument {unknown[0]!r}; there are {', '.join([*known, *keywords])}")
-    given = {name: default for name, default in keywords.items() if default is not ...} | scalars
-    if missing := [name for name in keywords if name not in given]:
-        raise TypeError(f"{kernel}: {missing[0]} is missing")
-    return record.bind([inputs.get(name) for name in known], varying, n_threads, **given)
+    return _bind.bind(KERNELS[kernel], inputs, varying, n_threads, scalars)
 
 
 def from_dlpack(array: Any) -> Any:

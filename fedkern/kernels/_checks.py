@@ -27,12 +27,15 @@ class Domain:
     test : an expression that holds where x is allowed; "": the caller checks
     passed : an expression for the value that backends get
     codes : for a choice: name -> the value that backends get
+    whole : the first and the last of whole numbers that are in the domain and are passed on as they are: a bound call compares
+        with these alone
     """
 
     words: str = ""
     test: str = ""
     passed: str = "x"
     codes: Mapping[str, int] | None = None
+    whole: tuple[int, int] | None = None
 
     @cached_property
     def may_be(self) -> str:
@@ -133,13 +136,13 @@ NUMBER = Domain("a number", "", "float(x)")
 SWITCH = Domain("must be True or False", "x == 0 or x == 1", "bool(x)")
 AT_LEAST_0 = Domain("must be >= 0 and below 2^32", "0 <= x < 2**32", "index(x)")
 AT_LEAST_1 = Domain("must be >= 1 and below 2^32", "1 <= x < 2**32", "index(x)")
-SEED = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "uint64(index(x))")
-KEY = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "index(x)")
-OPTIONAL_KEY = Domain(KEY.words, f"x is None or {KEY.test}", "0 if x is None else index(x)")
+# Compiled calls compare with signed numbers of 64 bits.
+SEED = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "uint64(index(x))", whole=(0, 2**63 - 1))
+KEY = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "index(x)", whole=(0, 2**63 - 1))
+OPTIONAL_KEY = Domain(KEY.words, f"x is None or {KEY.test}", "0 if x is None else index(x)", whole=KEY.whole)
 N_THREADS = Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)")
-WORD = Domain("must be in [0, 2^32)", "0 <= x < 2**32", "index(x)")
+WORD = Domain("must be in [0, 2^32)", "0 <= x < 2**32", "index(x)", whole=(0, 2**32 - 1))
 MADE = Domain()  # no argument of the public function, but made of others
-
 
 @dataclass(frozen=True)
 class Together:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache, cached_property, partial
 from importlib import import_module
 from types import EllipsisType
@@ -200,6 +201,32 @@ class Scalar:
         return self.of or self.name
 
 
+class _Ask:
+    """Stands in the place of a backend: a public function that is given it checks its arguments, and computes nothing."""
+
+
+ASK: Any = _Ask()
+
+
+class Asked(Exception):
+    """Is raised where a public function that was given `ASK` would compute; holds what it would give to backends.
+
+    Attributes
+    ----------
+    kernel : the record
+    inputs : the arrays in the record's order
+    numbers : the values of the scalars
+    symbols : sizes that no input binds
+    last : whether the function does nothing else with the results
+    """
+
+    def __init__(
+        self, kernel: Kernel, inputs: Sequence[Any], numbers: Sequence[object], symbols: Mapping[str, int] | None, *, last: bool
+    ) -> None:
+        super().__init__(kernel.name)
+        self.kernel, self.inputs, self.numbers, self.symbols, self.last = kernel, inputs, numbers, symbols, last
+
+
 def names(*arguments: Array | Scalar) -> tuple[str, ...]:
     """Returns the names that backends give to arguments."""
     return tuple(a.name for a in arguments)
@@ -225,6 +252,8 @@ class Kernel:
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     host : why it has no cuda backend and shall have none
     lacks : backend -> the values of the scalar `family` that it refuses
+    tied : arguments whose values the public function compares with others, or makes others of: where one varies in a bound call,
+        that function is called
     words : name in the public function -> the meaning of the argument or result; "result" stands for an output called `out`
     results : the results of the public function, where they are not the outputs: "name", or "name : type" where it is no output
     example : a call of the public function as a doctest, without imports; `_docs.example_of` adds these
@@ -246,6 +275,7 @@ class Kernel:
     blas: bool = False
     host: str = ""
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    tied: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     results: tuple[str, ...] = ()
     example: str = field(default="", compare=False, repr=False)
@@ -342,8 +372,8 @@ class Kernel:
         Parameters
         ----------
         inputs, n_threads, backend, symbols, scalars : the arguments of `compute`, of any call
-        varying : the arguments of each call, in this order: names of inputs, then of scalars that are positive, or whole numbers
-            from 0 to `last`
+        varying : the arguments of each call, in this order: names of inputs and scalars
+        last : the largest `step`, where it varies
 
         Returns
         -------
@@ -351,49 +381,99 @@ class Kernel:
         memory, shape or type since, or if an argument has another type or shape than here. A length that no other array has may
         be another.
         """
-        here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
-        n_threads = self._threads(n_threads)
+        here = names(*self.inputs)
+        self.check_varying(varying, (*here, *scalars))
         numbers = self.numbers(**scalars)
-        arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
-        # These checks bind the sizes, which each call is compared with.
-        for a, value in zip(self.inputs, inputs):
-            a.check(self.name, value, sizes)
-        of = {s.name: s for s in self.scalars}
-        free = self._free(varying)
-        sizes = {symbol: n for symbol, n in sizes.items() if symbol not in free}
+        sizes = self.sizes_of(inputs, varying, symbols)
 
         # A call whose types or shapes differ is refused there in the usual words.
         def slowly(*given: Any) -> tuple[object, ...]:
-            if len(given) != len(varying):
-                raise TypeError(f"{self.name}: this bound call takes {', '.join(varying)}; {len(given)} were given")
-            now = {**dict(zip(here, inputs)), **scalars, **dict(zip(varying, given))}
-            for name in varying:
-                if name in of and of[name].domain is not POSITIVE:
-                    of[name].domain.check_kind(self.public, name, now[name])
-                    require(self.name, 0 <= now[name] <= last, name, f"must be in [0, {last}]", now[name])
+            now = {**dict(zip(here, inputs)), **scalars, **self.now(varying, given)}
+            if "step" in varying and last < 2**32:
+                _checks.WORD.check_kind(self.public, "step", now["step"])
+                require(self.name, 0 <= now["step"] <= last, "step", f"must be in [0, {last}]", now["step"])
             keywords = {name: now[name] for name in scalars}
             return self.compute([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
 
-        if self._backend(backend, arrays) not in (None, "cpp"):
+        return self.bind_checked(inputs, numbers, varying, n_threads, backend, symbols, slowly, last)
+
+    def bind_checked(
+        self,
+        inputs: Sequence[Any],
+        numbers: Sequence[object],
+        varying: Sequence[str],
+        n_threads: int,
+        backend: str | None,
+        symbols: Mapping[str, int] | None,
+        slowly: Callable[..., tuple[Any, ...]],
+        last: int = 2**32 - 1,
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Returns the compiled call of arguments that have been checked; what does not fit, and all where nothing of it is
+        compiled, is given to `slowly`.
+
+        Parameters
+        ----------
+        numbers : the values that backends get
+        the others : as in `bind`
+        """
+        here, k = names(*self.inputs), len(self.inputs)
+        n_threads = self._threads(n_threads)
+        arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
+        of, free = {s.keyword: s for s in self.scalars}, self._free(varying)
+        # Only where a range tells all values that may be is a number compared with it, and goes on.
+        limits = {n: self._limits(of[n], last) for n in varying if n in of}
+        if self._backend(backend, arrays) not in (None, "cpp") or None in limits.values():
             return slowly
         from fedkern._core import bound
 
         # Places of all arguments in the order in which the backend takes them, for the compiled call.
-        every = (*here, *of, *names(*self.outputs), "n_threads")
+        every = (*here, *names(*self.scalars), *names(*self.outputs), "n_threads")
         values = (*arrays[:k], *numbers, *arrays[k:], n_threads)
         order = [every.index(name) for name in self.order] or range(len(every))  # an output may be called what an input is
         place = {number: position for position, number in enumerate(order)}
+        # The compiled call takes arrays first: given in another order, they do not fit there, and `slowly` takes them.
         those = [place[here.index(name)] for name in varying if name in here]
         ranges = [
-            (place[every.index(name, k)], None if of[name].domain is POSITIVE else (0, last)) for name in varying if name in of
+            (place[every.index(of[name].name, k)], None if limit == "positive" else limit) for name, limit in limits.items()
         ]
         lengths = [(place[i], at) for i, a in enumerate(self.inputs) for at, symbol in enumerate(a.shape) if symbol in free]
-        outputs = [place[k + len(of) + i] for i in range(len(self.outputs))]
+        outputs = [place[k + len(self.scalars) + i] for i in range(len(self.outputs))]
         function, arguments = self.implementation(self.backends[0]), [values[number] for number in order]
-        labels = [f"{self.name}: {every[number]}" for number in order]
+        labels = [f"{self.public}: {every[number]}" for number in order]
         every_call: Callable[..., tuple[Any, ...]]
         every_call = bound.bind(function, arguments, labels, those, ranges, lengths, outputs, self.returns, slowly)
         return every_call
+
+    @staticmethod
+    def _limits(scalar: Scalar, last: int) -> tuple[int, int] | str | None:
+        if scalar.domain is POSITIVE:
+            return "positive"
+        whole = scalar.domain.whole
+        return (whole[0], min(last, whole[1])) if whole and scalar.keyword == "step" else whole
+
+    def check_varying(self, varying: Sequence[str], known: Sequence[str]) -> None:
+        """Refuses names of no argument, and one that is named twice."""
+        if isinstance(varying, str):
+            raise TypeError(f"{self.public}: varying must be a sequence of names, got the string {varying!r}; write ({varying!r},)")
+        for i, name in enumerate(varying):
+            if name not in known:
+                near = get_close_matches(str(name), known, 3) or known
+                raise TypeError(f"{self.public}: no argument {name!r} can vary; do you mean {' or '.join(map(repr, near))}?")
+            if name in varying[:i]:
+                raise TypeError(f"{self.public}: varying names {name!r} twice")
+
+    def now(self, varying: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
+        """Returns the arguments of one bound call by name; refuses another number of them."""
+        if len(given) != len(varying):
+            raise TypeError(f"{self.public}: this bound call takes {', '.join(varying)}; {len(given)} were given")
+        return dict(zip(varying, given))
+
+    def sizes_of(self, inputs: Sequence[Any], varying: Sequence[str], symbols: Mapping[str, int] | None) -> dict[str, int]:
+        """Returns the sizes that bound calls are compared with: all but lengths that one varying input alone has."""
+        sizes, free = dict(symbols or {}), self._free(varying)
+        for a, value in zip(self.inputs, inputs):
+            a.check(self.public, value, sizes)
+        return {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
     def bind_given(
         self,
@@ -416,6 +496,9 @@ class Kernel:
 
     def call(self, backend: str | None, arrays: Sequence[object], numbers: Sequence[object], n_threads: int) -> Any:
         """Calls the backend with the arrays of `prepare` and the scalars of `numbers`, and returns its value."""
+        if backend is ASK:
+            self._threads(n_threads)
+            raise Asked(self, arrays[: len(self.inputs)], numbers, None, last=False)
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
         n_threads = self._threads(n_threads)
         if not self.order:
@@ -446,6 +529,8 @@ class Kernel:
     ) -> tuple[object, ...]:
         second = self._second(numbers)
         arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols, backend, second)
+        if backend is ASK:
+            raise Asked(self, inputs, numbers, symbols, last=True)
         returned = self.call(backend, arrays, numbers, n_threads)
         outputs = tuple(arrays[len(self.inputs) :])
         return (returned, *outputs) if self.returns else outputs
@@ -475,7 +560,7 @@ class Kernel:
         # Nothing is copied between host and device unasked: it would be slow, and hard to see.
         if len(homes) > 1:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
-        if homes <= {"cpp"} and wanted != "cuda":
+        if (homes <= {"cpp"} and wanted != "cuda") or wanted is ASK:
             return wanted
         if wanted not in (None, "cuda"):
             raise TypeError(f"{self.name}: backend {wanted!r} takes NumPy arrays, got CuPy arrays; copy them by cupy.asnumpy")

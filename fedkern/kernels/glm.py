@@ -192,6 +192,7 @@ ELBO_GRAD_FULL = Kernel(
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d", "d"), F64)),
     streams=("draws",),
     function="elbo_grad",
+    tied=("log_sigma", "prior_shift", "prior_precision"),  # of the normaliser, and of its own check
     scalars=(Scalar("normaliser", MADE), *_ELBO),  # made by `elbo_grad`; the mean-field kernel computes its own
     together=_COUNTER,
     returns=True,

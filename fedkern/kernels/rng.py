@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from fedkern import _core
 
 from . import homes
-from ._checks import Domain, describe
+from ._checks import KEY, WORD, Domain, describe
 from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 
@@ -33,10 +34,10 @@ REGISTERED = 2**31  # registered streams have numbers from here on, ours are bel
 _registered: dict[str, tuple[int, str]] = {}  # name -> its number, and the package that registered it
 
 # `_check_counter` says what is wrong.
-_KEY = Scalar("key", Domain("must be in [0, 2^64)", passed="index(x)"))
-_CLIENT, _STEP, _DRAW, _FIRST_ITEM = (
-    Scalar(name, Domain("must be in [0, 2^32)", passed="index(x)"), 0) for name in ("client", "step", "draw", "first_item")
-)
+_KEY = Scalar("key", Domain("must be in [0, 2^64)", passed="index(x)", whole=KEY.whole))
+_IN_COUNTER = Domain("must be in [0, 2^32)", passed="index(x)")
+_CLIENT, _STEP, _DRAW = (Scalar(name, replace(_IN_COUNTER, whole=WORD.whole), 0) for name in ("client", "step", "draw"))
+_FIRST_ITEM = Scalar("first_item", _IN_COUNTER, 0)  # how large it may be depends on n
 _COUNTER = (_KEY, _CLIENT, _STEP, _DRAW, _FIRST_ITEM)
 _OWN_BLOCKS = (_KEY, _CLIENT, _STEP, _FIRST_ITEM)  # of items that own all draws
 _WORDS = {

@@ -13,7 +13,7 @@ from fedkern.kernels._record import KERNELS
 from support.kernel_calls import given_to_run
 
 # Those that do nothing between the checks and the kernel.
-BINDABLE = [name for name, kernel in sorted(KERNELS.items()) if ".run(" in inspect.getsource(testing.public_function(kernel))]
+BINDABLE = [name for name, kernel in sorted(KERNELS.items()) if ".compute(" in inspect.getsource(testing.public_function(kernel))]
 
 
 @pytest.mark.parametrize("name", BINDABLE)
@@ -232,7 +232,10 @@ def test_any_kernel_can_be_bound_by_name():
     ("name", "inputs", "options", "error", "words"),
     [
         ("glm.clip", {}, {}, ValueError, "no kernel 'glm.clip'"),
-        ("privacy.clip_sum", {"Rows": np.ones((2, 2))}, {"bound": 1.0}, TypeError, "no argument 'Rows'; there are rows, bound"),
+        ("privacy.clip_sum", {"Rows": np.ones((2, 2))}, {"bound": 1.0}, TypeError, "no argument 'Rows'; do you mean 'rows'?"),
+        ("privacy.clip_sum", {"x": np.ones((2, 2))}, {"bound": 1.0}, TypeError, "no argument 'x'; there are rows, bound"),
+        ("glm.elbo_grad", {a: np.eye(2) for a in ("X", "log_sigma")} | {a: np.zeros(2) for a in ("y", "mu")},
+         {"family": "bernoulli", "estimator": "analytic"}, ValueError, "glm.elbo_grad is the kernel glm.elbo_grad_full"),
         ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {}, TypeError, "bound is missing"),
         ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {"bound": -1.0}, ValueError, "bound must be >= 1e-150"),
     ],
@@ -240,3 +243,154 @@ def test_any_kernel_can_be_bound_by_name():
 def test_what_cannot_be_bound(name, inputs, options, error, words):
     with pytest.raises(error, match=words):
         kernels.bind(name, inputs, (), **options)
+
+
+# --- Bound calls are those of the public function: what they give, and what they refuse.
+
+
+def parts_of(name, seed, layouts=("C",)):
+    """The arrays and the other arguments of a case that has no error."""
+    arguments = testing.case(name, seed, (3, 5), layouts).arguments
+    arrays = {n: value for n, value in arguments.items() if isinstance(value, np.ndarray)}
+    return arrays, {n: value for n, value in arguments.items() if n not in arrays}
+
+
+def told(call, *given, **named):
+    """The bits of all results, or the error."""
+    try:
+        results = call(*given, **named)
+    except Exception as error:
+        return type(error), str(error)
+    return sorted(str((np.asarray(r).dtype, np.asarray(r).tolist())) for r in (results if isinstance(results, tuple) else [results]))
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_every_kernel_is_bound_by_the_arguments_of_its_function(name):
+    public, compared = testing.public_function(KERNELS[name]), 0
+    for seed in range(4):
+        arrays, others = parts_of(name, seed, ("C", "strided"))
+        want = told(public, **arrays, **others)
+        if isinstance(want, tuple):  # a case whose numbers end badly
+            continue
+        for varying in (list(arrays), [], *([a] for a in arrays)):
+            bound = kernels.bind(name, arrays, varying, **others)
+            assert told(bound, *(arrays[a] for a in varying)) == want, (seed, varying)
+        # Other numbers, which may be wrong: the bound call reads those that it is given, and says the same of them.
+        for a, value in arrays.items():
+            if value.dtype.kind == "i" and a != "indicators":  # of patterns and counts, which a wrong number makes huge
+                continue
+            bound = kernels.bind(name, arrays, [a], **others)
+            for other in (value + value.dtype.type(1), -value):
+                assert told(bound, other) == told(public, **(arrays | {a: other}), **others), (seed, a)
+        compared += 1
+    assert compared
+
+
+MANY = ("n_sweeps", "n_passes", "draws", "nodes", "batch", "n", "rank", "group", "levels")  # so large a number takes its time
+NUMBERS = (0, 1, 2, -1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64, 0.0, -0.0, 0.5, 1.0, 1e-100, 1e10, 5e-324, np.inf, np.nan, None, "a", True)
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_a_number_that_varies_is_refused_where_the_function_refuses_it(name):
+    public, compared = testing.public_function(KERNELS[name]), 0
+    for seed in range(3):
+        arrays, others = parts_of(name, seed)
+        if isinstance(told(public, **arrays, **others), tuple):
+            continue
+        defaults = {
+            p.name: p.default
+            for p in inspect.signature(public).parameters.values()
+            if p.default is not p.empty and p.name not in (*arrays, *others, "out", "n_threads", "backend")
+        }
+        others = defaults | others
+        for one, value in others.items():
+            if not isinstance(value, bool | int | float | str | None) or one in ("patterns",):
+                continue
+            bound = kernels.bind(name, arrays, [one], **others)
+            for number in (value, *NUMBERS):
+                if one in MANY and isinstance(number, int | float) and 10 < number < 2**32:
+                    continue
+                want = told(public, **arrays, **(others | {one: number}))
+                assert told(bound, number) == want, (seed, one, number)
+                compared += 1
+    assert compared or not others
+
+
+def rows_of_bernoulli():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 3)), (rng.random(50) < 0.5) * 1.0
+    return {"X": X, "y": y, "mu": np.zeros(3), "log_sigma": np.zeros(3)}
+
+
+CLIPPED = {"family": "bernoulli", "clip": 1.0, "key": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "varying", "options", "now", "words"),
+    [
+        ("glm.clipped_grad_sum", ["draws"], {**CLIPPED, "estimator": "weight-mc"}, [0], "needs 1 <= draws < 2"),
+        ("glm.clipped_grad_sum", ["draws"], {**CLIPPED, "estimator": "weight-mc"}, [2**31], "needs 1 <= draws < 2"),
+        ("glm.elbo_grad", ["draws"], {"family": "bernoulli", "key": 1}, [0], "needs 1 <= draws < 2"),
+        ("glm.clipped_grad_sum", ["grid"], {**CLIPPED, "grid": 2.0**-30}, [1e-100], "at least clip / 2"),
+        ("glm.clipped_grad_sum", ["clip"], {**CLIPPED, "grid": 2.0**-30}, [2.0**11], "at least clip / 2"),
+        ("glm.clipped_grad_sum", ["clip", "grid"], {**CLIPPED, "grid": 2.0**-30}, [2.0**11, 2.0**-30], "at least clip / 2"),
+        ("glm.clipped_grad_sum", ["noise_multiplier"], {**CLIPPED, "clip": np.inf}, [2.0], "needs a finite clip"),
+        ("glm.clipped_grad_sum", ["clip"], {**CLIPPED, "noise_multiplier": 2.0}, [np.inf], "needs a finite clip"),
+        ("glm.clipped_grad_sum", ["key"], {**CLIPPED, "noise_multiplier": 2.0}, [None], "needs a key"),
+        ("glm.expectations", ["scale"], {"family": "bernoulli"}, [2.0], "bernoulli has none"),
+        ("glm.expectations", ["scale"], {"family": "gaussian"}, [0], "scale must be positive"),
+    ],
+)
+def test_rules_between_arguments_hold_in_bound_calls(name, varying, options, now, words):
+    data = rows_of_bernoulli()
+    public = testing.public_function(KERNELS[name])
+    with pytest.raises(ValueError, match=words) as refused:
+        public(**data, **(options | dict(zip(varying, now))))
+    more = {a: np.zeros(3) for a in ("prior_shift", "prior_precision")} if name == "glm.elbo_grad" else {}
+    with pytest.raises(ValueError) as bound:
+        kernels.bind(name, data | more, varying, **options)(*now)
+    assert str(bound.value) == str(refused.value)
+
+
+def test_a_bound_sweep_takes_no_number_of_its_counter_twice():
+    R, q, rss, state = problem()
+    names = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq")
+    arrays = {"R": R, "q": q, "rss": rss, **dict(zip(names, state))}
+    bound = kernels.bind("shrinkage.local_sweeps", arrays, ["step"], n=40.0, seed=3, n_sweeps=4)
+    assert len(bound(2**32 - 4)) == 4
+    both = kernels.bind("shrinkage.local_sweeps", arrays, ["step", "n_sweeps"], n=40.0, seed=3)
+    for call in (lambda: bound(2**32 - 3), lambda: both(2**32 - 3, 4)):
+        with pytest.raises(ValueError, match=r"step \+ n_sweeps must be at most 2\^32, got 4294967297"):
+            call()
+
+
+def test_a_bound_sweep_that_is_not_finite_is_named():
+    R, q, rss, state = problem()
+    names = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq")
+    bound = kernels.bind("shrinkage.local_sweeps", {"R": R, "q": q, "rss": rss, **dict(zip(names, state))}, ["theta", "step"], n=40.0, seed=3)
+    with pytest.raises(NumericalError, match="local_sweeps: chain 0, client 0, sweep 9"):
+        bound(np.full((3, 5), np.nan), 9)
+
+
+@pytest.mark.parametrize("chain", [2**63, 2**64 - 1])
+def test_a_fault_of_the_server_s_sweeps_names_a_large_chain(chain):
+    shape = (2, 1, 1, 2)
+    state = np.zeros((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+    with pytest.raises(NumericalError, match=f"chain {chain}, regression 0"):
+        shrinkage.global_sweep(np.full(shape, np.nan), np.ones(shape), np.array([[0, 1]]), *state, seed=1, chain=chain)
+
+
+@pytest.mark.parametrize(
+    ("varying", "words"),
+    [
+        (("mu", "log_sigm"), "no argument 'log_sigm' can vary; do you mean 'log_sigma'"),
+        (("mu", "mu"), "varying names 'mu' twice"),
+        ("mu", r"varying must be a sequence of names, got the string 'mu'; write \('mu',\)"),
+        (("mu", "out"), "no argument 'out' can vary"),
+    ],
+)
+def test_names_of_what_varies_are_checked(varying, words):
+    with pytest.raises(TypeError, match=f"clipped_grad_sum: {words}"):
+        kernels.bind("glm.clipped_grad_sum", rows_of_bernoulli(), varying, **CLIPPED)
+    with pytest.raises(TypeError, match="varying|can vary"):
+        KERNELS["optim.adam"].bind((np.zeros((3, 2)), np.zeros(2)), varying, learning_rate=0.1, beta1=0.9, beta2=0.9, epsilon=0.0)

@@ -103,6 +103,7 @@ VAE_STEP = Kernel(
         Scalar("chain", SEED, 0),
         Scalar("first", WORD, 0),
     ),
+    tied=("values", "indptr", "indices", "order", "rates", "kl_weights", "first"),
     streams=("prior_entries", "prior_draws", "latents"),
     blas=True,
     backends=WITHOUT_NUMBA,

@@ -117,6 +117,7 @@ GLOBAL_SWEEP = Kernel(
     ),
     streams=("scales", *STREAMS),
     host="the server's own: p^2 numbers a round",
+    tied=("indicators",),
     words=_WORDS,
     example="""
         >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
@@ -142,6 +143,7 @@ GLOBAL_SWEEP_SUMS = Kernel(
     ),
     streams=STREAMS,
     host="the server's own: p^2 numbers a round",
+    tied=("indicators",),
     words=_WORDS
     | {
         "step": "Number of the sweep.",
@@ -404,6 +406,6 @@ def _raise_faults(kernel: Kernel, events: NDArray[np.int64], chain: int, step: i
         i, r = faulty[0]
         sweep, quantity = divmod(int(events[i, r, 3]), 8)
         raise NumericalError(
-            f"{kernel.name}: chain {chain + i}, regression {r}: {QUANTITIES[quantity]} of the server's sweep {step + sweep} is "
+            f"{kernel.name}: chain {chain + int(i)}, regression {r}: {QUANTITIES[quantity]} of the server's sweep {step + sweep} is "
             "not finite; a client sent deviations or scales that are not, or the last state is not"
         )
