@@ -21,7 +21,7 @@ from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
-from ..bridges.site import Resident
+from ..bridges.site import RUNS, Resident
 from ..errors import FedkernError, JobError
 from ..jobs.keys import JobConfig
 from ..jobs.site import SHARED, Sites
@@ -41,6 +41,7 @@ def accept(options: argparse.Namespace) -> int:
     file = os.path.relpath(job, consent.folder)
     if os.pardir in Path(file).parts:
         raise JobError(f"{job} is not below {consent.folder}; copy the job file there")
+    consent.check_folder(config, folder)
     audit, limits = Audit(consent.folder), _limits(options)
     before = [said for said in consent.read().job if said.digest == digest]
     earlier = before[0] if len(before) == 1 and before[0].file == file else None
@@ -58,6 +59,8 @@ def accept(options: argparse.Namespace) -> int:
         digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now(), peers=peers, **limits
     )
     often = "as often as the policy allows" if said.limits == "unlimited" else f"for {said.limits}"
+    if (own := config.output.own_folders(folder)) is not None:
+        print(printable(f"\nEach run writes this site's own folder into {own} (output.client_folder), not into {RUNS}/."))
     print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, {often}.")
     if others := [said.file for said in before if said.file != file]:
         print(printable(f"It takes the place of {', '.join(others)}, which is the same job with other paths."))
@@ -217,14 +220,15 @@ def revoke(options: argparse.Namespace) -> int:
 def log(options: argparse.Namespace) -> int:
     """Runs `fedkern site log` and returns the exit code: the audit log, and whether it is as it was written."""
     folder = Path(options.folder).absolute()
-    if not Audit(folder).files():
-        # So it is before the first acceptance, or the first resident. A hash that somebody has kept says that there was one.
+    if not any(path.stat().st_size for path in Audit(folder).files()):
+        # So it is before the first acceptance, or the first resident; a disk that was full then leaves an empty file. A hash that somebody has kept says that there was one.
         kept = [said.line for said in _consent(options).read().job if said.line]
         if known := Audit(folder).lost_end() or options.mark or (kept[-1] if kept else ""):
-            raise JobError(f"{folder / audits.NAME} is gone, which had a line with the hash {known}; ask who could write to it")
+            gone = "is empty" if Audit(folder).files() else "is gone"
+            raise JobError(f"{folder / audits.NAME} {gone}, which had a line with the hash {known}; ask who could write to it")
         if not options.json:
             print(
-                f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there)"
+                f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there, or empty)"
             )
         return 0
     lines = list(Audit(folder).lines())

@@ -29,6 +29,17 @@ def test_a_job_between_residents_has_the_digest_of_one_process(tmp_path, seed):
         assert all(of_kind["bytes"] > 0 for of_kind in ended["sent"].values())
 
 
+def test_a_resident_refuses_a_folder_outside_the_sites(tmp_path):
+    found(tmp_path)
+    job = tmp_path / "ada" / "job.toml"
+    job.write_text(job.read_text().replace("[output]\n", f'[output]\nclient_folder = "{tmp_path}/evil"\n'))
+    said = []
+    code, _, _ = run(tmp_path, residents(tmp_path, said))
+    assert code != 0
+    assert any(name == "ada" and "is outside the site's folder" in text for name, text in said)
+    assert not (tmp_path / "evil").exists()
+
+
 def test_a_folder_that_was_not_made_is_not_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fedkern.bridges.site.perform", lambda *given: (_ for _ in ()).throw(JobError("it was only to begin")))
     found(tmp_path)
