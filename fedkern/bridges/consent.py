@@ -177,7 +177,7 @@ class Consent:
         if own is not None and not Path(os.path.realpath(own)).is_relative_to(os.path.realpath(self.folder)):
             raise JobError(
                 f"output.client_folder = {config.output.client_folder!r} is outside the site's folder ({self.folder}), and a job "
-                "chooses no other place on this machine; remove the key from this copy of the job: the folder then lies in the run's"
+                "chooses no other place on this machine; remove the key from this copy of it: the folder then lies in the run's"
             )
 
     def text_with(self, said: AcceptedSection) -> str:

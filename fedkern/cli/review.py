@@ -357,7 +357,9 @@ def _ignored(config: JobConfig) -> str:
 def _whose_folder(config: JobConfig) -> str:
     """Says in which folder a client's own one lies."""
     own = config.output.client_folder
-    return "the run's" if own is None else f"`{own}` (`output.client_folder`; between organisations below the site's folder alone)"
+    return (
+        "the run's" if own is None else f"`{own}` (`output.client_folder`; between organisations below the site's folder alone)"
+    )
 
 
 def _written(config: JobConfig) -> str:

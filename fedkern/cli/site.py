@@ -10,6 +10,7 @@ import os
 import pwd
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from ..jobs.keys import JobConfig
 from ..jobs.site import SHARED, Sites
 from ..methods import load
 from ..printing import align_columns, printable, without_folders
+from ..privacy.disclosure import NEAR
 from ..transports.driver import Signals
 from .seen import check_shown, show
 
@@ -53,6 +55,8 @@ def accept(options: argparse.Namespace) -> int:
     if not could_run:
         raise JobError(f"{job.name} is not accepted: it could not run here, see above")
     check_shown(job.name, unseen, yes=options.yes)
+    for text in _near(consent, config, folder, digest):
+        print(printable(f"\nnote: {text}"))
     who = options.who or getpass.getuser()
     peers = {} if identity is None else dict(identity.peers)
     said = AcceptedSection(
@@ -89,6 +93,28 @@ def accept(options: argparse.Namespace) -> int:
         raise
     print(f"accepted by {who}; {consent.path} lists it")
     return 0
+
+
+def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Iterator[str]:
+    """Yields the accepted open jobs on the same data whose clients are those of this open job but for one or two.
+
+    Jobs that have run are compared by the account of the data, where there is one, rows too; these need not have run.
+    """
+    names = names_of(config)
+    sites = Sites(folder, names)
+    client = sites.whose()
+    for said in consent.read().job if not config.private else ():
+        with suppress(FedkernError):  # one that begins no more
+            other, there = consent.load(said)
+            others = names_of(other)
+            but = sorted({*names} ^ {*others})
+            data = sites.of(client).path, Sites(there, others).of(client).path
+            apart = None not in data and data[0] != data[1]
+            if said.digest != digest and not other.private and 0 < len(but) <= NEAR and not apart:
+                yield (
+                    f"the clients of {said.file}, accepted {said.date}, are those of this job but for "
+                    f"{' and '.join(map(repr, but))}: what is told once in both tells, subtracted, what is theirs alone"
+                )
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
@@ -221,14 +247,16 @@ def log(options: argparse.Namespace) -> int:
     """Runs `fedkern site log` and returns the exit code: the audit log, and whether it is as it was written."""
     folder = Path(options.folder).absolute()
     if not any(path.stat().st_size for path in Audit(folder).files()):
-        # So it is before the first acceptance, or the first resident; a disk that was full then leaves an empty file. A hash that somebody has kept says that there was one.
+        # So it is before the first acceptance, or the first resident; a disk that was full then leaves an empty file. A hash that
+        # somebody has kept says that there was one.
         kept = [said.line for said in _consent(options).read().job if said.line]
         if known := Audit(folder).lost_end() or options.mark or (kept[-1] if kept else ""):
             gone = "is empty" if Audit(folder).files() else "is gone"
             raise JobError(f"{folder / audits.NAME} {gone}, which had a line with the hash {known}; ask who could write to it")
         if not options.json:
             print(
-                f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there, or empty)"
+                "nothing is logged yet: no job was accepted here, and no resident has run "
+                f"({folder / audits.NAME} is not there, or empty)"
             )
         return 0
     lines = list(Audit(folder).lines())

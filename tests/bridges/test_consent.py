@@ -137,7 +137,7 @@ def test_a_job_chooses_no_folder_outside_the_sites(site, tmp_path, capsys, monke
     text = (site / "job.toml").read_text()
     line = f'client_folder = "{where.format(out=tmp_path / "out")}"\n'
     (site / "job.toml").write_text(text.replace("[output]\n", f"[output]\n{line}"))
-    with pytest.raises(JobError, match="output.client_folder = .* is outside the site's folder"):
+    with pytest.raises(JobError, match=r"output\.client_folder = .* is outside the site's folder"):
         Consent(site).load(said)
     assert main(["site", "accept", "job.toml", "--yes", "--runs", "3"]) == 2
     assert "a job chooses no other place on this machine; remove the key" in capsys.readouterr().err

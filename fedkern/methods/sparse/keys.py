@@ -277,8 +277,8 @@ def _secure(config: Config) -> Iterator[str]:
     # Moments of the response beside covariates are a client's own regression, which the masks are there to hide.
     if config.model.missing == "impute":
         yield (
-            f'{asked}: model.missing = "impute" has each client send the covariance of its columns, response included, which tells '
-            "its own regression; fill or leave out the rows that lack a cell in the files, or remove one of the two"
+            f'{asked}: model.missing = "impute" has each client send the covariance of its columns, response included, which '
+            "tells its own regression; fill or leave out the rows that lack a cell in the files, or remove one of the two"
         )
     if config.model.splines and config.model.scale == "pooled":
         yield (
