@@ -406,8 +406,8 @@ def describe_too_few(result: Result, min_updates: int) -> str | None:
     none = [name for name, one in result.summary["clients"].items() if (one["updates"], one["status"]) == (0, BUDGET_SPENT)]
     if capped := [repr(name) for name in none if name in result.privacy]:
         return (
-            f"{said}; at {', '.join(capped)} the job's own epsilon pays for an update, and what the holder allows over all jobs does "
-            "not: ask the holder to allow more, or ask for less of it (more noise, or a lower sampling_rate or local_steps)"
+            f"{said}; at {', '.join(capped)} the job's own epsilon pays for an update, and what the holder allows over all jobs "
+            "does not: ask the holder to allow more, or ask for less of it (more noise, or a lower sampling_rate or local_steps)"
         )
     return f"{said}; raise epsilon or noise_multiplier, or lower sampling_rate or local_steps" + (
         "; where `fedkern check` says more updates, a holder's own cap has ended them, and only the holder can raise it"

@@ -36,6 +36,7 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
 from ..ground import OWN, Ground
+from ..jobs.files import ACCEPTED
 from ..jobs.keys import JobConfig, Section, key
 from ..jobs.load import TOML_FAULTS, tables_of, validate_file
 from ..methods import load
@@ -43,7 +44,7 @@ from .audit import Audit, now
 from .digest import as_asked, digest_of
 from .identity import as_fingerprint
 
-NAME = "consent.toml"
+NAME = ACCEPTED
 LOCK = f".{NAME}.lock"  # by which those who change the file wait for each other
 HEAD = "# Jobs in which this site takes part. `fedkern site accept JOB.toml` adds one, `fedkern site revoke` removes one.\n"
 

@@ -197,7 +197,7 @@ def dpia(facts: Facts) -> Iterator[str]:
         yield from _block(warned)
     yield ""
     yield from _table(
-        ("Fewest rows of a holder", facts.line("least").partition(", more where")[0] or "not asked", check),
+        ("Fewest rows of a holder", _fewest(facts), check),
         ("Policies that are asked here", _listed(facts.policies), PLACES),
         (
             "Budget over all jobs, spent so far",
@@ -352,6 +352,12 @@ def _licence(package: str) -> str:
 
 def _ignored(config: JobConfig) -> str:
     return ", ".join(f"`{name}`" for name in getattr(config.data, "ignore", ())) or "none is named"
+
+
+def _fewest(facts: Facts) -> str:
+    """Says with how many rows a holder takes part: as many as the coefficients need, where that is more than it asks for."""
+    told = re.search(r"[\d,]+ rows, the fewest that this job takes(?: \([^()]*\))?", facts.line("computed"))
+    return told[0] if told else facts.line("least").partition(", more where")[0] or "not asked"
 
 
 def _whose_folder(config: JobConfig) -> str:

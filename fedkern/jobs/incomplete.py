@@ -160,8 +160,8 @@ def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapp
     server, _ = at.ask(_stage(at.config), exchange.QUESTION, exchange.AskIncomplete(0), clients)
     if server is None:
         return {}
-    told = (ALL,) if at.config.secure else at.names
-    return {told[k]: {"rows": reply.rows, "incomplete": reply.lacking} for k, reply in sorted(server.replies.items())}
+    whose = (ALL,) if at.config.secure else at.names
+    return {whose[k]: {"rows": reply.rows, "incomplete": reply.lacking} for k, reply in sorted(server.replies.items())}
 
 
 def notes(config: JobConfig, counted: Record) -> list[str]:

@@ -167,3 +167,16 @@ def test_a_check_lists_no_message_that_is_neither_masked_nor_named(
     kinds = {kind for way, kind in sizes if way == "to_server"}
     assert {kind for kind in kinds if kind.startswith("Masked")}
     assert {kind for kind in kinds if not kind.startswith("Masked")} - {"Received", "Kept"} <= NAMED
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_client_with_few_rows_is_advised_what_the_job_may_have(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = job(tmp_path, "likelihood")
+    (tmp_path / "b.csv").write_text("\n".join((tmp_path / "b.csv").read_text().splitlines()[:9]) + "\n")
+    config, folder = load(path, sections=with_sums({}) if secure else {})
+    with pytest.raises(JobError, match=r"leave it out of data\.clients") as fault:
+        check_job(InProcess(), config, folder)
+    assert ("leave-out" in str(fault.value)) != secure
