@@ -392,15 +392,25 @@ def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Pl
     return {} if said is None else said.plans
 
 
+BUDGET_SPENT = "budget spent"  # the status of a client that has refused a charge
+
+
 def describe_too_few(result: Result, min_updates: int) -> str | None:
     """Returns a sentence where the budgets were spent before the job reached its smallest number of updates, else None."""
     updates = sum(client["updates"] for client in result.summary["clients"].values())
     if result.stop != "budget" or updates >= min_updates:
         return None
     wanted = f"algorithm.min_updates = {min_updates}" if updates else "so there is no result"
-    return (
-        f"the privacy budgets were spent after {updates} updates, {wanted}; "
-        "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
+    said = f"the privacy budgets were spent after {updates} updates, {wanted}"
+    # The job's own epsilon pays for one update: whoever has made none was stopped by its holder's cap.
+    none = [name for name, one in result.summary["clients"].items() if (one["updates"], one["status"]) == (0, BUDGET_SPENT)]
+    if capped := [repr(name) for name in none if name in result.privacy]:
+        return (
+            f"{said}; at {', '.join(capped)} the job's own epsilon pays for an update, and what the holder allows over all jobs "
+            "does not: ask the holder to allow more, or ask for less of it (more noise, or a lower sampling_rate or local_steps)"
+        )
+    return f"{said}; raise epsilon or noise_multiplier, or lower sampling_rate or local_steps" + (
+        "; where `fedkern check` says more updates, a holder's own cap has ended them, and only the holder can raise it"
     )
 
 

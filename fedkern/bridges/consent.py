@@ -36,6 +36,7 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import JobError
 from ..ground import OWN, Ground
+from ..jobs.files import ACCEPTED
 from ..jobs.keys import JobConfig, Section, key
 from ..jobs.load import TOML_FAULTS, tables_of, validate_file
 from ..methods import load
@@ -43,7 +44,7 @@ from .audit import Audit, now
 from .digest import as_asked, digest_of
 from .identity import as_fingerprint
 
-NAME = "consent.toml"
+NAME = ACCEPTED
 UNLIMITED = "unlimited"
 RUNS = 10  # of a job, where its holder says no other number: each is a set of questions that the server may choose
 LOCK = f".{NAME}.lock"  # by which those who change the file wait for each other
@@ -165,9 +166,22 @@ class Consent:
         if os.path.isabs(said.file) or os.pardir in Path(said.file).parts:
             raise JobError(f"{self.path}: file = {said.file!r} is not in this folder; move the job file there")
         config, folder = load(self.folder / said.file)
+        self.check_folder(config, folder)
         if digest_of(config).hex() != said.digest:
             raise JobError(f"{self.folder / said.file} has other keys than the job that was accepted; accept it anew")
         return config, folder
+
+    def check_folder(self, config: JobConfig, folder: Path) -> None:
+        """Raises JobError where a job has this holder's own folder written outside the site's: its text came from elsewhere.
+
+        `folder` is the job file's. Paths are no part of what the holder and the server have compared.
+        """
+        own = config.output.own_folders(folder)
+        if own is not None and not Path(os.path.realpath(own)).is_relative_to(os.path.realpath(self.folder)):
+            raise JobError(
+                f"output.client_folder = {config.output.client_folder!r} is outside the site's folder ({self.folder}), and a job "
+                "chooses no other place on this machine; remove the key from this copy of it: the folder then lies in the run's"
+            )
 
     def text_with(self, said: AcceptedSection) -> str:
         """Returns the text of the file with one more accepted job, which takes the place of every earlier entry of this job.

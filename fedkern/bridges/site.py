@@ -11,14 +11,15 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..algorithms.core.messages import RemoteFault
 from ..api import perform
-from ..errors import FedkernError, JobError
+from ..errors import BudgetSpent, FedkernError, JobError
 from ..jobs.files import RunFolder
+from ..jobs.holders import SPENT
 from ..jobs.keys import JobConfig
 from ..jobs.limits import refusals
 from ..jobs.opened import sent
@@ -247,9 +248,19 @@ class Resident:
                 raise
             return 0
 
-        code = 1
+        warned: list[str] = []
+
+        def warn(text: str) -> None:
+            warned.append(text)
+            self.say(f"{job.about['file']}: {text}")
+            with suppress(OSError):  # the holder's folder has it, too
+                self.audit.write("warned", **job.about, why=text[:LONGEST_WHY])
+
+        output, code = replace(output, warn=warn), 1
         try:
             code = job.spoke.run(main, self.say)
+            if code == BudgetSpent.exit_code and SPENT in warned:
+                why = why or SPENT
             if code not in (0, FINISHED_WITHOUT) and not why:
                 why = ELSEWHERE if job.spoke.is_told else GONE
         finally:

@@ -197,7 +197,7 @@ def dpia(facts: Facts) -> Iterator[str]:
         yield from _block(warned)
     yield ""
     yield from _table(
-        ("Fewest rows of a holder", facts.line("least").partition(", more where")[0] or "not asked", check),
+        ("Fewest rows of a holder", _fewest(facts), check),
         ("Policies that are asked here", _listed(facts.policies), PLACES),
         (
             "Budget over all jobs, spent so far",
@@ -214,7 +214,7 @@ def dpia(facts: Facts) -> Iterator[str]:
     yield from _table(
         (
             "Holder: what has left, its budget, its own results",
-            "folder `client-NAME` of the run's, closed to other users; budgets beside policies",
+            f"folder `client-NAME` of {_whose_folder(facts.config)}, closed to other users; budgets beside policies",
             "`docs/start/index.md`, `docs/how-to/policy.md`",
         ),
         ("Server: result, checkpoints, number and bytes of messages", "the run's folder (`--out`)", "`docs/start/index.md`"),
@@ -254,8 +254,8 @@ def security(facts: Facts) -> Iterator[str]:
         ("Policies that are asked here", _listed(facts.policies), PLACES),
         (
             "Files that are written by a job",
-            "below `--out`: `client-NAME` for its user alone (0700), all else as the user's mask says",
-            "`docs/start/index.md`",
+            _written(facts.config),
+            f"`docs/start/index.md`; `[output]` of `{facts.job}`",
         ),
         (
             "and beside it",
@@ -352,6 +352,28 @@ def _licence(package: str) -> str:
 
 def _ignored(config: JobConfig) -> str:
     return ", ".join(f"`{name}`" for name in getattr(config.data, "ignore", ())) or "none is named"
+
+
+def _fewest(facts: Facts) -> str:
+    """Says with how many rows a holder takes part: as many as the coefficients need, where that is more than it asks for."""
+    told = re.search(r"[\d,]+ rows, the fewest that this job takes(?: \([^()]*\))?", facts.line("computed"))
+    return told[0] if told else facts.line("least").partition(", more where")[0] or "not asked"
+
+
+def _whose_folder(config: JobConfig) -> str:
+    """Says in which folder a client's own one lies."""
+    own = config.output.client_folder
+    return (
+        "the run's" if own is None else f"`{own}` (`output.client_folder`; between organisations below the site's folder alone)"
+    )
+
+
+def _written(config: JobConfig) -> str:
+    """Says where a job writes files."""
+    mode = "for its user alone (0700)"
+    if config.output.client_folder is None:
+        return f"below `--out`: `client-NAME` {mode}, all else as the user's mask says"
+    return f"`client-NAME` {mode}, in {_whose_folder(config)}; below `--out` all else, as the user's mask says"
 
 
 def _asked(config: JobConfig) -> str:

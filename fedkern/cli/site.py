@@ -11,6 +11,7 @@ import pwd
 import re
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,13 @@ from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
-from ..bridges.site import Resident
+from ..bridges.site import RUNS, Resident
 from ..errors import FedkernError, JobError
 from ..jobs.keys import JobConfig
 from ..jobs.site import SHARED, Sites
 from ..methods import load
 from ..printing import align_columns, printable, without_folders
+from ..privacy.disclosure import NEAR
 from ..transports.driver import Signals
 from .seen import check_shown, show
 
@@ -42,6 +44,7 @@ def accept(options: argparse.Namespace) -> int:
     file = os.path.relpath(job, consent.folder)
     if os.pardir in Path(file).parts:
         raise JobError(f"{job} is not below {consent.folder}; copy the job file there")
+    consent.check_folder(config, folder)
     audit, limits = Audit(consent.folder), _limits(options)
     before = [said for said in consent.read().job if said.digest == digest]
     earlier = before[0] if len(before) == 1 and before[0].file == file else None
@@ -54,12 +57,16 @@ def accept(options: argparse.Namespace) -> int:
     if not could_run:
         raise JobError(f"{job.name} is not accepted: it could not run here, see above")
     check_shown(job.name, unseen, yes=options.yes)
+    for text in _near(consent, config, folder, digest):
+        print(printable(f"\nnote: {text}"))
     who = options.who or getpass.getuser()
     peers = {} if identity is None else dict(identity.peers)
     said = AcceptedSection(
         digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now(), peers=peers, **limits
     )
     often = "as often as the policy allows" if said.limits == UNLIMITED else f"for {said.limits}"
+    if (own := config.output.own_folders(folder)) is not None:
+        print(printable(f"\nEach run writes this site's own folder into {own} (output.client_folder), not into {RUNS}/."))
     print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, {often}.")
     if others := [said.file for said in before if said.file != file]:
         print(printable(f"It takes the place of {', '.join(others)}, which is the same job with other paths."))
@@ -88,6 +95,28 @@ def accept(options: argparse.Namespace) -> int:
         raise
     print(f"accepted by {who}; {consent.path} lists it")
     return 0
+
+
+def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Iterator[str]:
+    """Yields the accepted open jobs on the same data whose clients are those of this open job but for one or two.
+
+    Jobs that have run are compared by the account of the data, where there is one, rows too; these need not have run.
+    """
+    names = names_of(config)
+    sites = Sites(folder, names)
+    client = sites.whose()
+    for said in consent.read().job if not config.private else ():
+        with suppress(FedkernError):  # one that begins no more
+            other, there = consent.load(said)
+            others = names_of(other)
+            but = sorted({*names} ^ {*others})
+            data = sites.of(client).path, Sites(there, others).of(client).path
+            apart = None not in data and data[0] != data[1]
+            if said.digest != digest and not other.private and 0 < len(but) <= NEAR and not apart:
+                yield (
+                    f"the clients of {said.file}, accepted {said.date}, are those of this job but for "
+                    f"{' and '.join(map(repr, but))}: what is told once in both tells, subtracted, what is theirs alone"
+                )
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
@@ -219,14 +248,17 @@ def revoke(options: argparse.Namespace) -> int:
 def log(options: argparse.Namespace) -> int:
     """Runs `fedkern site log` and returns the exit code: the audit log, and whether it is as it was written."""
     folder = Path(options.folder).absolute()
-    if not Audit(folder).files():
-        # So it is before the first acceptance, or the first resident. A hash that somebody has kept says that there was one.
+    if not any(path.stat().st_size for path in Audit(folder).files()):
+        # So it is before the first acceptance, or the first resident; a disk that was full then leaves an empty file. A hash that
+        # somebody has kept says that there was one.
         kept = [said.line for said in _consent(options).read().job if said.line]
         if known := Audit(folder).lost_end() or options.mark or (kept[-1] if kept else ""):
-            raise JobError(f"{folder / audits.NAME} is gone, which had a line with the hash {known}; ask who could write to it")
+            gone = "is empty" if Audit(folder).files() else "is gone"
+            raise JobError(f"{folder / audits.NAME} {gone}, which had a line with the hash {known}; ask who could write to it")
         if not options.json:
             print(
-                f"nothing is logged yet: no job was accepted here, and no resident has run ({folder / audits.NAME} is not there)"
+                "nothing is logged yet: no job was accepted here, and no resident has run "
+                f"({folder / audits.NAME} is not there, or empty)"
             )
         return 0
     lines = list(Audit(folder).lines())

@@ -74,7 +74,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
     # The bits of a BLAS product depend on its number of threads: BLAS gets one, and only the project's kernels use several.
     # Until `place.hooks` is set below, others read of a fault by the hooks that the place had.
     with RunHooks(config, parties.names, files) as hooks, threadpool_limits(1, user_api="blas"):
-        hooks.clients = tuple(mine)
+        hooks.clients, hooks.warn = tuple(mine), output.warn
         if files is not None:
             files.own_ground(mine, resume=output.resume)
         # Policies may refuse the job, so they are read before a row is: a refused job has learnt nothing.

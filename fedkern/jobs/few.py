@@ -419,7 +419,8 @@ def kept(
                 with between(k):
                     holders.refuse(holders.who(parties.names, k), policies, why)
             if few is not None and not leaves_out:
-                remedy = 'leave it out of data.clients (where clients have rows of their own also by data.small = "leave-out")'
+                also = "" if config.secure else ' (where clients have rows of their own also by data.small = "leave-out")'
+                remedy = f"leave it out of data.clients{also}"
                 raise OwnFault(f"{few.told}; {remedy}", few.own)
         if why:
             own[k] = "; ".join(why)

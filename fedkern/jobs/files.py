@@ -35,7 +35,8 @@ from .stamp import Stamp
 MAGIC = b"fedkern checkpoint 3\n"
 DIGEST = 32
 RECORD = "job.json"  # in the folder of a run, and in each client's own, once a run has begun there
-DEEP = 3  # folders above a file of a run, of which one is one of these
+ACCEPTED = "consent.toml"  # in the folder of a site, below which runs lie that a server elsewhere has started
+DEEP, DEEPEST = 3, 6  # folders above a file of a run, of which one is one of these; of which one is a site's
 EARLY = {".lock", "holder.txt", "fault.txt"}  # what a client's own folder may hold before it is bound to a run
 
 
@@ -64,7 +65,10 @@ def unwritable(path: Path, error: OSError) -> JobError:
         remedy = "raise this process's limit of a file's size (ulimit -f)"
     begun = any(os.path.exists(folder / RECORD) for folder in [*path.absolute().parents][:DEEP])
     before = ". Files written before are whole; --resume goes on from the last checkpoint" if begun else ""
-    return JobError(f"cannot write {path}: {error.strerror or error}; {remedy} or choose another folder with --out{before}")
+    # The holder of a site has not started the run, and gives no --out.
+    resident = any(os.path.exists(folder / ACCEPTED) for folder in [*path.absolute().parents][:DEEPEST])
+    other = "" if resident else " or choose another folder with --out"
+    return JobError(f"cannot write {path}: {error.strerror or error}; {remedy}{other}{before}")
 
 
 def no_folder(path: Path, error: OSError) -> str | None:

@@ -379,6 +379,11 @@ def lost(binding: Binding) -> Iterator[str]:
                 yield f"{file.path}, [data.{policy.data}]: {path} is not there, so it binds nothing; correct the path"
 
 
+SPENT = (
+    "the budget that the policy allows on these data over all jobs does not pay for what this job asks next, though the job's "
+    "own epsilon would: it takes no further part; fedkern budget lists what was spent"
+)
+
 ANY_FACTORY = (
     "without a policy a job may have any function of any installed package run on these rows (model.factory); require = true in "
     'a policy refuses that, and factories = ["package.module:function"] lists what may be run'

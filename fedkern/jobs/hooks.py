@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -57,6 +57,7 @@ class RunHooks(Keeper):
     watch : called at the server with its state after every event, while it is set
     seconds : the time that the rounds took, since this start of the run
     doubts : at the server, why no result of these files can stand: a column in another unit, or with a wrong cell
+    warn : `Output.warn`
     """
 
     def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
@@ -70,6 +71,7 @@ class RunHooks(Keeper):
         self.seconds = 0.0
         self.doubts: list[str] = []
         self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns
+        self.warn: Callable[[str], None] | None = None
         self.own_notes: dict[int, list[str]] = {}  # of clients that live here, for their holders alone
         self._warnings: dict[int, list[str]] = {}
         self._told = set[tuple[int, str]]()  # warnings that were said
@@ -345,6 +347,10 @@ class RunHooks(Keeper):
             return Charged(charge.steps)  # paid before a crash; what it paid for is sent again
         with self.between_holder_and_job(client):
             answer = self.holders[client].charge(charge)
+            capped = not answer.granted and self.holders[client].is_capped_by_policy
+        if capped and client != SERVER and holders.SPENT not in (warnings := self._warnings.setdefault(client, [])):
+            warnings.append(holders.SPENT)
+            self._tell_warnings(client)
         return Charged(answer.granted) if answer.granted else ChargeFailed(charge.steps, answer.spent, answer.allowed)
 
     def release(self, asked: Release) -> Released:
@@ -390,10 +396,16 @@ class RunHooks(Keeper):
             return
         if account.new and not account.goes_on and account.books.account.policies:
             self.say(party, NEW)
-        for warning in warnings:
+        self._tell_warnings(party)
+
+    def _tell_warnings(self, party: int) -> None:
+        """Tells the holder each warning once: at its terminal, or where its resident writes what it should know."""
+        for warning in self._warnings.get(party, []):
             if (party, warning) not in self._told:
                 self._told.add((party, warning))
                 self.say(party, warning)
+                if self.warn is not None:
+                    self.warn(warning)
 
     def say(self, client: int, text: str) -> None:
         """Prints to the holder, at its terminal.

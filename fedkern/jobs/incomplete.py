@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ..algorithms.core import once
+from ..algorithms.core.masked import ALL
 from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
 from ..data.table import Table
@@ -124,7 +125,12 @@ def _roles(config: JobConfig) -> set[str]:
 
 def stages(config: JobConfig) -> list[Stage]:
     """Returns the stages that it takes: none in a private job."""
-    return [] if of(config) == "error" or config.privacy is not None else [Stage.of(exchange)]
+    return [] if of(config) == "error" or config.privacy is not None else [_stage(config)]
+
+
+def _stage(config: JobConfig) -> Stage:
+    """Returns the stage in which clients count their rows, and those that lack a cell."""
+    return Stage.of(exchange).with_sums(exchange.SUMS, secure=config.secure)
 
 
 def describe_missing(config: JobConfig) -> list[str]:
@@ -138,7 +144,7 @@ def describe_missing(config: JobConfig) -> list[str]:
 
 
 def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
-    """Returns the rows of each client and those that lack a cell, at the server's place.
+    """Returns the rows of each client and those that lack a cell, at the server's place; of all together where sums are secure.
 
     It is empty elsewhere, or where nothing is exchanged. `complete`: rows of each file that lack no cell, where the tables have
     fewer.
@@ -151,14 +157,18 @@ def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapp
         there = table.n_rows if complete is None else complete[k]
         told = exchange.Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
         clients[k] = once.ready_client(told)
-    server, _ = at.ask(Stage.of(exchange), exchange.QUESTION, exchange.AskIncomplete(0), clients)
+    server, _ = at.ask(_stage(at.config), exchange.QUESTION, exchange.AskIncomplete(0), clients)
     if server is None:
         return {}
-    return {at.names[k]: {"rows": reply.rows, "incomplete": reply.lacking} for k, reply in sorted(server.replies.items())}
+    whose = (ALL,) if at.config.secure else at.names
+    return {whose[k]: {"rows": reply.rows, "incomplete": reply.lacking} for k, reply in sorted(server.replies.items())}
 
 
 def notes(config: JobConfig, counted: Record) -> list[str]:
-    """Returns, for the reader of the result, how many rows of each client lack a cell, and how they were treated."""
+    """Returns, for the reader of the result, how many rows lack a cell, and how they were treated.
+
+    They are those of each client, or where sums are secure of all clients together.
+    """
     lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
     return [f"rows that lack a cell, {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
 

@@ -54,11 +54,13 @@ class Output:
     folder : the folder of the run's files; None writes nothing
     resume : go on from the last checkpoint in it
     quiet : no progress
+    warn : is given each warning for the holder of this place, where that is another organisation's and has no terminal here
     """
 
     folder: Path | None = None
     resume: bool = False
     quiet: bool = False
+    warn: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True)

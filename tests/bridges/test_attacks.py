@@ -241,6 +241,7 @@ def test_a_disk_that_fills_while_a_job_runs_ends_it_as_documented(tmp_path, monk
     code, said, _ = run(tmp_path, residents(tmp_path))
     assert code == 2
     assert "No space left on device; free some space there" in said[0]
+    assert "--out" not in said[0]  # which nobody gives at a site
     assert str(tmp_path) not in said[0]
     assert [audit(tmp_path, name)[-1]["exit"] for name in NAMES] == [2, 2, 2]
     why = audit(tmp_path, "bo")[-1]["why"]

@@ -127,6 +127,11 @@ def test_a_site_that_has_accepted_nothing_has_an_empty_log(tmp_path, capsys):
         assert ("nothing is logged yet: no job was accepted here" in capsys.readouterr().out) != bool(options)
     assert main(["site", "log", str(tmp_path), "--mark", "0" * 32]) == 2
     assert f"audit.jsonl is gone, which had a line with the hash {'0' * 32}" in capsys.readouterr().err
+    (tmp_path / NAME).touch()  # as a disk leaves it that was full at the first line
+    assert main(["site", "log", str(tmp_path)]) == 0
+    assert "nothing is logged yet" in capsys.readouterr().out
+    assert main(["site", "log", str(tmp_path), "--mark", "0" * 32]) == 2
+    assert f"audit.jsonl is empty, which had a line with the hash {'0' * 32}" in capsys.readouterr().err
     last = Audit(tmp_path).write("opened")
     assert main(["site", "log", str(tmp_path)]) == 0
     assert last in capsys.readouterr().out

@@ -133,6 +133,30 @@ def test_a_site_with_other_data_for_another_job_has_it_in_a_folder_below(site, t
     assert "is not below" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("where", ["{out}/evil", "../evil", "link/evil", "~/evil"])
+def test_a_job_chooses_no_folder_outside_the_sites(site, tmp_path, capsys, monkeypatch, where):
+    """The path is no part of the digest: a copy of the job that was accepted may have it, too."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "out").mkdir()
+    (site / "link").symlink_to(tmp_path / "out")
+    accept(site / "job.toml")
+    (said,) = Consent(site).read().job
+    text = (site / "job.toml").read_text()
+    line = f'client_folder = "{where.format(out=tmp_path / "out")}"\n'
+    (site / "job.toml").write_text(text.replace("[output]\n", f"[output]\n{line}"))
+    with pytest.raises(JobError, match=r"output\.client_folder = .* is outside the site's folder"):
+        Consent(site).load(said)
+    assert main(["site", "accept", "job.toml", "--yes", "--runs", "3"]) == 2
+    assert "a job chooses no other place on this machine; remove the key" in capsys.readouterr().err
+
+
+def test_a_folder_of_the_site_that_a_job_chooses_is_shown(site, capsys):
+    text = (site / "job.toml").read_text()
+    (site / "job.toml").write_text(text.replace("[output]\n", '[output]\nclient_folder = "own"\n'))
+    assert main(["site", "accept", "job.toml", "--yes"]) == 0
+    assert f"writes this site's own folder into {site / 'own'} (output.client_folder)" in capsys.readouterr().out
+
+
 def test_nothing_is_accepted_without_a_yes(site, capsys, monkeypatch):
     assert main(["site", "accept", "job.toml"]) == 2  # nobody is there
     assert "--yes" in capsys.readouterr().err

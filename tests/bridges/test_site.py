@@ -3,8 +3,23 @@
 import pytest
 from threadpoolctl import threadpool_limits
 
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
-from support.organisations import NAMES, audit, digest_of_run, found, in_one_process, residents, run
+from fedkern.jobs.holders import SPENT
+from fedkern.jobs.holding.budget import Books, Near
+from support.organisations import (
+    NAMES,
+    POLICY,
+    PRIVATE_JOB,
+    PRIVATE_POLICY,
+    audit,
+    digest_of_run,
+    found,
+    in_one_process,
+    residents,
+    run,
+    write_rows,
+)
 from support.relayed import careless
 
 
@@ -29,6 +44,17 @@ def test_a_job_between_residents_has_the_digest_of_one_process(tmp_path, seed):
         assert all(of_kind["bytes"] > 0 for of_kind in ended["sent"].values())
 
 
+def test_a_resident_refuses_a_folder_outside_the_sites(tmp_path):
+    found(tmp_path)
+    job = tmp_path / "ada" / "job.toml"
+    job.write_text(job.read_text().replace("[output]\n", f'[output]\nclient_folder = "{tmp_path}/evil"\n'))
+    said = []
+    code, _, _ = run(tmp_path, residents(tmp_path, said))
+    assert code != 0
+    assert any(name == "ada" and "is outside the site's folder" in text for name, text in said)
+    assert not (tmp_path / "evil").exists()
+
+
 def test_a_folder_that_was_not_made_is_not_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fedkern.bridges.site.perform", lambda *given: (_ for _ in ()).throw(JobError("it was only to begin")))
     found(tmp_path)
@@ -36,3 +62,64 @@ def test_a_folder_that_was_not_made_is_not_named(tmp_path, monkeypatch):
     run(tmp_path, residents(tmp_path, said))
     assert ("ada", "job.toml has ended with code 2; it has written no file") in said
     assert not (tmp_path / "ada" / "runs").exists()
+
+
+def near_jobs(folder, differencing):
+    """Makes sites of which one has two jobs: of all clients, and of all with a fourth."""
+    found(folder, POLICY + f'[data.{{name}}.disclosure]\ndifferencing = "{differencing}"\n')
+    for name in NAMES:
+        own = folder / name / "job.toml"
+        more = own.read_text().replace("clients = [", 'clients = ["dee.csv", ').replace("of-", "")
+        own.with_name("four.toml").write_text(more)
+
+
+def test_a_warning_reaches_the_residents_output_and_the_audit_log(tmp_path, monkeypatch):
+    """A job whose clients are those of an earlier one but for one; the policy lets it run, and says so."""
+    near_jobs(tmp_path, "say")
+    earlier = Near("2026-11-01", frozenset({"dee"}))
+    monkeypatch.setattr(Books, "near", lambda self, *about: [earlier])
+    said = []
+    code, _, _ = run(tmp_path, residents(tmp_path, said))
+    assert code == 0
+    text = "the clients of an earlier job on these data (2026-11-01) were those of this one but for 'dee'"
+    assert sum(text in line for name, line in said if name == "ada") == 1
+    lines = audit(tmp_path, "ada")
+    assert [line["event"] for line in lines] == ["started", "warned", "ended"]
+    assert text in lines[1]["why"]
+    assert main(["site", "log", str(tmp_path / "ada")]) == 0
+
+
+def test_accepting_compares_with_the_jobs_that_were_accepted_before(tmp_path, capsys):
+    near_jobs(tmp_path, "say")
+    assert main(["site", "accept", str(tmp_path / "ada" / "four.toml"), "--yes"]) == 0
+    note = "note: the clients of job.toml, accepted 2026-11-27T18:20:00Z, are those of this job but for 'dee'"
+    assert note in capsys.readouterr().out
+    site = tmp_path / "ada" / "site.toml"
+    (tmp_path / "ada" / "pharmacy").mkdir()
+    other = tmp_path / "ada" / "pharmacy"
+    write_rows(other / "rows.csv", 7)
+    (other / "site.toml").write_text(
+        site.read_text().replace("private/ada.csv", "rows.csv").replace("policy.toml", "../policy.toml")
+    )
+    (other / "job.toml").write_text((tmp_path / "ada" / "four.toml").read_text().replace("seed = 5", "seed = 6"))
+    policy = tmp_path / "ada" / "policy.toml"
+    policy.write_text(policy.read_text().replace('["private/ada.csv"]', '["private/ada.csv", "pharmacy"]'))
+    assert main(["site", "accept", str(other / "job.toml"), "--folder", str(tmp_path / "ada"), "--yes"]) == 0
+    assert "note: the clients of" not in capsys.readouterr().out  # other rows
+
+
+def test_a_budget_that_a_policy_has_spent_is_named_on_both_sides(tmp_path):
+    """The server reads whose epsilon it is not; the site's own log says that its budget has refused."""
+    found(tmp_path, PRIVATE_POLICY.replace("epsilon = 100.0", "epsilon = 0.01"), **PRIVATE_JOB)
+    said = []
+    code, heard, _ = run(tmp_path, residents(tmp_path, said))
+    assert code == 5
+    assert (
+        "at 'ada', 'bo', 'cy' the job's own epsilon pays for an update, and what the holder allows over all jobs does not"
+        in heard[0]
+    )
+    assert "raise epsilon" not in heard[0]
+    assert "0.01" not in heard[0]
+    ends = {name: audit(tmp_path, name)[-1]["why"] for name in NAMES}
+    assert set(ends.values()) == {SPENT}
+    assert sum(SPENT in line for name, line in said if name == "ada") == 1

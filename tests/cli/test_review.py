@@ -191,3 +191,23 @@ def test_a_draft_that_was_filled_in_is_not_written_over(fedkern: Any, written: A
 def test_pages_for_organisations_judge_nothing() -> None:
     for path in PAGES.glob("start/organisations*.md"):
         assert not JUDGED.search(path.read_text()), path
+
+
+@pytest.mark.parametrize("form", ["dpia", "security"])
+def test_the_folder_that_a_job_names_for_clients_is_named(fedkern: Any, written: Any, form: str) -> None:
+    path = written('[output]\nclient_folder = "elsewhere"\n')
+    draft = fedkern("review", path, "--form", form).out
+    assert "`elsewhere` (`output.client_folder`" in draft
+    assert "`client-NAME` of the run's" not in draft
+    assert "below `--out`: `client-NAME`" not in draft
+
+
+@pytest.mark.parametrize("family", ["poisson", "gaussian"])
+def test_there_is_one_number_of_fewest_rows(fedkern: Any, written: Any, family: str) -> None:
+    path = written()
+    path.write_text(path.read_text().replace('"poisson"', f'"{family}"'))
+    draft = fedkern("review", path).out
+    (cell,) = re.findall(r"^\| Fewest rows of a holder \| ([^|]*) \|", draft, re.MULTILINE)
+    named = re.findall(r"([\d,]+) rows, the fewest that this job takes", draft)
+    assert len(named) >= 2  # what can be computed says it, too
+    assert {*named} == {cell.split()[0]}

@@ -75,6 +75,19 @@ def test_dropped_rows_had_as_well_never_been_there(tmp_path: Path) -> None:
     assert note in report.write(tmp_path / "run").read_text()
 
 
+@pytest.mark.parametrize("missing", ["drop", "indicator"])
+def test_with_secure_sums_the_server_learns_the_counts_of_all_together(tmp_path: Path, missing: str) -> None:
+    clients = [written(tmp_path / f"{k}.csv", holey(rows(s), {s: "x", 7: "x"})) for s, k in enumerate("abc", 1)]
+    sums = {"job": {"rounds": 3, "sums": "secure"}, "data": {"columns": COLUMNS}}
+    result = fedkern.run({**job(clients, missing), **sums, "data": job(clients)["data"] | sums["data"]}, out=tmp_path / "run")
+    assert result.summary["incomplete"] == {"all clients together": {"rows": 120, "incomplete": 6}}
+    done = {"drop": "left out", "indicator": "filled and marked"}[missing]
+    assert f"rows that lack a cell, {done}: all clients together 6 of 120" in result.summary["notes"]
+    kinds = {line.get("kind") for line in map(json.loads, (tmp_path / "run/ledger/a.jsonl").read_text().splitlines())}
+    assert "MaskedIncomplete" in kinds
+    assert "Incomplete" not in kinds
+
+
 def test_where_no_row_is_left_the_holder_is_told_the_emptiest_column(tmp_path: Path) -> None:
     table = [row | {"z": "", "x": "" if k < 3 else row["x"]} for k, row in enumerate(rows(1))]
     clients = [written(tmp_path / "a.csv", table), written(tmp_path / "b.csv", rows(2))]

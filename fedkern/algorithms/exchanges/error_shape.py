@@ -7,18 +7,21 @@ sparse.md, section 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import Message, Tells
 
 Array = NDArray[np.float64]
 
+SHAPE = "of each equation a ratio of moments of its residuals, and its number of rows"
 LAPLACE = float(np.sqrt(0.5))
 SPREAD = float(np.sqrt(0.125))  # of the ratio of n Laplace errors, times sqrt(n), by the delta method
 SURE, APART = 4.0, 0.03  # standard errors, and the least difference, from which errors are said to have another law
@@ -32,12 +35,37 @@ class AskShape(Message, kind=133):
 
 
 @dataclass(frozen=True)
-class ErrorShape(Message, kind=134, tells=Tells("of each equation a ratio of moments of its residuals, and its number of rows")):
+class ErrorShape(Message, kind=134, tells=Tells(SHAPE)):
     """Client to server: mean size over root mean square of each equation's residuals, at its posterior means."""
 
     round: int
     rows: int
     ratio: Annotated[NDArray[np.float64], "w"]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Returns how many numbers are added; none is ever out of range."""
+        return 1 + dims["w"], 0
+
+    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns the number of rows, and each ratio times it."""
+        return np.array([self.rows, *self.rows * self.ratio], np.float64), np.zeros(0, np.bool_)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> ErrorShape:
+        """Returns the rows of all clients together, and the mean ratio of these."""
+        rows = int(numbers[0])
+        return cls(round, rows, numbers[1:] / rows if rows > 0 else np.full(dims["w"], LAPLACE))
+
+
+@dataclass(frozen=True)
+class MaskedErrorShape(Masked, Message, kind=269, tells=Tells(f"{SHAPE}, masked: {HIDES}")):
+    """Client to server: `ErrorShape`, masked."""
+
+    words: Annotated[bytes, "masked_error_shape"]
+
+
+SUMS = (Sum(ErrorShape, MaskedErrorShape, ONCE),)
 
 
 def ratio(residuals: Array) -> Array:

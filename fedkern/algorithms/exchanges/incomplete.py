@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from ...privacy.masks import ONCE
 from ..core import once
+from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import Message, Tells
+from .added import Added
 
+COUNTS = "counts of its rows"
 DIMS: dict[str, int] = {}
 
 
@@ -18,12 +23,22 @@ class AskIncomplete(Message, kind=167):
 
 
 @dataclass(frozen=True)
-class Incomplete(Message, kind=168, tells=Tells("counts of its rows")):
+class Incomplete(Added, Message, kind=168, tells=Tells(COUNTS)):
     """Client to server: how many rows its file has, and how many of them lack a cell that the job uses."""
 
     round: int
     rows: int
     lacking: int
+
+
+@dataclass(frozen=True)
+class MaskedIncomplete(Masked, Message, kind=270, tells=Tells(f"{COUNTS}, masked: {HIDES}")):
+    """Client to server: `Incomplete`, masked."""
+
+    words: Annotated[bytes, "masked_incomplete"]
+
+
+SUMS = (Sum(Incomplete, MaskedIncomplete, ONCE),)
 
 
 def _wrong(reply: Incomplete) -> str:

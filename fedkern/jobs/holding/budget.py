@@ -654,6 +654,11 @@ class Holder:
             except ValueError as fault:
                 raise JobError(f"client {self.client!r}: {self.ledger.path}: {fault}") from None
 
+    @property
+    def is_capped_by_policy(self) -> bool:
+        """Whether a policy leaves fewer steps to this job than its own epsilon."""
+        return self.allowed < self._allowed_by_job()
+
     def _allowed_by_job(self) -> int:
         return max_steps(self.mechanism, self.epsilon, self.delta, self._before(), enough=self._enough)
 

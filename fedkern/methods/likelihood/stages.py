@@ -50,7 +50,7 @@ MAY_SEND = (
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
-    *(one.masked for one in column_sums.SUMS),
+    *(one.masked for one in (*column_sums.SUMS, *exchange.SUMS)),
     level.MaskedLevelSums,
     odd_response.MaskedOddResponse,
     importance.Curvature,

@@ -41,7 +41,7 @@ MAY_SEND = (
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
     *sum_keys.COMMITTED.to_server,
-    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS)),
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS, *exchange.SUMS)),
 )
 
 

@@ -274,6 +274,17 @@ def _secure(config: Config) -> Iterator[str]:
         'on_loss = "drop": the sum of all less that of the others would be the lost client\'s': a.on_loss == "drop",
     }
     yield from (f"{asked} and algorithm.{name}; remove one of the two" for name, bad in wrong.items() if bad)
+    # Moments of the response beside covariates are a client's own regression, which the masks are there to hide.
+    if config.model.missing == "impute":
+        yield (
+            f'{asked}: model.missing = "impute" has each client send the covariance of its columns, response included, which '
+            "tells its own regression; fill or leave out the rows that lack a cell in the files, or remove one of the two"
+        )
+    if config.model.splines and config.model.scale == "pooled":
+        yield (
+            f"{asked}: model.splines has each client send cross-products of its columns, response included, which tell its own "
+            'regression; take model.scale = "given", which needs none, or leave splines out'
+        )
     for name in ("leave_one_out", "site_fits"):
         if getattr(output, name):
             yield f"{asked}: the server has no client's own numbers, and output.{name} is made of them; remove one of the two"

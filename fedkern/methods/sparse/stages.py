@@ -39,7 +39,7 @@ MAY_SEND = (
     Locals,
     Sums,
     *sum_keys.COMMITTED.to_server,
-    *(one.masked for one in (*SUMS, *loo_sums.SUMS)),
+    *(one.masked for one in (*SUMS, *loo_sums.SUMS, *error_shape.SUMS)),
     *MOVES,
     Loglik,
     *gibbs_pooled.PROTOCOL.to_server,
@@ -80,7 +80,8 @@ def valued(model: SparseModel) -> Stage:
 
 def shaped(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell the shape of the residuals of structural equations."""
-    return Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
+    stage = Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
+    return stage.with_sums(error_shape.SUMS, secure=model.secure)
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -248,8 +249,9 @@ def disclosure(model: SparseModel) -> str:
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.kind == "sem":
+        whose = "all clients'" if model.secure else "a client's"
         text += (
-            "; of every equation the mean size of a client's residuals over their root mean square, and its number of rows, once"
+            f"; of every equation the mean size of {whose} residuals over their root mean square, and the number of rows, once"
         )
     if model.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"

@@ -156,6 +156,21 @@ def test_rows_without_themselves_are_added_under_masks(tmp_path: Path) -> None:
     assert "LooSums" not in kinds
 
 
+@pytest.mark.parametrize("law", ["laplace", "uniform"])
+def test_the_shape_of_errors_is_that_of_all_clients_together(law: str, tmp_path: Path) -> None:
+    random, B = np.random.default_rng(6), np.array([[1.0, 0.0, 0.0], [-0.6, 1.0, 0.0], [0.0, 0.4, 1.0]])
+    paths = []
+    for name in "abc":
+        rows = getattr(random, law)(size=(300, 3)) @ np.linalg.inv(B).T + 5.0
+        paths.append(tmp_path / f"{name}.csv")
+        np.savetxt(paths[-1], rows, delimiter=",", header="a,b,c", comments="")
+    keys = {"data": {"clients": [*map(str, paths)]}, "model": {"kind": "sem"}}
+    job = {"job": {"method": "sparse", "rounds": 150, "sums": "secure"}, "algorithm": {"burn_in": 50, "chains": 2}} | keys
+    found = fedkern.run(job, out=tmp_path / "out")
+    assert sum("not Laplace" in text for text in found.summary["notes"]) == (law != "laplace")
+    assert {"MaskedErrorShape", "ErrorShape"} & {kind for _, kind in wires.ledgers(tmp_path / "out")} == {"MaskedErrorShape"}
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -166,6 +181,8 @@ def test_rows_without_themselves_are_added_under_masks(tmp_path: Path) -> None:
         ({"algorithm": {"participation": 0.5}}, "participation < 1"),
         ({"algorithm": {"random_source": "keyed"}}, "random numbers takes the sums apart"),
         ({"data": {"small": "leave-out"}}, "the server tells who takes part"),
+        ({"model": {"missing": "impute"}}, "fill or leave out the rows that lack a cell in the files"),
+        ({"model": {"splines": {"x1": [-1.0, 0.0, 1.0]}}}, 'take model.scale = "given", which needs none'),
         ({"output": {"site_fits": True}}, "output.site_fits is made of them"),
         ({"output": {"leave_one_out": True}}, "output.leave_one_out is made of them"),
     ],

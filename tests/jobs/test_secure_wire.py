@@ -1,0 +1,182 @@
+"""What leaves a client of a job with secure sums without a mask: of all methods, no message that the page does not name."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern.algorithms
+from fedkern.algorithms.core.masked import Masked, Sum
+from fedkern.algorithms.core.messages import KINDS, Message
+from fedkern.api import check_job
+from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.errors import JobError
+from fedkern.methods import METHODS, load, load_method
+from fedkern.transports.inprocess import InProcess
+from support import input_cases
+from support.wires import listed
+
+PAGE = (Path(__file__).parents[2] / "docs/concepts/secure-sums.md").read_text("utf-8")
+(UNMASKED,) = re.findall(r"^## What is not masked\n(.*?)^## ", PAGE, flags=re.MULTILINE | re.DOTALL)
+NAMED = {name for row in UNMASKED.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+MODULES = [import_module(found.name) for found in walk_packages(fedkern.algorithms.__path__, "fedkern.algorithms.")]
+WITH_SUMS = [method for method in METHODS if method != "vertical"]
+
+# Messages that no job with secure sums has, each with keys by which a job would have it: such a job is refused.
+Keys = dict[str, dict[str, Any]]
+TIMES: dict[str, Any] = {"response": None, "time": "t", "event": "y", "ignore": ["n"]}
+NOISE = {"epsilon": 100.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, "sampling_rate": 0.5}
+NUMERIC = {"kind": "numeric", "center": 0.0, "scale": 1.0}
+PRIVATE: Keys = {"data": {"columns": dict.fromkeys(("x", "t", "n"), NUMERIC)}, "privacy": NOISE}
+REFUSED: dict[tuple[str, str], Keys] = {
+    ("pvi", "Certificate"): PRIVATE,
+    ("pvi", "NoisySums"): PRIVATE,
+    ("pvi", "Refused"): PRIVATE,
+    ("likelihood", "SiteMode"): {"output": {"sites": True}},
+    ("likelihood", "CumulativeHazards"): {
+        "data": TIMES,
+        "model": {"family": "cox"},
+        "output": {"survival_at": [1.0]},
+    },
+    ("likelihood", "OwnModel"): {
+        "data": {"response": None},
+        "model": {"kind": "own", "factory": "a:b", "priors": {"b": {"kind": "normal", "sd": 1.0}}},
+    },
+    ("sigma", "Certificate"): {"privacy": {"unit": "case", "epsilon": 1.0, "delta": 1e-5}},
+    ("sigma", "Reached"): {"algorithm": {"inference": "sfvi-avg"}},
+    ("sigma", "Curvatures"): {"algorithm": {"inference": "nested"}},
+    ("sigma", "Marginals"): {"algorithm": {"inference": "nested"}},
+    ("sparse", "SecondMoments"): {"model": {"splines": {"x1": [-1.0, 0.0, 1.0]}}},
+    ("sparse", "CompletedMoments"): {"model": {"missing": "impute"}},
+    ("sparse", "SiteFit"): {"output": {"site_fits": True}},
+    ("sparse", "Locals"): {"algorithm": {"aggregate": "locals"}},
+    ("sparse", "MoveTerms"): {"algorithm": {"aggregate": "locals", "moves": ["translate"]}},
+    ("sparse", "SecondMoveTerms"): {"algorithm": {"aggregate": "locals", "moves": ["translate", "interweave"]}},
+    ("sparse", "Loglik"): {
+        "model": {"kind": "sem"},
+        "data": {"response": None},
+        "algorithm": {"aggregate": "locals", "chains": 2, "tempering": 2},
+    },
+    ("sparse", "Statistics"): {"algorithm": {"statistics": "pooled"}},
+}
+# Jobs whose exchanges are listed by `fedkern check`, as many kinds of them as there are exchanges.
+ALLOWED: dict[str, list[Keys]] = {
+    "pvi": [
+        {},
+        {"model": {"missing": "drop"}, "output": {"loo": True, "reweigh": True}},
+        {"model": {"family": "gaussian"}},
+        {"model": {"family": "poisson"}},
+        {"algorithm": {"variant": "global-vi"}},
+    ],
+    "likelihood": [
+        {},
+        {"model": {"missing": "drop"}, "output": {"loo": True, "marginal": True}},
+        {"job": {"sums_except": "without"}, "output": {"without": True}},
+        {"algorithm": {"sampler": "hmc"}},
+        {"model": {"family": "gaussian"}},
+        {"data": TIMES, "model": {"family": "cox"}},
+        {
+            "data": TIMES,
+            "model": {"family": "weibull"},
+            "output": {"survival_at": [1.0], "restricted_mean": 2.0},
+        },
+    ],
+    "sigma": [
+        {"algorithm": {"inference": "sfvi"}},
+        {"algorithm": {"inference": "hmc"}},
+        {"algorithm": {"inference": "sfvi"}, "output": {"fit": True, "reweigh": True}},
+    ],
+    "sparse": [
+        {},
+        {"output": {"loo": True}},
+        {"model": {"scale": "none"}},
+        {"model": {"kind": "mrf"}, "data": {"response": None}},
+        {"model": {"kind": "sem"}, "data": {"response": None}},
+    ],
+}
+
+
+def sums(module: ModuleType) -> list[Sum]:
+    """The masked kinds of a module."""
+    found = (value for value in vars(module).values())
+    return [one for value in found for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Sum)]
+
+
+TWINS = {one.kind.__name__ for module in MODULES for one in sums(module)}
+
+
+def test_the_page_names_messages_of_the_registry() -> None:
+    assert NAMED >= {"ColumnMoments", "SingleValues"}
+    assert NAMED <= {kind.__name__ for kind in KINDS.values()}
+
+
+@pytest.mark.parametrize("method", WITH_SUMS)
+def test_a_message_of_a_method_is_masked_or_named_or_its_jobs_are_refused(method: str) -> None:
+    sent: set[type[Message]] = {*load_method(method).stages.MAY_SEND}
+    bare = {kind.__name__ for kind in sent if not issubclass(kind, Masked)} - TWINS
+    refused = {kind for of, kind in REFUSED if of == method}
+    assert not bare & refused & NAMED
+    assert bare - NAMED == refused, "a client could send it of itself: mask it, refuse such jobs, or name it on the page"
+
+
+def job(folder: Path, method: str) -> Path:
+    """A small job of three clients."""
+    if method == "sparse":
+        return simulate("sparse", folder / "sparse", Settings(clients=3, rows=60, columns=4, seed=2))
+    if method == "sigma":
+        return folder / input_cases.METHODS[method](folder).job
+    for k, name in enumerate("abc"):
+        random = np.random.default_rng(k)
+        cells = zip(
+            random.normal(size=300), random.exponential(size=300) + 0.01, random.poisson(2, 300), random.integers(0, 2, 300)
+        )
+        rows = "\n".join(f"{x:.3f},{t:.3f},{n},{y}" for x, t, n, y in cells)
+        (folder / f"{name}.csv").write_text(f"x,t,n,y\n{rows}\n")
+    path = folder / "job.toml"
+    path.write_text(f'[job]\nmethod = "{method}"\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nresponse = "y"\n')
+    return path
+
+
+def with_sums(keys: Keys) -> Keys:
+    return keys | {"job": {"sums": "secure"} | keys.get("job", {})}
+
+
+@pytest.mark.parametrize(("method", "kind"), REFUSED)
+def test_a_job_that_would_have_it_is_refused(method: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = job(tmp_path, method)
+    load(path, sections=REFUSED[method, kind])  # as it is allowed without masks
+    with pytest.raises(JobError, match=r"job\.sums|secure sums|aggregate"):
+        load(path, sections=with_sums(REFUSED[method, kind]))
+
+
+@pytest.mark.parametrize(("method", "keys"), [(method, keys) for method in WITH_SUMS for keys in ALLOWED[method]])
+def test_a_check_lists_no_message_that_is_neither_masked_nor_named(
+    method: str, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config, folder = load(job(tmp_path, method), sections=with_sums(keys))
+    sizes, _ = listed("\n".join(check_job(InProcess(), config, folder) or []))
+    kinds = {kind for way, kind in sizes if way == "to_server"}
+    assert {kind for kind in kinds if kind.startswith("Masked")}
+    assert {kind for kind in kinds if not kind.startswith("Masked")} - {"Received", "Kept"} <= NAMED
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_client_with_few_rows_is_advised_what_the_job_may_have(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = job(tmp_path, "likelihood")
+    (tmp_path / "b.csv").write_text("\n".join((tmp_path / "b.csv").read_text().splitlines()[:9]) + "\n")
+    config, folder = load(path, sections=with_sums({}) if secure else {})
+    with pytest.raises(JobError, match=r"leave it out of data\.clients") as fault:
+        check_job(InProcess(), config, folder)
+    assert ("leave-out" in str(fault.value)) != secure
