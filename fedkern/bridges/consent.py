@@ -46,7 +46,7 @@ from .identity import as_fingerprint
 
 NAME = ACCEPTED
 UNLIMITED = "unlimited"
-RUNS = 10  # of a job, where its holder says no other number: each is a set of questions that the server may choose
+MOST_RUNS = 10  # of a job, where its holder says no other number: each is a set of questions that the server may choose
 LOCK = f".{NAME}.lock"  # by which those who change the file wait for each other
 HEAD = "# Jobs in which this site takes part. `fedkern site accept JOB.toml` adds one, `fedkern site revoke` removes one.\n"
 

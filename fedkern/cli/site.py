@@ -18,7 +18,7 @@ from typing import Any
 
 from ..bridges import audit as audits
 from ..bridges.audit import Audit
-from ..bridges.consent import NAME, RUNS, UNLIMITED, AcceptedSection, Consent
+from ..bridges.consent import MOST_RUNS, NAME, UNLIMITED, AcceptedSection, Consent
 from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
@@ -122,7 +122,7 @@ def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Ite
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
     """Returns how often, and until when, a job may begin, as the options say; JobError where they say nothing that can be."""
     out: dict[str, Any] = {}
-    if (runs := str(RUNS) if options.runs is None else options.runs) != UNLIMITED:
+    if (runs := str(MOST_RUNS) if options.runs is None else options.runs) != UNLIMITED:
         if not re.fullmatch("[1-9][0-9]{0,5}", runs):
             raise JobError(f"--runs {runs}: wanted a number of at least 1, or {UNLIMITED}")
         out["runs"] = int(runs)

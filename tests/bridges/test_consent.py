@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from fedkern.bridges.audit import Audit
-from fedkern.bridges.consent import NAME, RUNS, UNLIMITED, AcceptedSection, Consent
+from fedkern.bridges.consent import MOST_RUNS, NAME, UNLIMITED, AcceptedSection, Consent
 from fedkern.bridges.digest import as_asked, digest_of
 from fedkern.bridges.engines import own_files
 from fedkern.bridges.site import check_limits
@@ -262,7 +262,7 @@ def test_a_consent_that_says_no_number_is_for_a_few_runs(tmp_path, capsys):
     job, site = str(tmp_path / "ada" / "job.toml"), tmp_path / "ada"
     assert main(["site", "accept", job, "--yes"]) == 0
     assert "on these rows, for 10 runs." in capsys.readouterr().out
-    assert Consent(site).read().job[0].runs == RUNS == 10
+    assert Consent(site).read().job[0].runs == MOST_RUNS == 10
     assert main(["site", "accept", job, "--yes", "--runs", "unlimited"]) == 0
     assert "on these rows, as often as the policy allows." in capsys.readouterr().out
     assert Consent(site).read().job[0].runs is None
@@ -270,7 +270,7 @@ def test_a_consent_that_says_no_number_is_for_a_few_runs(tmp_path, capsys):
     assert "accepted already" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["site", "accept", "--help"])
-    assert f'or "{UNLIMITED}" (default: {RUNS})' in " ".join(capsys.readouterr().out.split())
+    assert f'or "{UNLIMITED}" (default: {MOST_RUNS})' in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
