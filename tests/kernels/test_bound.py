@@ -423,5 +423,5 @@ def test_a_fault_of_the_server_s_sweeps_names_a_large_chain(chain):
 def test_names_of_what_varies_are_checked(varying, words):
     with pytest.raises(TypeError, match=f"clipped_grad_sum: {words}"):
         kernels.bind("glm.clipped_grad_sum", rows_of_bernoulli(), varying, **CLIPPED)
-    with pytest.raises(TypeError, match="varying|can vary"):
+    with pytest.raises(TypeError, match=r"varying|can vary"):
         KERNELS["optim.adam"].bind((np.zeros((3, 2)), np.zeros(2)), varying, learning_rate=0.1, beta1=0.9, beta2=0.9, epsilon=0.0)

@@ -406,12 +406,12 @@ def test_an_infinite_bound_clips_nothing(backend):
 
 def test_elements_that_are_not_aligned_are_refused_by_name():
     packed = np.zeros(4, dtype=[("id", "i1"), ("row", "f8", (2,))])
-    with pytest.raises(ValueError, match="privacy.clip_sum: rows is not aligned to its elements; give a copy"):
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: rows is not aligned to its elements; give a copy"):
         privacy.clip_sum(packed["row"], 1.0)
-    with pytest.raises(ValueError, match="privacy.clip_sum: out is not aligned to its elements; give an array of its own"):
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: out is not aligned to its elements; give an array of its own"):
         privacy.clip_sum(np.ones((3, 2)), 1.0, out=packed["row"][0])
     bound = kernels.bind("privacy.clip_sum", {"rows": np.ones((4, 2))}, ["rows"], bound=1.0)
-    with pytest.raises(ValueError, match="privacy.clip_sum: rows is not aligned"):
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: rows is not aligned"):
         bound(packed["row"])
     np.testing.assert_array_equal(privacy.clip_sum(packed["row"].copy(), 1.0), [0, 0])
 
@@ -420,7 +420,7 @@ def test_elements_that_are_not_aligned_are_refused_by_name():
     "out", [np.lib.stride_tricks.as_strided(np.zeros(1), (2,), (0,)), np.lib.stride_tricks.as_strided(np.zeros(3), (2,), (4,))]
 )
 def test_an_output_whose_elements_overlap_is_refused(out):
-    with pytest.raises(ValueError, match="privacy.clip_sum: elements of out overlap each other"):
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: elements of out overlap each other"):
         privacy.clip_sum(np.ones((3, 2)), 1.0, out=out)
 
 

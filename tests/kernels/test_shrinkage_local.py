@@ -383,5 +383,5 @@ def test_more_rows_than_columns_are_no_factor():
 def test_a_negative_sum_of_squares_is_refused(rss):
     R, state = np.eye(2), [np.zeros((2, 2)), np.ones((2, 2)), np.zeros((2, 2)), np.ones((2, 2)), np.ones(2)]
     for function in (shrinkage.local_sweeps, shrinkage.bind_local_sweeps):
-        with pytest.raises(ValueError, match="shrinkage.local_sweeps: rss must not be negative, got -"):
+        with pytest.raises(ValueError, match=r"shrinkage\.local_sweeps: rss must not be negative, got -"):
             function(R, np.zeros(2), rss, 5.0, *state, seed=1)

@@ -333,7 +333,7 @@ def test_a_factor_of_an_unsymmetric_graph_is_refused(backend):
     pattern = spatial.car_analyse(indptr, indices)
     of = pattern.order, pattern.indptr, pattern.indices
     unsymmetric = np.array([2, 0, 2, 1])  # 0 next to 2, which is not next to 0
-    with pytest.raises(ValueError, match="spatial.car_factor: indices must be symmetric"):
+    with pytest.raises(ValueError, match=r"spatial\.car_factor: indices must be symmetric"):
         spatial.car_factor(np.array([0.5]), *of, indptr, unsymmetric, backend=backend)
 
 

@@ -17,8 +17,8 @@ def covariance(x, lengthscale, kind):
     lengthscale = max(lengthscale, LEAST)
     with np.errstate(over="ignore"):
         squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
-    if kind == RBF:
-        return np.exp(-0.5 * squares / lengthscale**2)
+        if kind == RBF:
+            return np.exp(-0.5 * squares / lengthscale**2)
     a = np.minimum(np.sqrt(squares) * (np.sqrt((1, 3, 5)[kind - 1]) / lengthscale), FAR)
     return (1.0, 1 + a, 1 + a + a * a / 3)[kind - 1] * np.exp(-a)
 
