@@ -64,9 +64,11 @@ of a function every argument; `fedkern.kernels.list()` and `fedkern info` give t
 * `backend=None` takes the one at home where the arrays live; `"cpp"`, `"numba"` and `"reference"` (NumPy, plain and slow:
   what the kernel means) can be named. A pair that does not exist is an error, and not silently replaced.
 * Shapes are given in symbols; one symbol has one value in a call. Arrays may be float64 or float32, any strides, where
-  nothing else is said.
-* `fedkern.kernels.bind` checks the arguments of any kernel once for many calls with equal sizes: a call of a microsecond's work
-  then costs half. `shrinkage.bind_local_sweeps` and its like also raise what their kernels find.
+  nothing else is said. Elements must be aligned: a field of a packed structured array is refused by name; give a copy of it.
+* `fedkern.kernels.bind` takes the arguments of any kernel's function, checks them once for many calls with equal sizes, and
+  refuses in a call what the function refuses: a call of a microsecond's work then costs half. Where more varies than arrays,
+  positive numbers, and words and keys of random numbers, or where the function looks into arrays or at what was computed, a call
+  is one of the function.
 * Functions of `fedkern.kernels.numba` can be called inside other people's nopython code.
 """
 

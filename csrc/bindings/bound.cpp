@@ -110,7 +110,12 @@ class Bound {
         }
         auto returned =
             py::reinterpret_steal<py::object>(PyObject_Vectorcall(function_.ptr(), arguments.data(), arguments.size(), nullptr));
-        if (!returned) throw py::error_already_set();
+        if (!returned) {
+            // What a binding refuses, as a view that is not aligned, is told there with the kernel's name.
+            if (!PyErr_ExceptionMatches(PyExc_ValueError)) throw py::error_already_set();
+            PyErr_Clear();
+            return otherwise_(*given);
+        }
         if (returns_) found[0] = std::move(returned);
         return found;
     }

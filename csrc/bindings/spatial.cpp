@@ -109,11 +109,13 @@ void car_sample(const py::array& vectors, const py::array& values, const py::arr
 /// A pattern whose arrays live as long as this; `n` rows, the last of which are the dense block's.
 class Bordered {
   public:
-    Bordered(const py::object& indptr, const py::object& indices, Index n) : indptr_(indptr, "indptr", 1), indices_(indices, "indices", 1) {
+    Bordered(const py::object& indptr, const py::object& indices, Index n, const char* rows = "rows of pattern and block are")
+        : indptr_(indptr, "indptr", 1), indices_(indices, "indices", 1) {
         if (indptr_.size() < 1) throw py::value_error("indptr: is empty");
         pattern = {indptr_.size() - 1, indptr_.data(), indices_.data()};
         const auto& p = pattern;
-        if (p.columns > n) throw py::value_error("indptr: more columns than rows");
+        if (p.columns > n)
+            throw py::value_error("indptr: has " + std::to_string(p.columns) + " columns, and " + rows + " " + std::to_string(n));
         if (p.indptr[0] != 0 || p.indptr[p.columns] != entries())
             throw py::value_error("indptr: must rise from 0 to the number of indices");
         for (Index j = 0; j < p.columns; ++j)
@@ -121,7 +123,10 @@ class Bordered {
         for (Index j = 0; j < p.columns; ++j) {
             if (p.indices[p.indptr[j]] != j) throw py::value_error("indices: each column begins with its diagonal");
             for (Index k = p.indptr[j] + 1, before = j; k < p.indptr[j + 1]; before = p.indices[k++])
-                if (p.indices[k] <= before || p.indices[k] >= n) throw py::value_error("indices: must rise within the triangle");
+                if (p.indices[k] <= before) throw py::value_error("indices: must rise within a column");
+            if (p.indices[p.indptr[j + 1] - 1] >= n)
+                throw py::value_error("indices: has row " + std::to_string(p.indices[p.indptr[j + 1] - 1]) + ", and " + rows + " " +
+                                      std::to_string(n));
         }
     }
     Bordered(const Bordered&) = delete;
@@ -162,7 +167,7 @@ void bordered_inverse(const py::array& factor, const py::array& indptr, const py
 void bordered_solve(const py::array& right, const py::array& factor, const py::array& indptr, const py::array& indices, bool back,
                     const py::array& solved, int) {
     const auto r = matrix<const double>(right, "right");
-    const Bordered pattern(indptr, indices, r.cols);
+    const Bordered pattern(indptr, indices, r.cols, "right has rows of length");
     const auto L = vector<const double>(factor, "factor", pattern.entries());
     const auto x = matrix<double>(solved, "solved", r.rows, r.cols);
     const py::gil_scoped_release unlocked;

@@ -32,10 +32,12 @@ def bind(
     # Arrays that go to the kernel as they came are compared with the sizes of all; others the public function makes anew.
     same = {a.name: a for a, value in zip(record.inputs, asked.inputs) if value is not None and value is given[a.name]}
 
+    shapes = {name: given[name].shape for name in varying if name in same}
+
     def slowly(*now: Any) -> Results:
         changed = record.now(varying, now)
-        for name in varying:
-            if name in same:
+        for name, shape in shapes.items():
+            if getattr(changed[name], "shape", None) != shape:
                 same[name].check(record.public, changed[name], dict(sizes))
         return _in_order(record, public(**given | changed, n_threads=n_threads))
 

@@ -144,6 +144,7 @@ N_THREADS = Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)")
 WORD = Domain("must be in [0, 2^32)", "0 <= x < 2**32", "index(x)", whole=(0, 2**32 - 1))
 MADE = Domain()  # no argument of the public function, but made of others
 
+
 @dataclass(frozen=True)
 class Together:
     """Groups scalars that are refused in one sentence.

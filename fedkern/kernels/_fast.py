@@ -84,19 +84,21 @@ def compute_of(
     refuse: Refuse,
     threads: Callable[[object], int],
     slowly: Compute,
+    refused: Callable[[Sequence[Any]], None],
 ) -> Compute:
     """Returns a function that checks, allocates and calls: (inputs in their order, out, threads, backend, further symbols,
     scalars by keyword) -> the outputs, filled by `function`. The value that `function` returns comes before them, if it is
     wanted.
 
     Where an output or a backend is given or an array is not plainly right, `slowly` is called instead with (inputs, values of the
-    scalars for backends, out, threads, backend, further symbols). `threads` refuses a wrong number of threads.
+    scalars for backends, out, threads, backend, further symbols). `threads` refuses a wrong number of threads; `refused` looks at
+    the arrays of which `function` has refused one, and may have better words.
     """
     # Scalars are refused first: a wrong number is then told before a wrong array, on both ways.
     numbers, keywords, known = _scalar_statements(scalars, together, refuse)
     otherwise = f"slowly(inputs, ({''.join(f'_c{i}, ' for i in range(len(scalars)))}), out, n_threads, backend, symbols)"
     checks, bound, named = _check_statements(inputs, _unpack_in_order, otherwise)
-    known |= named | {"function": function, "threads": threads, "slowly": slowly}
+    known |= named | {"function": function, "threads": threads, "slowly": slowly, "refused": refused}
     # Backends may take their arguments in another order than inputs, scalars, outputs.
     variables = {a.name: f"a{i}" for i, a in enumerate(inputs)} | {s.name: f"_c{i}" for i, s in enumerate(scalars)}
     variables |= {a.name: f"o{i}" for i, a in enumerate(outputs)} if order else {}
@@ -113,7 +115,8 @@ def compute_of(
         f"if out is not None or backend is not None: return {otherwise}",
         *checks,
         *_allocation_statements(outputs, bound, known, variables),
-        f"{'returned = ' if returns else ''}function({', '.join(arguments)})",
+        f"try: {'returned = ' if returns else ''}function({', '.join(arguments)})",
+        f"except ValueError: refused(({''.join(f'a{i}, ' for i in range(len(inputs)))})); raise",
         f"return ({'returned, ' if returns else ''}{''.join(f'o{i}, ' for i in range(len(outputs)))})",
     ]
     return _compile(f"inputs, out, n_threads, backend, symbols=None{keywords}", lines, known)

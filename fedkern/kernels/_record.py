@@ -227,6 +227,16 @@ class Asked(Exception):
         self.kernel, self.inputs, self.numbers, self.symbols, self.last = kernel, inputs, numbers, symbols, last
 
 
+def _overlaps_itself(array: np.ndarray) -> bool:
+    """Tells whether elements of an array share memory, as those of a stride of 0."""
+    reach = array.itemsize
+    for step, n in sorted((abs(step), n) for step, n in zip(array.strides, array.shape) if n > 1):
+        if step < reach:
+            return array.size > 0
+        reach = step * (n - 1) + reach
+    return False
+
+
 def names(*arguments: Array | Scalar) -> tuple[str, ...]:
     """Returns the names that backends give to arguments."""
     return tuple(a.name for a in arguments)
@@ -353,6 +363,7 @@ class Kernel:
             self._refuse,
             self._threads,
             self._slowly,
+            self._unaligned,
         )
 
     def bind(
@@ -454,7 +465,9 @@ class Kernel:
     def check_varying(self, varying: Sequence[str], known: Sequence[str]) -> None:
         """Refuses names of no argument, and one that is named twice."""
         if isinstance(varying, str):
-            raise TypeError(f"{self.public}: varying must be a sequence of names, got the string {varying!r}; write ({varying!r},)")
+            raise TypeError(
+                f"{self.public}: varying must be a sequence of names, got the string {varying!r}; write ({varying!r},)"
+            )
         for i, name in enumerate(varying):
             if name not in known:
                 near = get_close_matches(str(name), known, 3) or known
@@ -494,6 +507,14 @@ class Kernel:
         mine = [length for a in self.inputs if a.name in varying for length in a.shape]
         return {symbol for symbol in mine if symbol.isidentifier() and named.count(symbol) == 1}
 
+    def _unaligned(self, arrays: Sequence[Any]) -> None:
+        """Raises the error for the first array whose elements lie where compiled code can't read them, as those of a packed
+        structured array."""
+        for spec, value in zip((*self.inputs, *self.outputs), arrays):
+            if isinstance(value, np.ndarray) and not value.flags.aligned:
+                remedy = "give an array of its own" if spec in self.outputs else "give a copy"
+                raise ValueError(f"{self.public}: {spec.name} is not aligned to its elements; {remedy}") from None
+
     def call(self, backend: str | None, arrays: Sequence[object], numbers: Sequence[object], n_threads: int) -> Any:
         """Calls the backend with the arrays of `prepare` and the scalars of `numbers`, and returns its value."""
         if backend is ASK:
@@ -501,11 +522,16 @@ class Kernel:
             raise Asked(self, arrays[: len(self.inputs)], numbers, None, last=False)
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
         n_threads = self._threads(n_threads)
-        if not self.order:
-            return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
-        every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
-        values = dict(zip(every, (*arrays, *numbers, n_threads)))
-        return function(*(values[name] for name in self.order))
+        given = [*arrays[:k], *numbers, *arrays[k:], n_threads]
+        if self.order:
+            every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
+            values = dict(zip(every, (*arrays, *numbers, n_threads)))
+            given = [values[name] for name in self.order]
+        try:
+            return function(*given)
+        except ValueError:
+            self._unaligned(arrays)
+            raise
 
     def backend_of(self, family: str, wanted: str | None, arrays: Sequence[object]) -> str | None:
         """Returns the backend to ask for where some backends lack families. Raises ValueError where the wanted one lacks this
@@ -613,24 +639,26 @@ class Kernel:
         if bound is None:
             bound = dict(symbols)
             for i, a in enumerate(self.inputs):
-                arrays[i] = a.check(self.name, arrays[i], bound)
+                arrays[i] = a.check(self.public, arrays[i], bound)
                 self._same_type(a, arrays[i], arrays)
         given = out if isinstance(out, tuple) else (out,) * len(self.outputs) if out is None else (out,)
         space = self._space(backend, (*arrays, *given))
         if len(given) != len(self.outputs):
-            raise TypeError(f"{self.name}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
+            raise TypeError(f"{self.public}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")
         results = []
         for spec, value in zip(self.outputs, given):
             if value is None:
                 results.append(self._allocate(space, spec, bound, arrays, int(spec.name in second)))
                 continue
-            value = self._same_type(spec, spec.check(self.name, value, bound), arrays)
+            value = self._same_type(spec, spec.check(self.public, value, bound), arrays)
             if home(value) == "cpp" and not value.flags.writeable:  # all arrays of a device can be written
-                raise ValueError(f"{self.name}: {spec.name} is read-only")
+                raise ValueError(f"{self.public}: {spec.name} is read-only")
+            if home(value) == "cpp" and _overlaps_itself(value):
+                raise ValueError(f"{self.public}: elements of {spec.name} overlap each other")
             # A kernel that wrote into an array that it still reads would give other numbers.
             others = (a for a in (*arrays, *results) if a is not None and home(a) == home(value))
             if any(map(partial((space if home(value) == "cuda" else np).may_share_memory, value), others)):
-                raise ValueError(f"{self.name}: {spec.name} overlaps another argument")
+                raise ValueError(f"{self.public}: {spec.name} overlaps another argument")
             results.append(value)
         return arrays + results
 
@@ -639,7 +667,7 @@ class Kernel:
 
     def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
         if spec.like and value.dtype != inputs[0].dtype:
-            raise TypeError(f"{self.name}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
+            raise TypeError(f"{self.public}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
         return value
 
 

@@ -85,7 +85,8 @@ _WORDS = {
     "offset": "Added to x'theta.",
     "weights": "Multiply each row's log-likelihood.",
     "family": "The likelihood.",
-    "scale": "Dispersion of the families that have one: of the gaussian its standard deviation.",
+    "scale": "Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with "
+    "variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).",
     "draws": "Number S of draws that are averaged.",
     "key": 'Names the draws: `rng.key(seed, "draws")`. None where nothing is drawn.',
     "client": "Names the draws: see the module.",

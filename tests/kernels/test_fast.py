@@ -37,7 +37,7 @@ def test_what_is_returned_by_the_generated_functions():
     seen = []
     scalars = (Scalar("rate", POSITIVE), Scalar("form", choice_of({"a": 7, "b": 8}), of="shape"))
     run = _fast.compute_of(
-        inputs, scalars, (), outputs, (), False, lambda *arguments: seen.extend(arguments), refuse, never, never
+        inputs, scalars, (), outputs, (), False, lambda *arguments: seen.extend(arguments), refuse, never, never, never
     )
     x, y = run((a, b, None), None, 2, None, {"q": 4}, rate=7, shape="b")
     assert (seen[0] is a, seen[1] is b, seen[2:5], seen[5] is x, seen[6] is y, seen[7]) == (
@@ -65,7 +65,17 @@ def test_arguments_in_an_order_of_their_own():
     inputs, outputs = (Array("a", ("n",), F64), Array("b", ("n",), F64)), (Array("x", ("n",), F64),)
     scalars, a, seen = (Scalar("k", POSITIVE), Scalar("c0", POSITIVE)), np.ones(3), []
     run = _fast.compute_of(
-        inputs, scalars, (), outputs, ("b", "c0", "x", "k"), True, lambda *given: [seen.extend(given), 5][1], refuse, never, never
+        inputs,
+        scalars,
+        (),
+        outputs,
+        ("b", "c0", "x", "k"),
+        True,
+        lambda *given: [seen.extend(given), 5][1],
+        refuse,
+        never,
+        never,
+        never,
     )
     five, x = run((np.zeros(3), a), None, 1, None, k=2, c0=0.5)
     assert (five, seen[0] is a, seen[1], seen[2] is x, seen[3], len(seen)) == (5, True, 0.5, True, 2.0, 4)
@@ -93,7 +103,7 @@ def test_what_is_not_as_it_should_be_gives_nothing(change, sizes):
     assert _fast.arrays_of(inputs, outputs)(given, {}) is not None
     assert _fast.arrays_of(inputs, outputs)(given | change, sizes) is None
     assert _fast.sizes_of(inputs)(given | change, sizes) is None
-    run = _fast.compute_of(inputs, (), (), outputs, (), False, never, refuse, never, lambda *arguments: None)
+    run = _fast.compute_of(inputs, (), (), outputs, (), False, never, refuse, never, lambda *arguments: None, never)
     assert run(tuple((given | change).values()), None, 1, None, sizes) is None
 
 

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, gammaln
 
 import fedkern
+from fedkern import _core
 from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._reference import glm as reference
 from fedkern.kernels.families import CODES
@@ -553,3 +554,17 @@ def test_the_tables_of_the_headers_are_what_they_say():
     assert found.keys() == want.keys()
     for name, values in want.items():
         np.testing.assert_allclose(found[name].astype(float), values, rtol=1e-14, atol=0, err_msg=name)
+
+
+def test_a_full_rank_posterior_is_refused_by_the_name_of_the_function():
+    with pytest.raises(ValueError, match=r"^glm\.elbo_grad: mu must have shape"):
+        glm.elbo_grad(np.ones((4, 2)), np.ones(4), np.zeros(3), np.eye(2), family="bernoulli", estimator="analytic")
+
+
+@pytest.mark.parametrize("draws", [0, -1, 2**31])
+def test_the_bindings_take_no_number_of_draws_that_they_cannot(draws):
+    X, y, mu, total = np.ones((4, 2)), np.ones(4), np.zeros(2), np.zeros(4)
+    with pytest.raises(ValueError, match="draws: must be in"):
+        _core.glm.clipped_grad_sum(X, y, mu, mu, None, None, None, 0, 1.0, 1.0, 1, draws, 1, 0, 0, 0.0, 0.0, total, 1)
+    with pytest.raises(ValueError, match="draws: must be in"):
+        _core.glm.elbo_grad(X, y, mu, mu, mu, mu + 1, None, None, 0, 1.0, 0, draws, 1, 0, 0, mu.copy(), mu.copy(), 1)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedkern import kernels
 from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._numba import privacy as compiled
 from fedkern.kernels._reference import privacy as reference
@@ -375,3 +376,55 @@ def test_a_discrete_gaussian_of_a_fraction_is_refused(sigma):
     """Its integer part would be less noise than was accounted for."""
     with pytest.raises(ValueError, match=r"sigma must be an integer in \[1, 2\^31\)"):
         privacy.discrete_gaussian(np.zeros(100, np.uint32), sigma=sigma, n=3)
+
+
+def test_the_documented_standard_deviation_of_the_discrete_gaussian():
+    x = np.arange(-60, 61.0)
+    for sigma in (1.0, 1.5):
+        weights = np.exp(-x * x / (2 * sigma**2))
+        lost = 1 - math.sqrt((weights * x * x).sum() / weights.sum()) / sigma
+        said = 4 * math.pi**2 * sigma**2 * math.exp(-2 * math.pi**2 * sigma**2)
+        assert abs(lost - said) < 1e-6 * said + 4e-16
+    assert "sigma (1 - 4 pi^2 sigma^2 exp(-2 pi^2 sigma^2))" in privacy.DISCRETE_GAUSSIAN.words["sigma"]
+
+
+def test_the_documented_numbers_of_words():
+    given = words(1_300_000)
+    for sigma, text in ((1, "12.3 for sigma = 1"), (2, "11.5 for 2"), (1000, "about 11 a draw")):
+        draws, used = privacy.discrete_gaussian(given, sigma, 100_000)
+        assert len(draws) == 100_000
+        said = float(next(word for word in text.split() if word[:2].isdigit()))
+        assert abs(used / len(draws) - said) < (0.06 if said != 11 else 0.5)
+        assert text in privacy.DISCRETE_GAUSSIAN.words["words"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_infinite_bound_clips_nothing(backend):
+    rows = np.array([[1.0, 2.0], [0.0, 0.0], [1e100, -3.0]])
+    np.testing.assert_allclose(privacy.clip_sum(rows, np.inf, backend=backend), rows.sum(axis=0), rtol=1e-15)
+
+
+def test_elements_that_are_not_aligned_are_refused_by_name():
+    packed = np.zeros(4, dtype=[("id", "i1"), ("row", "f8", (2,))])
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: rows is not aligned to its elements; give a copy"):
+        privacy.clip_sum(packed["row"], 1.0)
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: out is not aligned to its elements; give an array of its own"):
+        privacy.clip_sum(np.ones((3, 2)), 1.0, out=packed["row"][0])
+    bound = kernels.bind("privacy.clip_sum", {"rows": np.ones((4, 2))}, ["rows"], bound=1.0)
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: rows is not aligned"):
+        bound(packed["row"])
+    np.testing.assert_array_equal(privacy.clip_sum(packed["row"].copy(), 1.0), [0, 0])
+
+
+@pytest.mark.parametrize(
+    "out", [np.lib.stride_tricks.as_strided(np.zeros(1), (2,), (0,)), np.lib.stride_tricks.as_strided(np.zeros(3), (2,), (4,))]
+)
+def test_an_output_whose_elements_overlap_is_refused(out):
+    with pytest.raises(ValueError, match=r"privacy\.clip_sum: elements of out overlap each other"):
+        privacy.clip_sum(np.ones((3, 2)), 1.0, out=out)
+
+
+def test_outputs_of_any_other_strides_are_taken():
+    want, whole = privacy.clip_sum(np.ones((3, 2)), 1.0), np.zeros((4, 2, 3))
+    for out in (whole[0, :, 0], whole[::-2, 0, 1][:2], whole[1, ::-1, 1], np.zeros(2)):
+        np.testing.assert_array_equal(privacy.clip_sum(np.ones((3, 2)), 1.0, out=out), want)

@@ -377,3 +377,11 @@ def test_more_rows_than_columns_are_no_factor():
     X, _, (_, _, rss, n) = site()
     with pytest.raises(ValueError, match="R must have at most as many rows as columns"):
         shrinkage.local_sweeps(X, np.zeros(40), rss, n, *state(1, 6), seed=1)
+
+
+@pytest.mark.parametrize("rss", [-1.0, -1, np.array([1.0, -1e-9])])
+def test_a_negative_sum_of_squares_is_refused(rss):
+    R, state = np.eye(2), [np.zeros((2, 2)), np.ones((2, 2)), np.zeros((2, 2)), np.ones((2, 2)), np.ones(2)]
+    for function in (shrinkage.local_sweeps, shrinkage.bind_local_sweeps):
+        with pytest.raises(ValueError, match=r"shrinkage\.local_sweeps: rss must not be negative, got -"):
+            function(R, np.zeros(2), rss, 5.0, *state, seed=1)

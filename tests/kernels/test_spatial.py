@@ -325,3 +325,29 @@ def test_numbers_outside_their_range_are_refused():
     p = spatial.car_analyse(*graph)
     with pytest.raises(ValueError, match="form must be 'car' or 'leroux', got 'icar'"):
         spatial.car_factor(PHI, p.order, p.indptr, p.indices, *graph, form="icar")
+
+
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+def test_a_factor_of_an_unsymmetric_graph_is_refused(backend):
+    indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    pattern = spatial.car_analyse(indptr, indices)
+    of = pattern.order, pattern.indptr, pattern.indices
+    unsymmetric = np.array([2, 0, 2, 1])  # 0 next to 2, which is not next to 0
+    with pytest.raises(ValueError, match=r"spatial\.car_factor: indices must be symmetric"):
+        spatial.car_factor(np.array([0.5]), *of, indptr, unsymmetric, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+@pytest.mark.parametrize("kind", ["rbf", "matern12", "matern32", "matern52"])
+def test_covariances_of_tiny_lengthscales_are_the_identity(kind, backend):
+    x = np.array([[0.0], [1.0], [1e20]])
+    found = spatial.gp_covariance(x, np.array([1e-300, 5e-324, 1e-150]), kind=kind, backend=backend)
+    np.testing.assert_array_equal(found, np.broadcast_to(np.eye(3), (3, 3, 3)))
+    far = spatial.gp_covariance(np.array([[1e200], [-1e200]]), np.array([1.0]), kind=kind, backend=backend)
+    np.testing.assert_array_equal(far[0], np.eye(2))
+
+
+def test_a_short_right_side_is_named():
+    indptr, indices = np.array([0, 2, 4, 5]), np.array([0, 1, 1, 2, 2])
+    with pytest.raises(ValueError, match="right has rows of length 2"):
+        spatial.bordered_solve(np.ones((1, 2)), np.ones(5), indptr, indices)

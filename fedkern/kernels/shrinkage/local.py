@@ -60,7 +60,7 @@ _SWEEPS = (Scalar("n", NOT_NEGATIVE), *NAMES, N_SWEEPS, EXPANDED, _FORM, SCALE_L
 WORDS = {
     "R": "Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; numbers below the diagonal are not read.",
     "q": "Q'y: of each chain, or (r,): the same for all.",
-    "rss": "|y|^2 - |q|^2, the residual sum of squares of the least-squares fit.",
+    "rss": "|y|^2 - |q|^2, the residual sum of squares of the least-squares fit; it is not negative.",
     "n": "Degrees of freedom of the rows: their number, less 1 if X and y are centred.",
     "theta": "Global coefficients.",
     "tau_sq": "Squared global scales, > 0.",
@@ -93,6 +93,7 @@ LOCAL_SWEEPS = Kernel(
     streams=("scales", "coefficients", "variances"),
     backends=BACKENDS,
     blas=True,
+    tied=("rss",),
     words=WORDS,
     example="""
         >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
@@ -217,6 +218,7 @@ def local_sweeps(
     # A word of the counter would run over, and repeat the numbers of an early sweep.
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS, R)
+    _check_rss(rss)
     inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, per_chain(q, theta, 1), per_chain(rss, theta, 0), gram
     swept: Swept = LOCAL_SWEEPS.compute(
         inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
@@ -394,6 +396,7 @@ def bind_local_sweeps(given: Given) -> Sweeps:
     array([0.474])
     """
     of = given["theta"]
+    _check_rss(given["rss"])
     return _bind(LOCAL_SWEEPS, given | {"q": per_chain(given["q"], of, 1), "rss": per_chain(given["rss"], of, 0)})
 
 
@@ -496,6 +499,14 @@ def per_chain(value: Any, of: Any, ndim: int) -> Any:
     if (home(value) or isinstance(value, np.float64)) and value.ndim == ndim:
         return np.broadcast_to(value, (chains, *value.shape))
     return value
+
+
+def _check_rss(rss: Any) -> None:
+    """Refuses negative sums of squares. To look at those of a device would wait for it, and other objects the record refuses."""
+    rss = here(rss)
+    plain = type(rss) is np.ndarray and rss.dtype.kind in "fi" and rss.size
+    least = rss.min() if plain else rss if isinstance(rss, int | float) else 0
+    require(LOCAL_SWEEPS.name, not least < 0, "rss", "must not be negative", least)
 
 
 def _check_factor(kernel: Kernel, R: Any) -> None:

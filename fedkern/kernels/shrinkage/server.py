@@ -406,6 +406,6 @@ def _raise_faults(kernel: Kernel, events: NDArray[np.int64], chain: int, step: i
         i, r = faulty[0]
         sweep, quantity = divmod(int(events[i, r, 3]), 8)
         raise NumericalError(
-            f"{kernel.name}: chain {chain + int(i)}, regression {r}: {QUANTITIES[quantity]} of the server's sweep {step + sweep} is "
-            "not finite; a client sent deviations or scales that are not, or the last state is not"
+            f"{kernel.name}: chain {chain + int(i)}, regression {r}: {QUANTITIES[quantity]} of the server's sweep {step + sweep} "
+            "is not finite; a client sent deviations or scales that are not, or the last state is not"
         )

@@ -9,8 +9,8 @@ from fedkern.errors import NumericalError
 from .._checks import Domain, choice_of, require
 from .._docs import documented
 from .._record import COMPILED, F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
-from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, WORDS, Floats, Indices, check_indptr, check_normals, check_triangle
-from .graph import FORMS
+from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, WORDS, Floats, Indices, check_normals, check_triangle
+from .graph import FORMS, check_graph
 
 __all__ = ["car_factor", "car_logdensity", "car_sample"]
 
@@ -178,7 +178,7 @@ def car_factor(
     Raises
     ------
     TypeError, ValueError
-        Wrong type or shape, a pattern of another graph, a wrong `out`.
+        Wrong type or shape, a graph that `check_graph` refuses, a pattern of another graph, a wrong `out`.
     NumericalError
         A pivot is not greater than zero: phi and area are named.
     """
@@ -188,7 +188,7 @@ def car_factor(
     arrays = CAR_FACTOR.prepare({"phi": phi, **pattern, "indptr": indptr, "indices": indices}, out)
     phi, order, factor_indptr, factor_indices, indptr, indices = arrays[:6]
     # Compiled code indexes by these numbers: a wrong one would read or write beyond an array.
-    check_indptr(name, indptr, len(indices))
+    check_graph(indptr, indices, name=name)
     check_triangle(name, factor_indptr, factor_indices, order)
     _check_pattern(name, indptr, indices, order, factor_indptr, factor_indices)
     failed = CAR_FACTOR.call(backend, arrays, numbers, n_threads)

@@ -25,8 +25,12 @@ struct Locations {
     }
 };
 
+inline constexpr double least_lengthscale = 1e-150; // squares of smaller numbers would be 0
+inline constexpr double far_apart = 1000;           // exp(-1000) is 0; farther, a Matern factor of infinity would meet that 0
+
 /// Squared distances become covariances.
 template <GpKind kind> void gp_kernel(double* values, Index count, double lengthscale) {
+    if (lengthscale < least_lengthscale) lengthscale = least_lengthscale;
     const double s = kind == GpKind::rbf ? -0.5 / (lengthscale * lengthscale)
                                          : math::sqrt(kind == GpKind::matern12   ? 1.0
                                                       : kind == GpKind::matern32 ? 3.0
@@ -36,7 +40,7 @@ template <GpKind kind> void gp_kernel(double* values, Index count, double length
         if constexpr (kind == GpKind::rbf) {
             values[i] = math::exp(s * values[i]);
         } else {
-            const double a = s * math::sqrt(values[i]), decay = math::exp(-a);
+            const double scaled = s * math::sqrt(values[i]), a = scaled > far_apart ? far_apart : scaled, decay = math::exp(-a);
             values[i] = kind == GpKind::matern12 ? decay : (1 + a + (kind == GpKind::matern52 ? a * a * (1. / 3) : 0)) * decay;
         }
     }

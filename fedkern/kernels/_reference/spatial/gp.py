@@ -7,15 +7,19 @@ from .table import numbers
 
 RBF, MATERN12, MATERN32, MATERN52 = range(4)
 NEAR = 1e-6  # pivots that count as equal
+LEAST = 1e-150  # squares of smaller lengthscales would be 0
+FAR = 1000.0  # exp(-1000) is 0; farther, a Matern factor of infinity would meet that 0
 
 
 def covariance(x, lengthscale, kind):
     if not lengthscale > 0:
         return np.full((len(x), len(x)), np.nan)
-    squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
-    if kind == RBF:
-        return np.exp(-0.5 * squares / lengthscale**2)
-    a = np.sqrt(squares) * (np.sqrt((1, 3, 5)[kind - 1]) / lengthscale)
+    lengthscale = max(lengthscale, LEAST)
+    with np.errstate(over="ignore"):
+        squares = ((x[:, None] - x[None]) ** 2).sum(axis=2)
+        if kind == RBF:
+            return np.exp(-0.5 * squares / lengthscale**2)
+    a = np.minimum(np.sqrt(squares) * (np.sqrt((1, 3, 5)[kind - 1]) / lengthscale), FAR)
     return (1.0, 1 + a, 1 + a + a * a / 3)[kind - 1] * np.exp(-a)
 
 
