@@ -2,7 +2,8 @@
 
 Such slips are: levels that differ in capitals or blanks alone; a column that is coded 0 and 1 at one client and 1 and 2 at
 another; a scale of ordered levels that begins at another number at a client; a column that is in another unit at a client
-(`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard deviation; and one file at two
+(`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard deviation; a column that has
+one value at a client, far from all that others have (`constants`); and one file at two
 clients. A sure slip is a doubt, with which no result can stand; any other is a note.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.encoding import Column
-from . import centres, spreads
+from . import centres, constants, spreads
 
 Array = NDArray[np.float64]
 Said = tuple[tuple[str, ...], tuple[str, ...]]  # notes, and why the result cannot stand
@@ -197,7 +198,7 @@ def is_of_client(mean: float, variance: float, their_mean: float, their_variance
     if spreads.APART * variance > their_variance:
         return True
     if not variance > 0:
-        return False
+        return True  # a doubt about a column with one value (`constants`) is of this client
     wider = math.sqrt(their_variance / variance)
     same = mean * their_mean > 0 and 1 / centres.ALIKE <= their_mean / mean / wider <= centres.ALIKE
     return same or (wider > spreads.CERTAIN and (mean - their_mean) ** 2 > AWAY**2 * their_variance)
@@ -278,7 +279,14 @@ def _compared(told: Sums) -> Said:
             sure = spreads.certain(spread, mean / np.sqrt(own))
         moved = centres.compare_centres(mean, own, degrees, ~spread.odd)
         lines += centres.notes(moved, what, told.clients, remedy)
-        doubts += filter(None, (spreads.doubt(spread, sure, what, told.clients), centres.doubt(moved, what, told.clients)))
+        single = constants.find_constants(mean, own, degrees)
+        lines += constants.notes(single, what, told.clients, right)
+        found = (
+            spreads.doubt(spread, sure, what, told.clients),
+            centres.doubt(moved, what, told.clients),
+            constants.doubt(single, what, told.clients),
+        )
+        doubts += filter(None, found)
     return tuple(lines), tuple(doubts)
 
 
