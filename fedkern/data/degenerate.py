@@ -16,7 +16,7 @@ from scipy.linalg import lstsq, qr
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
-from .isolated import FAR, decide, robust
+from .isolated import FAR, decide, repeated, robust
 
 __all__ = ["Degenerate", "degenerate", "numeric_places", "with_far"]
 
@@ -69,7 +69,7 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
 
 
 def with_far(known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None) -> Degenerate:
-    """Adds the columns, or the response if it is a measurement, in which few cells are far from all others.
+    """Adds the columns, or the response if it is a measurement, in which few cells, or a repeated value, are far from the others.
 
     Parameters
     ----------
@@ -79,9 +79,12 @@ def with_far(known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | No
     """
     low, high, _ = _ends(X)
     far = list[str]()
+    some = X[:: max(1, len(X) // BLOCK)]
     for name, at in numeric_places(encoding):
         centre, sd = robust(np.asarray(X[:BLOCK, at], np.float64))
-        if not max(high[at] - centre, centre - low[at]) < FAR / 2 * sd and decide(_own(encoding, name, X[:, at])):
+        alone = not max(high[at] - centre, centre - low[at]) < FAR / 2 * sd
+        # Of a long table every k-th row shows whether a value is repeated: then all are looked at.
+        if (alone or repeated(_own(encoding, name, some[:, at]))) and decide(_own(encoding, name, X[:, at])):
             far.append(name)
     family = FAMILIES[encoding.family]
     if y is not None and encoding.response is not None and family.continuous and family.concave:  # else few cells decide nothing

@@ -52,10 +52,13 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
                 f"column {name!r}: all numbers above 999 are missing, and others have three digits after a point, as 1.234: if "
                 "the point stands for thousands, write plain numbers into the file"
             )
-        lines += (_code(name, code, int((values == code).sum()), table) for code in codes)
+        lines += (_code(name, code, int((values == code).sum()), _way(name, code, table)) for code in codes)
     if response is None or encoding.response is None or not (FAMILIES[encoding.family].continuous or encoding.family == "beta"):
         return lines
-    return [*lines, *_of(encoding.response, response, table, FAMILIES[encoding.family].link)]
+    codes = coded(response)
+    lines += _of(encoding.response, np.where(np.isin(response, codes), np.nan, response), table, FAMILIES[encoding.family].link)
+    way = "leave these rows out of the file"
+    return [*lines, *(_code(encoding.response, code, int((response == code).sum()), way) for code in codes)]
 
 
 def time_notes(table: Table, time: str, others: Sequence[str] = ()) -> list[str]:
@@ -122,13 +125,19 @@ def _of(name: str, values: Array, table: Table, link: str = "identity", *, small
         yield f"column {name!r}: {len(rows) - LISTED} more cells are that far away"
 
 
-def _code(name: str, code: float, n: int, table: Table) -> str:
-    of_text = table.lines is not None  # [data.dialect] is for text files
-    way = f'count it as one ([data.dialect] missing = ["{code:g}"])' if of_text else "make these cells empty (in arrays NaN)"
+def _code(name: str, code: float, n: int, way: str) -> str:
     return (
         f"column {name!r}: {code:g} stands in {n} row{'s' * (n > 1)}, far from all other cells: if it is a code for a "
-        f"missing value, {way}, and say what becomes of the rows (model.missing)"
+        f"missing value, {way}"
     )
+
+
+def _way(name: str, code: float, table: Table) -> str:
+    """Says how cells of a covariate with a code come to count as missing: [data.dialect] is for text files, and all columns."""
+    elsewhere = (other for other in table.columns if other != name)
+    of_text = table.lines is not None and not any((numbers(table, other) == code).any() for other in elsewhere)
+    way = f'count it as one ([data.dialect] missing = ["{code:g}"])' if of_text else "make these cells empty (in arrays NaN)"
+    return f"{way}, and say what becomes of the rows (model.missing)"
 
 
 def numbers(table: Table, name: str) -> Array:

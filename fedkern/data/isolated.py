@@ -8,12 +8,19 @@ A lost decimal point is more: nothing lies between it and the others. So few cel
 - and, if no cell of the column is negative, more than 5 robust standard deviations away among the logarithms of its cells
   above zero, and 2 farther than the next.
 
+A value in several cells, up to half of all, may be a code for a missing one: cholesterol is 0 in a quarter of a file, and all
+other cells are above 99. (More cells have an ordinary value, as a loss that most people never had.) It is one of the outermost
+values, far from the others' median, with a gap between it and the nearest of them; where all others are above zero, both of
+their logarithms too.
+
 They matter if their squares are large beside the root of the number of rows: with an effect f of the column (in standard
 deviations of the response for one of the column), wrong cells at distances D move a slope by about f sum(D^2) / sqrt(n) of its
 standard deviations.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +36,39 @@ CODES = (-9999.0, -999.0, -99.0, -9.0, 9.0, 99.0, 888.0, 999.0, 8888.0, 9999.0) 
 SHARE = 0.2  # of a column's cells, at most, that have such a code
 GAP = 3.0  # robust standard deviations of the others between it and the nearest of them
 LEAST = 10  # other cells
+ENDS = 3  # different codes at one end of a column, at most (-9, -8, -7)
+TIMES, OF_ALL = 3, 0.01  # cells with a value that is no usual code, at least: so many, and this part of all
+APART, BESIDE_IT = 3.5, 1.5  # standard deviations of the others from their median, and from the nearest of them
+NEARER_CODES = 1.0  # the gap of a usual code that stands in several cells
+DIGIT = 9.0  # a code that is an ordinary count as well: it has the wide gap
+MOST = 0.5  # of all cells: a value in more of them is no code that a client can tell by itself
+TAIL = 0.01  # of the others at each end, which do not make their standard deviation
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 
 
 def decide(values: Array) -> bool:
-    """Tells whether few cells of a column are isolated, and matter.
+    """Tells whether few cells of a column are isolated, or a value in several stands apart from the others, and they matter.
 
     Parameters
     ----------
     values : (n,) in the column's own unit; NaN where there is no cell
     """
     values = values[np.isfinite(values)]
+    return _few_decide(values) or _codes_decide(values)
+
+
+def _codes_decide(values: Array) -> bool:
+    """Tells whether cells with a repeated value that stands apart matter."""
+    codes = repeated(values)
+    if not codes:
+        return False
+    known = np.isin(values, codes)
+    centre, sd = _middle(values[~known])
+    return bool(MATTERS * (((values[known] - centre) / sd) ** 2).sum() > np.sqrt(len(values)))
+
+
+def _few_decide(values: Array) -> bool:
+    """Tells whether few cells stand alone, and matter."""
     most = max(FEW, int(OF_ROWS * len(values)))
     if len(values) < LEAST + most:
         return False
@@ -82,7 +111,12 @@ def distances(values: Array) -> Array:
 
 
 def coded(values: Array) -> list[float]:
-    """Returns codes that a few cells of a column have, far from all others."""
+    """Returns usual codes that a few cells of a column have far from all others, and values in several cells that stand apart."""
+    return sorted({*_usual(values), *repeated(values)})
+
+
+def _usual(values: Array) -> list[float]:
+    """Returns usual codes that a few cells of a column have, far from all others."""
     there = values[np.isfinite(values)]
     known = np.isin(there, CODES)
     others = there[~known]
@@ -92,6 +126,65 @@ def coded(values: Array) -> list[float]:
     low, high = others.min() - GAP * sd, others.max() + GAP * sd
     counts = {code: int((there == code).sum()) for code in CODES if not low <= code <= high}
     return [code for code, n in counts.items() if 0 < n <= SHARE * len(there)]
+
+
+def repeated(values: Array) -> list[float]:
+    """Returns values in several cells of a measured column, at its ends, that stand apart from all others."""
+    there = values[np.isfinite(values)]
+    if len(there) < LEAST + TIMES or not _ends_repeat(there):
+        return []
+    different, counts = np.unique(there, return_counts=True)
+    least = np.where(np.isin(different, CODES), TIMES - 1, max(TIMES, int(np.ceil(OF_ALL * len(there)))))
+    if len(different) < LEAST + 1:
+        return []
+    found = _at_low_end(different, counts, least)
+    return sorted(found + [-value for value in _at_low_end(-different[::-1], counts[::-1], least[::-1])])
+
+
+def _ends_repeat(there: Array) -> bool:
+    """Tells whether one of the outermost values stands in several cells: of most columns none does, and they need no sorting."""
+    few = min(len(there) - 1, ENDS + 1)
+    part = np.partition(there, (few, len(there) - 1 - few))
+    return any(len(np.unique(end)) <= few for end in (part[: few + 1], part[-few - 1 :]))
+
+
+def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.int64]) -> list[float]:
+    """Returns the repeated values that stand apart below all others, of the sorted different values of a column."""
+    most = min(ENDS, len(different) - LEAST)
+    for k in range(most, 0, -1):
+        enough = (counts[:k] >= least[:k]) & (counts[:k] <= MOST * counts.sum())
+        rest, n = different[k:], counts[k:]
+        if enough.any() and n.sum() >= 2 * LEAST and _is_apart(different[k - 1], rest, n):
+            return [float(value) for value in different[:k][enough]]
+    return []
+
+
+def _is_apart(value: float, rest: Array, n: NDArray[np.int64]) -> bool:
+    """Tells whether a value below all others is far from them, with a gap; `rest`: sorted, each `n` times."""
+    code = abs(value) != DIGIT and bool(np.isin(abs(value), np.abs(CODES)))
+    gap = NEARER_CODES if code else GAP if abs(value) == DIGIT else BESIDE_IT
+    for scaled in _scales(value, rest):
+        others = np.repeat(scaled[1:], n)
+        centre, sd = _middle(others)
+        if not (sd > 0 and centre - scaled[0] > APART * sd and scaled[1] - scaled[0] > gap * sd):
+            return False
+    return True
+
+
+def _scales(value: float, rest: Array) -> Iterator[Array]:
+    """Yields a value and the others, and their logarithms where all are above zero: the order may be turned round."""
+    both = np.concatenate([[value], rest])
+    yield both
+    if (both > 0).all():
+        yield np.log(both)
+    elif (both < 0).all():  # above zero, turned round
+        yield -np.log(-both)
+
+
+def _middle(values: Array) -> tuple[float, float]:
+    """Returns the median, and a standard deviation that a peak of the column makes no smaller and its ends no larger."""
+    sd = robust(values)[1]
+    return float(np.median(values)), max(sd, float(np.clip(values, *np.quantile(values, (TAIL, 1 - TAIL))).std()))
 
 
 def robust(values: Array) -> tuple[float, float]:

@@ -67,8 +67,9 @@ def _not_given(at: At[Any], names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 FAR = (
-    "column {!r} has a cell far from all others (beyond 20 robust standard deviations) at {}: see rows.json there; a wrong cell "
-    "changes the result by itself: mend it, or leave its row out; where it is right, {}"
+    "column {!r} has a cell, or several with one value, far from all others at {}: see rows.json there; a wrong cell, or a code "
+    "for a missing value, changes the result by itself: mend it, make it empty (model.missing says what becomes of the row), or "
+    "leave its row out; where it is right, {}"
 )
 COLUMN = "give center and scale of the column in [data.columns], and nothing more is said"
 LIKELIHOOD = 'errors are not normal: model.family = "student" gives such a row next to no weight'

@@ -671,8 +671,9 @@ def _missing_lines(tables: Sequence[Table], seen: Seen, part: Part) -> list[str]
         return []
     names = ", ".join(map(_text, those))
     return [
-        f"# A few cells of {names} have a code as programs write for a missing value, far from all others: give",
-        "# those that are one (they count as empty then, in all columns), and say what becomes of the rows: model.missing.",
+        f"# Some cells of {names} have one value as programs write for a missing one, far from all others: give",
+        "# those that are one (they count as empty then, in all columns: make cells empty in the files where another column has",
+        "# such values in earnest), and say what becomes of the rows: model.missing.",
         '# missing = ["-9", "999"]',
     ]
 
@@ -723,8 +724,8 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
             yield f"{column}: two values in each file, and not the same two in all; code it alike"
         if _coded(tables, seen, name):
             yield (
-                f"{column}: a few cells have a code as programs write for a missing value (-9, 99, 999, ..), far from all "
-                "others; if it is one, give it to [data.dialect] missing"
+                f"{column}: some cells have one value as programs write for a missing one (0, -9, 99, ..), far from all "
+                "others; if it is one, give it to [data.dialect] missing, or make its cells empty"
             )
         elif any((distances(own) > FAR).any() for own in values):
             yield (

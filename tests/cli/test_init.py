@@ -311,7 +311,11 @@ SLIPS = {
     "blanks": ("cost", [f"{k} {100 + 7 * k}" for k in range(1, 31)], "cells look like numbers with separators of thousands"),
     "unit": ("sbp", [f"{110 + k} mmHg" for k in range(30)], "cells look like numbers with a unit behind"),
     "capitals": ("sex", ["fFmM"[k % 4] for k in range(30)], "levels differ in capitals or blanks alone"),
-    "code": ("bmi", [25.5 + k / 10 if k > 1 else -9 for k in range(30)], "a few cells have a code"),
+    "code": (
+        "bmi",
+        [25.5 + k / 10 if k > 1 else -9 for k in range(30)],
+        "some cells have one value as programs write for a missing one",
+    ),
     "far": ("bmi", [25.5 + k / 10 if k else 2550 for k in range(30)], "a cell is more than 20 robust standard deviations"),
     "rooms": ("room", [f"{k}{'abcdefghij'[k % 10]}" for k in range(30)], ""),
     "numbers": ("bmi", [25.5 + k / 10 for k in range(30)], ""),
@@ -342,7 +346,7 @@ def test_codes_for_missing_values_are_a_line_to_fill_in(
     assert main(["init", str(tmp_path / "a.csv"), "--out", str(out)]) == 0
     text = out.read_text()
     (line,) = (line for line in text.splitlines() if line.startswith("# missing = "))
-    assert '# A few cells of "bmi" have a code' in text
+    assert '# Some cells of "bmi" have one value' in text
     assert tomllib.loads(text)["data"].get("dialect", {}) == ({} if delimiter == "," else {"delimiter": ";"})
     out.write_text(text.replace(line, 'missing = ["-9"]'))
     assert main(["check", str(out), *few.SET, "--set", "model.missing=drop", "--local", str(tmp_path / "a.csv")]) == 0

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.slips import spellings
+from fedkern.algorithms.exchanges.slips import Sums, of_sums, spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import any_thousandths, coded
 from fedkern.errors import JobError
+from fedkern.models.encoding import Column
 from support import few
 
 PVI: dict[str, Any] = {"data": {"response": "y", **few.ANY}}
@@ -123,6 +124,54 @@ def test_of_a_vertical_job_each_party_sees_its_own(tmp_path: Path) -> None:
     assert any("column 'age': -9 stands in 2 rows" in line for line in own["a"])
     assert any("the levels 'F', 'f' differ in capitals" in line for line in own["a"])
     assert not own["b"]
+
+
+@pytest.mark.parametrize("order", ["as it is", "sorted", "shuffled"])
+def test_one_file_at_two_clients_is_found_in_whatever_order_its_rows_are(order: str) -> None:
+    random = np.random.default_rng(3)
+    clients = {name: frame(k, lab=np.random.default_rng(k).normal(50, 10, 60)) for k, name in enumerate("ab")}
+    turned = {"as it is": np.arange(60), "sorted": np.argsort(clients["a"]["lab"]), "shuffled": random.permutation(60)}[order]
+    clients["copy"] = clients["a"].iloc[turned].reset_index(drop=True)
+    result = fedkern.run(PVI, data=clients).summary
+    assert result["converged"] is False
+    assert "clients 'a' and 'copy' have as many rows, and the same sums of every numeric covariate" in result["verdict"]
+    clients["copy"].loc[7, "lab"] += 1e-6  # another file
+    assert "as many rows" not in fedkern.run(PVI, data=clients).summary["verdict"]
+
+
+def told_sums(tables: list[np.ndarray]) -> Sums:
+    """What clients tell of these columns."""
+    rows = np.concatenate(tables)
+    centre, columns = rows.mean(axis=0), tuple(Column(f"x{j}") for j in range(rows.shape[1]))
+    sums, squares = (np.array([((one - centre) ** power).sum(axis=0) for one in tables]) for power in (1, 2))
+    sizes = np.array([float(len(one)) for one in tables])
+    return Sums(tuple(map(str, range(len(tables)))), columns, sizes, centre, sums, squares)
+
+
+def test_shares_and_scores_that_are_the_same_by_chance_are_no_file_twice() -> None:
+    """Six clients of 60 rows; with sums alone one federation in three or more has two clients that are alike."""
+    random, found, alike = np.random.default_rng(2), 0, 0
+    for draw in [
+        lambda: random.integers(0, 2, (60, 2)).astype(float),
+        lambda: 10.0 * (random.random((60, 1)) < 0.1),
+        lambda: random.binomial(2, 0.2, (60, 1)) / 2,
+    ] * 200:
+        tables = [draw() for _ in range(6)]
+        alike += len({(*one.sum(axis=0), *(one**2).sum(axis=0)) for one in tables}) < len(tables)
+        found += bool(of_sums(told_sums(tables))[1])
+    assert alike > 60
+    assert found == 0
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1.0, 1e6])
+def test_files_twice_are_found_in_any_unit(unit: float) -> None:
+    random = np.random.default_rng(2)
+    ages, labs = (random.normal(60, 12, (5, 5000, 1)).round(), unit * random.normal(50, 10, (5, 5000, 1)))
+    for values in (ages, labs):
+        tables = list(values)
+        assert not of_sums(told_sums(tables))[1]
+        (doubt,) = of_sums(told_sums([*tables, random.permutation(tables[3]), np.sort(tables[3], axis=0)]))[1]
+        assert doubt.startswith("clients '3' and '5' and '6' have as many rows")
 
 
 def test_an_ignored_column_that_no_file_has_ends_the_job(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Degenerate:
     constant : columns with one value
     coarse : columns whose values are large and differ in their last digits only
     collinear : column -> others that it follows from
-    far : columns, or the response, in which few cells are far from all others, and matter
+    far : columns, or the response, in which few cells, or cells with one value, are far from all others, and matter
     judged : whether the rows were enough to say which are constant, and which are collinear
     lacking : name of data.ignore that the file lacks -> columns that are nearly called so
     """
@@ -74,7 +74,7 @@ class Degenerate:
 
     def describe_columns(self) -> list[str]:
         """Returns notes for the client alone."""
-        lines = [f"column {name!r} has one value here: this client tells nothing of its effect" for name in self.constant]
+        lines = [f"column {name!r} {_CONSTANT}" for name in self.constant]
         lines += [f"column {name!r} {_FOLLOWS.format(_named(others))}" for name, others in self.collinear.items()]
         return [*lines, *(f"column {name!r} {_COARSE}" for name in self.coarse)]
 
@@ -82,6 +82,10 @@ class Degenerate:
 _OUT = "out (by data.ignore, or as a term of model.formula)"
 _FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
 _SAME = f"unless they have different ones its effect is the prior's; leave it {_OUT}"
+_CONSTANT = (
+    "has one value here: by itself this client tells nothing of its effect, and beside the others its level does; if the value "
+    "stands for a missing one (0, -9, 999), make these cells empty, and say what becomes of the rows (model.missing)"
+)
 _COARSE = "has values that differ in their last digits only, and most of them are lost: subtract a constant from it in the file"
 
 

@@ -2,8 +2,9 @@
 
 Such slips are: levels that differ in capitals or blanks alone; a column that is coded 0 and 1 at one client and 1 and 2 at
 another; a scale of ordered levels that begins at another number at a client; a column that is in another unit at a client
-(`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard deviation; and one file at two
-clients. A sure slip is a doubt, with which no result can stand; any other is a note.
+(`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard deviation; a column that has
+one value at a client, far from all that others have (`constants`); and one file at two clients. A sure slip is a
+doubt, with which no result can stand; any other is a note.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.encoding import Column
-from . import centres, spreads
+from . import centres, constants, spreads
 
 Array = NDArray[np.float64]
 Said = tuple[tuple[str, ...], tuple[str, ...]]  # notes, and why the result cannot stand
@@ -26,6 +27,10 @@ Said = tuple[tuple[str, ...], tuple[str, ...]]  # notes, and why the result cann
 LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
 SHOWN = 4  # clients, or levels, in a note
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+SAME = 1e-12  # of a sum, by which the order of rows moves it
+STEPS = (1000.0, 100.0, 10.0, 5.0, 1.0, 0.5, 0.1, 0.01, 0.001)  # of which a column's cells may be multiples
+DIGITS = 1e-9  # as often, at most, two clients have the same sums of cells with many digits
+BY_CHANCE = 1e-3  # as often at most clients with different files may be taken for one
 NOISE = 1e-9  # what rounding leaves of such a column's variance
 ROUNDED = 1e-13  # of a sum, that it loses
 AWAY = 2.0  # standard deviations of all others together, from which on no one of them makes a mean look odd
@@ -197,7 +202,7 @@ def is_of_client(mean: float, variance: float, their_mean: float, their_variance
     if spreads.APART * variance > their_variance:
         return True
     if not variance > 0:
-        return False
+        return True  # a doubt about a column with one value (`constants`) is of this client
     wider = math.sqrt(their_variance / variance)
     same = mean * their_mean > 0 and 1 / centres.ALIKE <= their_mean / mean / wider <= centres.ALIKE
     return same or (wider > spreads.CERTAIN and (mean - their_mean) ** 2 > AWAY**2 * their_variance)
@@ -233,28 +238,73 @@ def _coded_apart(told: Sums) -> Iterator[str]:
 
 
 def _twins(told: Sums) -> list[str]:
-    """Returns doubts about clients with one file: as many rows, and the same sums of every numeric covariate to the last digit.
+    """Returns doubts about clients with one file: as many rows, and the same sums of every numeric covariate but for rounding.
 
-    A single column of whole numbers may have that by chance. Responses are not told here. Columns whose center and scale the job
-    file gives are left out: several clients may repeat one design.
+    Rows in another order give other last digits. Columns of a few whole numbers may have the same sums by chance: so many columns
+    are needed that chance makes no two clients alike. Responses are not told here. Columns whose center and scale the job file
+    gives are left out: several clients may repeat one design.
     """
-    alike: dict[tuple[float, ...], list[str]] = {}
     open_ones = [at for at, column in enumerate(told.columns) if column.center is None]
+    n, (means, variances) = told.sizes[:, np.newaxis], (part[:, open_ones] for part in told.moments)
     sums, squares = told.sums[:, open_ones], told.squares[:, open_ones]
-    for name, *own in zip(told.clients, told.sizes.tolist(), sums.tolist(), squares.tolist()):
-        alike.setdefault((own[0], *own[1], *own[2]), []).append(name)
+    size = np.sqrt(n * squares)  # of the sum of absolute deviations, at most
+    groups = list[list[int]]()
+    for k in np.flatnonzero(told.sizes > 0).tolist():
+        for group in groups:
+            first = group[0]
+            near = (np.abs(sums[k] - sums[first]) <= SAME * size[k]) & (np.abs(squares[k] - squares[first]) <= SAME * squares[k])
+            if told.sizes[k] == told.sizes[first] and near.all():
+                group.append(k)
+                break
+        else:
+            groups.append([k])
+    alike = [group for group in groups if len(group) > 1]
+    there = told.sizes > 0
+    both = (n * means)[there].T, (n * (variances + means**2))[there].T
+    steps = [_step(*column) for column in zip(*both)] if alike else []
     doubts = list[str]()
-    for numbers, names in alike.items():
-        about = numbers[1 + len(numbers) // 2 :]
-        varied = sum(square > 0 for square in about)
-        if len(names) > 1 and (varied > 1 or (varied and about[0] % 1)):
-            who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-            doubts.append(
-                f"clients {who} have as many rows, and the same sums of every numeric covariate to the last digit: where that is "
-                "one file twice, its rows count twice; leave one out. Where they repeat one design with responses of their own, "
-                "give center and scale of its columns in [data.columns], and nothing more is said"
-            )
+    for group in alike:
+        k, pairs = group[0], len(told.sizes) ** 2 / 2
+        one = zip(steps, means[k].tolist(), variances[k].tolist())
+        if pairs * math.prod(_chance(float(told.sizes[k]), *column) for column in one) > BY_CHANCE:
+            continue
+        names = [told.clients[k] for k in group]
+        who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        doubts.append(
+            f"clients {who} have as many rows, and the same sums of every numeric covariate: where that is "
+            "one file twice, its rows count twice; leave one out. Where they repeat one design with responses of their own, "
+            "give center and scale of its columns in [data.columns], and nothing more is said"
+        )
     return doubts
+
+
+def _step(sums: Array, squares: Array) -> float | None:
+    """Returns the largest step of which all clients' sums are multiples, and those of the squares multiples of its square.
+
+    None: of none of them, as those of cells with many digits.
+    """
+    for step in STEPS:
+        both = np.concatenate([sums / step, squares / step**2])
+        if (np.abs(both - np.round(both)) <= NOISE + ROUNDED * np.abs(both)).all():
+            return step
+    return None
+
+
+def _chance(n: float, step: float | None, mean: float, variance: float) -> float:
+    """Returns about how often two clients' sums of a column, and of its squares, are the same by chance.
+
+    Sums of n cells that are multiples of a step are such multiples with a normal distribution. The squares of two neighbouring
+    ones tell nothing else.
+    """
+    if not variance > 0:
+        return 1.0
+    if step is None:
+        return DIGITS
+    sd = math.sqrt(variance) / step
+    one = min(1.0, 1 / (2 * sd * math.sqrt(math.pi * n)))
+    if _two_neighbours(mean / step % 2, variance / step**2) is not None:
+        return one
+    return one * min(1.0, 1 / (2 * sd**2 * math.sqrt(2 * math.pi * n)))
 
 
 def _compared(told: Sums) -> Said:
@@ -278,7 +328,14 @@ def _compared(told: Sums) -> Said:
             sure = spreads.certain(spread, mean / np.sqrt(own))
         moved = centres.compare_centres(mean, own, degrees, ~spread.odd)
         lines += centres.notes(moved, what, told.clients, remedy)
-        doubts += filter(None, (spreads.doubt(spread, sure, what, told.clients), centres.doubt(moved, what, told.clients)))
+        single = constants.find_constants(mean, own, degrees)
+        lines += constants.notes(single, what, told.clients, right)
+        found = (
+            spreads.doubt(spread, sure, what, told.clients),
+            centres.doubt(moved, what, told.clients),
+            constants.doubt(single, what, told.clients),
+        )
+        doubts += filter(None, found)
     return tuple(lines), tuple(doubts)
 
 
