@@ -249,10 +249,9 @@ def disclosure(model: SparseModel) -> str:
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.kind == "sem":
-        whose = "all clients'" if model.secure else "a client's"
-        text += (
-            f"; of every equation the mean size of {whose} residuals over their root mean square, and the number of rows, once"
-        )
+        whose, its = ("all clients'", "the") if model.secure else ("a client's", "its")
+        text += f"; of every equation the mean size of {whose} residuals over their root mean square, "
+        text += f"and {its} number of rows, once"
     if model.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     if model.output.loo:
