@@ -134,11 +134,16 @@ def repeated(values: Array) -> list[float]:
     if len(there) < LEAST + TIMES or not _ends_repeat(there):
         return []
     different, counts = np.unique(there, return_counts=True)
-    least = np.where(np.isin(different, CODES), TIMES - 1, max(TIMES, int(np.ceil(OF_ALL * len(there)))))
+    many = max(TIMES, int(np.ceil(OF_ALL * len(there))))
+    least = np.where(np.isin(different, CODES), TIMES - 1, many)
+    # A code above zero that many cells have needs no gap among logarithms. 9 is an ordinary count, and so is -9 where others are
+    # below zero.
+    odd = (counts >= many) & np.isin(different, CODES)
+    odd &= (different != DIGIT) & ((different != -DIGIT) | (different[min(ENDS, len(different) - 1)] >= 0))
     if len(different) < LEAST + 1:
         return []
-    found = _at_low_end(different, counts, least)
-    return sorted(found + [-value for value in _at_low_end(-different[::-1], counts[::-1], least[::-1])])
+    found = _at_low_end(different, counts, least, odd)
+    return sorted(found + [-value for value in _at_low_end(-different[::-1], counts[::-1], least[::-1], odd[::-1])])
 
 
 def _ends_repeat(there: Array) -> bool:
@@ -148,22 +153,24 @@ def _ends_repeat(there: Array) -> bool:
     return any(len(np.unique(end)) <= few for end in (part[: few + 1], part[-few - 1 :]))
 
 
-def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.int64]) -> list[float]:
-    """Returns the repeated values that stand apart below all others, of the sorted different values of a column."""
+def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.int64], odd: NDArray[np.bool_]) -> list[float]:
+    """Returns the repeated values that stand apart below all others, of the sorted different values of a column.
+
+    `odd`: those that are usual codes, and nothing else.
+    """
     most = min(ENDS, len(different) - LEAST)
     for k in range(most, 0, -1):
         enough = (counts[:k] >= least[:k]) & (counts[:k] <= MOST * counts.sum())
         rest, n = different[k:], counts[k:]
-        if enough.any() and n.sum() >= 2 * LEAST and _is_apart(different[k - 1], rest, n):
+        if enough.any() and n.sum() >= 2 * LEAST and _is_apart(different[k - 1], rest, n, bool(odd[k - 1])):
             return [float(value) for value in different[:k][enough]]
     return []
 
 
-def _is_apart(value: float, rest: Array, n: NDArray[np.int64]) -> bool:
+def _is_apart(value: float, rest: Array, n: NDArray[np.int64], odd: bool) -> bool:
     """Tells whether a value below all others is far from them, with a gap; `rest`: sorted, each `n` times."""
-    code = abs(value) != DIGIT and bool(np.isin(abs(value), np.abs(CODES)))
-    gap = NEARER_CODES if code else GAP if abs(value) == DIGIT else BESIDE_IT
-    for scaled in _scales(value, rest):
+    gap = NEARER_CODES if odd else GAP if abs(value) == DIGIT else BESIDE_IT
+    for scaled in [np.concatenate([[value], rest])] if odd else _scales(value, rest):
         others = np.repeat(scaled[1:], n)
         centre, sd = _middle(others)
         if not (sd > 0 and centre - scaled[0] > APART * sd and scaled[1] - scaled[0] > gap * sd):

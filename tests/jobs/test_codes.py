@@ -107,6 +107,16 @@ def test_a_value_that_repeats_beside_the_others_is_a_code_and_one_cell_is_none(c
     assert not repeated(alone)
 
 
+@pytest.mark.parametrize("code", [-9.0, 99.0])
+def test_a_usual_code_may_be_nearer(code: float) -> None:
+    """Its gap is less than three standard deviations, and 99 is near among logarithms; 98 might be right."""
+    values = np.random.default_rng(1).normal(50, 10, 300).clip(18, 83).round(1)
+    values[:2], values[::17] = (18.0, 83.0), code
+    assert repeated(values) == [code]
+    assert decide(values)
+    assert not repeated(np.where(values == code, 98.0, values))
+
+
 def test_two_codes_at_one_end_are_both_named() -> None:
     values = np.random.default_rng(1).normal(50, 10, 300).round(1)
     values[::10], values[5::10] = -9.0, -8.0
