@@ -140,7 +140,8 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 
 def _weight(own: Ended) -> pearson.PearsonSums:
     """Returns a client's number of rows that have a weight, and their mean weight."""
-    there = own.rows.weights[own.rows.weights > 0]
+    there = own.rows.weights  # rows that weigh nothing are left out before
+    assert there is not None
     return pearson.make_reply(replace(pearson.NOBODY, rows=len(there), weight=float(there.mean()) if len(there) else 0.0))
 
 
