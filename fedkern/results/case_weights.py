@@ -52,7 +52,7 @@ def compare(column: str, told: Mapping[str, Weighed], *, counts: bool = False, p
     if not told:
         return Said()
     whole = mean(told)
-    far = {} if precisions else _far(told)
+    far = [] if precisions else _far(told)
     if counts:
         return Said(tuple(f"weights of column {column!r} are counts by data.weight_counts: {_each(far, told)}" for _ in far[:1]))
     if far:
