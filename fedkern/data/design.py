@@ -317,6 +317,21 @@ def _roles(
     return y, offset, weights
 
 
+def check_counts(table: Table, name: str, client: str = "") -> None:
+    """Refuses weights that are counts of equal rows and have a fraction.
+
+    Raises
+    ------
+    OwnFault
+        One has; cells are for the holder.
+    """
+    marks = Marks(table)
+    weights = read_numbers(table, name, marks)
+    remedy = "correct the cell, or remove data.weight_counts, and divide the weights by their mean"
+    marks.mark(weights != np.floor(weights), name, "is no number of rows, which data.weight_counts says it is", remedy)
+    marks.refuse(client, [name])
+
+
 def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> np.ndarray:
     """Returns X; bad cells are marked, and the values in their place do not matter."""
     if encoding.formula is not None:

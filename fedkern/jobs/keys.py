@@ -172,6 +172,9 @@ class FewSection(Section):
 FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
 
 
+NO_WEIGHT = "data.weight_counts says what data.weight is, and there is none: name the column, or remove the key"
+
+
 class DataSection(FewSection):
     """Declares [data] where every client has rows of its own, with the same columns."""
 

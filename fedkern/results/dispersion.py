@@ -7,7 +7,7 @@ vary more".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,6 @@ ERRORS = 3.0  # standard errors that the ratio must be off before it counts
 OFF = 0.15  # and by how much
 FEW = 50  # events: with fewer the ratio tells nothing
 LEAST = 1e-6  # of `excess`: a negative binomial with less is a Poisson's
-HEAVY = 2.0  # times the rows: weights that sum to more make many rows of each
 
 
 @dataclass(frozen=True)
@@ -170,20 +169,3 @@ def notes(own: Verdict, ratio: Dispersion | None) -> Iterator[str]:
         )
     if ratio.off and own.converged is False:
         yield ratio.wrong()
-
-
-def note_weights(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:
-    """Yields a note that names clients whose weights sum to far more than their rows."""
-    heavy = {name: one.weight for name, one in told.items() if one.rows and one.weight > HEAVY}
-    if heavy and column is not None:
-        those = ", ".join(f"{name} {by:.3g} times" for name, by in heavy.items())
-        yield (
-            f"weights of column {column!r} sum to far more than the rows: {those}. Intervals are those of so many more rows, "
-            f"which is right where a row stands for so many equal ones; else divide {column!r} by its mean, {_by(heavy)}"
-        )
-
-
-def _by(heavy: Mapping[str, float]) -> str:
-    """Says by which factors weights are too large."""
-    least, most = min(heavy.values()), max(heavy.values())
-    return f"about {most:.3g}" if most < 1.1 * least else f"{least:.3g} to {most:.3g} by client"

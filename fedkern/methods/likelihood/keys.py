@@ -74,6 +74,9 @@ class DataSection(keys.DataSection):
         "where it was seen, empty where there was none",
     )
     strata: str | None = key(None, help="cox: rows with different labels have their own baseline hazards; labels stay home")
+    weight_counts: bool = key(
+        False, help="each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
+    )
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
     least_groups: Count = key(LEAST_GROUPS, help="groups that a client must have, where model.random has a group")
 
@@ -377,10 +380,12 @@ def refused(raw: Raw) -> Iterator[str]:
         )
     if "weight" in data and model.get("family") != "cox":
         yield (
-            'data.weight is for method = "pvi" and "sparse", and for family = "cox": a posterior of weighted rows is not '
+            'data.weight is for method = "pvi", and for family = "cox": a posterior of weighted rows is not '
             'that of any rows; remove it, or where the weights are numbers of equal trials take model.family = "binomial" with '
             "data.trials"
         )
+    if data.get("weight_counts") and "weight" not in data:
+        yield keys.NO_WEIGHT
     if "prior_precision" in model:
         given = model["prior_precision"]
         sd = f"{given**-0.5:.4g}" if isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else ".."

@@ -545,6 +545,11 @@ class Model(JobModel[OutputSection]):
         return stage.with_sums(replicated.SUMS, secure=self.secure)
 
     @property
+    def weight_stages(self) -> list[Stage]:
+        """The question for the rows' mean weight; these have none."""
+        return []
+
+    @property
     def curve_stages(self) -> list[Stage]:
         """The question for curves, which needs the clients."""
         return []

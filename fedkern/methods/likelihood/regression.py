@@ -9,7 +9,7 @@ from typing import Any
 from ...algorithms.core.messages import SERVER
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate, with_far
-from ...data.design import Design, encode
+from ...data.design import Design, check_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
@@ -95,6 +95,9 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     """A client's arrays, columns that nothing can be learnt from, and notes on its rows: these are written in its own folder and
     nowhere else, as are faults of its rows."""
     encoding = model.encoding
+    data = model.config.data
+    if data.weight is not None and data.weight_counts:
+        check_counts(table, data.weight, client)
     design = encode(table, encoding, client=client)
     nothing = degenerate(design.X, encoding, intercept=model.absorbs_constants)
     notes = [

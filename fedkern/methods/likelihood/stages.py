@@ -16,6 +16,7 @@ from ...algorithms.exchanges import (
     marginal_sums,
     odd_response,
     own_models,
+    pearson,
     replicated,
     site_modes,
     sum_keys,
@@ -69,12 +70,13 @@ MAY_SEND = (
     *loo_sums.PROTOCOL.to_server,
     *(
         one.masked
-        for sums in (replicated, loo_sums, marginal_sums, survival_sums, lifetime_sums, level_sums)
+        for sums in (replicated, loo_sums, marginal_sums, survival_sums, lifetime_sums, level_sums, pearson)
         for one in sums.SUMS
     ),
     *marginal_sums.PROTOCOL.to_server,
     *site_modes.PROTOCOL.to_server,
     *survival_sums.PROTOCOL.to_server,
+    *pearson.PROTOCOL.to_server,
     *hazard_curves.PROTOCOL.to_server,
     *lifetime_sums.PROTOCOL.to_server,
     *level_sums.PROTOCOL.to_server,
@@ -101,7 +103,7 @@ def stages(model: SampledModel) -> list[Stage]:
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo(model)] if model.output.loo else []
-    after = [model.sums_stage, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
+    after = [model.sums_stage, *model.weight_stages, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
     singly = [stage_of_single_values(model)] if model.settings.singly else []
     return [*before, *rounds, *draws, *singly, *after]
 

@@ -6,6 +6,7 @@ Source: docs/spec/likelihood.md, section 9.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import hazard_curves, survival_sums
+from ...algorithms.exchanges import hazard_curves, pearson, survival_sums
 from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
+from ...results import case_weights
 from ...results.weighted import summarised
 from . import sites, time_units
 from .differently import mirrored_events
@@ -110,6 +112,13 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         sizes = dict(enumerate(run.hooks.sizes))  # which clients tell with their numeric columns
         if not model.secure and sizes:
             notes += mirrored_events(model, {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()})
+    for stage in model.weight_stages:
+        of_rows = pearson.AskPearson(0, np.zeros(0)) if run.place.is_server else None
+        weighed = ask_clients(run, stage, pearson.QUESTION, of_rows, ended, _weight)
+        if weighed is not None:
+            said_of_weights = _compare_weights(model, weighed.replies)
+            notes += said_of_weights.notes
+            doubt = "; ".join(said_of_weights.doubts)
     for stage in model.curve_stages:
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
@@ -119,7 +128,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
             content |= _average_curves(model, [*there.values()])
             said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
             notes += said_of_units.notes
-            doubt = said_of_units.doubt
+            doubt = "; ".join(filter(None, [doubt, said_of_units.doubt]))
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
     return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
 
@@ -127,6 +136,21 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
     beta = own.told[:, : own.rows.size].mean(axis=0)
     return survival_sums.make_reply(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
+
+
+def _weight(own: Ended) -> pearson.PearsonSums:
+    """Returns a client's number of rows that have a weight, and their mean weight."""
+    there = own.rows.weights  # rows that weigh nothing are left out before
+    assert there is not None
+    return pearson.make_reply(replace(pearson.NOBODY, rows=len(there), weight=float(there.mean()) if len(there) else 0.0))
+
+
+def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> case_weights.Said:
+    """Returns what is to be said of the clients' weights."""
+    data = model.config.data
+    assert data.weight is not None
+    weighed = {model.telling[k]: case_weights.Weighed(one.rows, one.weight) for k, one in sorted(told.items())}
+    return case_weights.compare(data.weight, weighed, counts=data.weight_counts)
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:

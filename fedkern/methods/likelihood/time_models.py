@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import hazard_curves, level, lifetime_sums, odd_response, survival_sums
+from ...algorithms.exchanges import hazard_curves, level, lifetime_sums, odd_response, pearson, survival_sums
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
@@ -140,6 +140,13 @@ class CoxModel(TimeModel):
         """The question for cumulative hazards at the job's times."""
         at = len(self.survival_at)
         return [Stage(hazard_curves.PROTOCOL, hazard_curves.dims(TOLD, at))] if at else []
+
+    @property
+    def weight_stages(self) -> list[Stage]:
+        """The question for the mean weight, where rows have weights."""
+        if self.config.data.weight is None:
+            return []
+        return [Stage(pearson.PROTOCOL, {"d": 0}).with_sums(pearson.SUMS, secure=self.secure)]  # of sums at no coefficients
 
     def describe_kind(self) -> Iterator[str]:
         data, wanted = self.config.data, self.config.told_up_to(self.encoding.size)

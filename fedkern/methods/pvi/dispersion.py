@@ -22,7 +22,7 @@ from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...kernels.families import FAMILIES
 from ...models.glm import Rows, pearson_sums
-from ...results import dispersion
+from ...results import case_weights, dispersion
 from .keys import Config
 from .model import Model, Server
 
@@ -37,7 +37,7 @@ class PearsonCheck:
     ----------
     ratio : of the pooled Pearson statistic to its expectation; None where the family has none, or nobody was asked
     notes : sentences about clients and weights
-    weight : the mean of all rows' weights
+    weight : the mean of all rows' weights; 1 where they are counts
     told : the sums of each client that sent some
     """
 
@@ -51,7 +51,7 @@ class PearsonCheck:
         """The factor by which differences between sites look larger than they are: from counts that vary more, and from heavy
         weights."""
         ratio = self.ratio.ratio if self.ratio is not None and self.ratio.off else 1.0
-        return max(ratio, 1.0) * (self.weight if self.weight > dispersion.HEAVY else 1.0)
+        return max(ratio, 1.0) * (self.weight if self.weight > case_weights.HEAVY else 1.0)
 
 
 def asks(model: Model) -> bool:
@@ -78,9 +78,15 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
         return PearsonCheck()
     notes = [f"client {model.telling[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {model.telling[k]: told.replies[k] for k in sorted(told.replies)}
-    weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
-    if model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
-        notes += dispersion.note_weights(named, model.weight)
+    weight = 1.0
+    if model.weight is not None:
+        counts = model.counted_weights is not None
+        weighed = {name: case_weights.Weighed(one.rows, one.weight) for name, one in named.items()}
+        # Precisions of measurements are about 1 over all, not at each client.
+        said = case_weights.compare(model.weight, weighed, counts=counts, precisions=model.family == "gaussian")
+        notes += said.notes
+        run.hooks.doubts += said.doubts
+        weight = 1.0 if counts else case_weights.mean(weighed)
     family = model.family if model.trials is None else "binomial"
     if model.trials is None and FAMILIES[family].noise is None:
         return PearsonCheck(None, tuple(notes), weight)

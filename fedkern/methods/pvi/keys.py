@@ -85,6 +85,9 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
+    weight_counts: bool = key(
+        False, help="each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
+    )
     trials: str | None = key(None, help="bernoulli: the response is a number of successes, of so many trials as this column says")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
 
@@ -631,6 +634,8 @@ def _data(config: Config) -> Iterator[str]:
     yield from faults_of_names(data.names, "data.names")
     yield from _trials(config)
     yield from incomplete.conflicts(config, {data.response, data.offset, data.weight, data.row_id, data.trials, *data.ignore})
+    if data.weight_counts and data.weight is None:
+        yield keys.NO_WEIGHT
 
 
 def _trials(config: Config) -> Iterator[str]:

@@ -93,6 +93,11 @@ class Model(JobModel[OutputSection]):
         return self.config.data.weight
 
     @property
+    def counted_weights(self) -> str | None:
+        """The column of case weights, where these are numbers of equal rows."""
+        return self.weight if self.config.data.weight_counts else None
+
+    @property
     def offset(self) -> str | None:
         """The column that is added to the linear predictor."""
         return self.config.data.offset

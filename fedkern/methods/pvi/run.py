@@ -19,7 +19,7 @@ from ...algorithms.pvi import noise_aware
 from ...algorithms.pvi.local import Local
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate, with_far
-from ...data.design import Design, encode
+from ...data.design import Design, check_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
@@ -104,6 +104,8 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     degenerate : columns of which nothing can be learnt, and far cells: exchanged where no privacy is claimed
     notes : for the client's folder and nowhere else, as are faults of its rows
     """
+    if model.counted_weights is not None and model.privacy is None:
+        check_counts(table, model.counted_weights, client)
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]

@@ -316,6 +316,11 @@ class SigmaModel(JobModel[OutputSection]):
         return level.Settings(self.family_of_y, self.response, self.intercept, known, bool(data.censored), private)
 
     @property
+    def compares_rates(self) -> bool:
+        """Whether the server compares clients' counts by their exposure: not where it has sums alone, or noisy counts."""
+        return self.config.data.exposure is not None and not (self.secure or self.config.private)
+
+    @property
     def threshold(self) -> Threshold:
         """The threshold above which an area's level is high."""
         given, overall = self.output.threshold, float(self.likelihood.mean(np.asarray(self.units.level)))

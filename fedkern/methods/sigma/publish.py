@@ -52,11 +52,13 @@ class Ended:
     server : its machine's last state
     settled : of a variational fit, whether each client's unknowns have settled
     weights : importance weights of q
+    doubts : why no result of these files can stand
     """
 
     server: Server
     settled: Mapping[str, bool | None] = field(default_factory=dict)
     weights: Reweighed | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def global_draws(model: SigmaModel, parameters: Array, told: Array, drawing: Drawing) -> Array:
@@ -243,6 +245,14 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
 
 
 def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
+    """Judges the numbers; no result can stand of files that are in doubt."""
+    judged = _judged(model, ended, released)
+    if not ended.doubts:
+        return judged
+    return Verdict(False, "; ".join([*ended.doubts, *([] if judged.converged is True else [judged.why])]), judged.worst)
+
+
+def _judged(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
     """Judges chains by the published numbers, and a fit by all of xi and the clients' statements about theirs.
 
     The latent numbers of the map, which mean nothing by themselves, are not judged in chains.

@@ -26,6 +26,7 @@ from ...models.spatial.loadings import LevelRidge
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
+from ...results import rates
 from . import borders, budget, own, publish, stages, weights
 from . import files as prior  # `_nested` and `_fitted` have a local `prior`, a density, which hides it
 from .keys import Config
@@ -97,7 +98,8 @@ def fit(run: Run[Config]) -> Fit | None:
         kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
         with judging(run, kept):
             known = publish.figures_of(model, released)
-            fitted = replace(publish.fit(model, publish.Ended(server, settled, reweighed), files.server, released), kept=kept)
+            ended = publish.Ended(server, settled, reweighed, tuple(run.hooks.doubts))
+            fitted = replace(publish.fit(model, ended, files.server, released), kept=kept)
     # Clients' files are headed by the verdict, so that it is told first.
     told = convergence.tell_figures(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
     sums = {}
@@ -136,6 +138,10 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
     server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, model.telling), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note)
+    if server is not None and model.compares_rates:
+        said = rates.compare(model.response, model.telling, server.answers)
+        run.hooks.notes += said.notes
+        run.hooks.doubts += said.doubts
     units = anyone(server, clients).units
     assert isinstance(units, Units)
     return units if server is None else replace(units, n=server.rows)

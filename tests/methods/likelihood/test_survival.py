@@ -440,6 +440,46 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
 
 
+def weighed(frames: Mapping[str, pd.DataFrame], **data: Any) -> fedkern.Result:
+    tables: dict[str, Any] = {
+        "job": {"method": "likelihood", "seed": 4},
+        "data": {"time": "months", "event": "died", "weight": "w", **data},
+        "model": {"family": "cox"},
+        "algorithm": {"points": 1024, "effective": 300},
+    }
+    tables["job"] |= {"sums": "secure"} if data.pop("secure", False) else {}
+    tables["data"].pop("secure", None)
+    return fedkern.run(tables, data=dict(frames))
+
+
+def test_weights_of_a_population_are_a_doubt_whose_remedy_ends_well() -> None:
+    random = np.random.default_rng(3)
+    frames = {name: frame.assign(w=random.choice([150, 250, 400], len(frame))) for name, frame in federation().items()}
+    first = weighed(frames)
+    assert first.converged is False
+    (mean,) = re.findall(
+        r"rows count 2\d\d times .* too narrow where a row is one: divide 'w' by its mean, (\S+), at", str(first)
+    )
+    again = weighed({name: frame.assign(w=frame["w"] / float(mean)) for name, frame in frames.items()})
+    assert again.converged is True
+    assert not any("weights" in line for line in again.summary["notes"])
+    wider = again.parameters["theta[dose]"]["sd"] / first.parameters["theta[dose]"]["sd"]
+    assert wider == pytest.approx(float(mean) ** 0.5, rel=0.1)
+    counted = weighed(frames, weight_counts=True)
+    assert counted.converged is True
+    assert counted.parameters["theta[dose]"]["sd"] == pytest.approx(first.parameters["theta[dose]"]["sd"], rel=1e-9)
+    assert "rows count 2" in str(weighed(frames, secure=True)), "the server has the sum of all weights alone"
+
+
+def test_a_client_whose_weights_are_another_column_is_a_doubt() -> None:
+    frames = {name: frame.assign(w=1.0 + (np.arange(len(frame)) % 3 - 1) / 2) for name, frame in federation().items()}
+    assert weighed(frames).converged is True
+    frames["bo"]["w"] *= 1000
+    said = weighed(frames)
+    assert said.converged is False
+    assert "weights of column 'w' are not those of the other clients: their mean is 1e+03 at bo, and 1 at the others" in str(said)
+
+
 @pytest.mark.parametrize("weight", [0.0, 1e-9, 1e-3])
 def test_rows_of_next_to_no_weight_are_neither_at_risk_nor_events(weight: float, tmp_path: Path) -> None:
     """Pairs with three more rows that weigh nothing are pairs; nine of ten events that weigh nothing are one."""

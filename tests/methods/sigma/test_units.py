@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.results import rates
 from support import sigma_artifacts as artifacts
 
 FITS: dict[str, dict[str, Any]] = {
@@ -187,3 +188,29 @@ def test_a_level_that_the_prior_does_not_foresee_gets_an_intercept(tmp_path: Pat
     plain, usual = fitted(tmp_path, "poisson", "hmc", intercept=True)
     np.testing.assert_allclose(rates["rate_mean"], 1e3 * usual["rate_mean"], rtol=1e-4)
     assert found.parameters["intercept"]["mean"] == pytest.approx(plain.parameters["intercept"]["mean"] + np.log(1e3), abs=1e-4)
+
+
+def test_exposures_in_another_unit_at_one_client_are_a_doubt(tmp_path: Path) -> None:
+    tables = job(tmp_path, "poisson", "sfvi")
+    right = fedkern.run(tables).summary
+    assert "another unit" not in right["verdict"]
+    name = artifacts.NAMES[1]
+    path = tmp_path / "rows" / f"{name}.csv"
+    with path.open(newline="") as file:
+        lines = list(csv.reader(file))
+    at = lines[0].index("expected")
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([lines[0], *([*row[:at], repr(float(row[at]) * 1000), *row[at + 1 :]] for row in lines[1:])])
+    wrong = fedkern.run(tables).summary
+    assert wrong["converged"] is False
+    assert f"exposures, or counts, are in another unit at {name}: column 'cases' by its exposure is 1/" in wrong["verdict"]
+    assert any("correct the file" in note for note in wrong["notes"])
+
+
+def test_rates_are_compared_by_how_the_others_differ() -> None:
+    names = ("a", "b", "c")
+    assert rates.compare("y", names, [(100.0, 90.0), (250.0, 100.0), (80.0, 130.0)]) == rates.Said()
+    ten = rates.compare("y", names, [(100.0, 90.0), (110.0, 1000.0), (80.0, 100.0)])
+    assert "in another unit at b: column 'y' by its exposure is 1/" in ten.doubts[0]
+    assert not rates.compare("y", names, [(100.0, 90.0), (0.0, 1000.0), (80.0, 100.0)]).doubts, "no case tells no rate"
+    assert not rates.compare("y", names, [(2.0, 0.2), (110.0, 100.0), (80.0, 100.0)]).doubts, "two cases tell little"

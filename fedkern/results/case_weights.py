@@ -1,0 +1,109 @@
+"""Says whether case weights are those of the rows, or make many rows of each, from the clients' mean weights.
+
+Weights of a survey say how many persons a row stands for. As case weights they make intervals of so many persons, narrower by the
+root of their mean. Nothing in the numbers tells them from counts of equal rows, which may be whole numbers as well: so a job says
+that weights are counts (`data.weight_counts`), or has weights with a mean of about 1.
+
+Source: docs/concepts/convergence.md, "Weights that make many rows of each".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+HEAVY = 2.0  # a mean weight that makes many rows of each; below 1 / HEAVY it makes few of many
+FAR = 10.0  # times the others' mean weight, at one client
+
+
+class Said(NamedTuple):
+    """Notes for the reader of a result, and why it cannot stand."""
+
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+class Weighed(NamedTuple):
+    """Holds how many rows of a client have a weight, and the mean of these weights."""
+
+    rows: float
+    weight: float
+
+
+def mean(told: Mapping[str, Weighed]) -> float:
+    """Returns the mean weight of all rows; 1 where there are none."""
+    rows = sum(one.rows for one in told.values())
+    return sum(one.rows * one.weight for one in told.values()) / rows if rows else 1.0
+
+
+def compare(column: str, told: Mapping[str, Weighed], *, counts: bool = False, precisions: bool = False) -> Said:
+    """Returns what is to be said of the clients' weights.
+
+    Parameters
+    ----------
+    column : of the weights
+    told : of each client; of all together where the server has sums alone
+    counts : whether the job says that each row stands for so many equal ones
+    precisions : whether weights may be the inverse variances of errors, which may differ between clients
+    """
+    told = {name: one for name, one in told.items() if one.rows and one.weight > 0}
+    if not told:
+        return Said()
+    whole = mean(told)
+    far = [] if precisions else _far(told)
+    if counts:
+        return Said(tuple(f"weights of column {column!r} are counts by data.weight_counts: {_each(far, told)}" for _ in far[:1]))
+    if far:
+        return Said(
+            doubts=(
+                f"weights of column {column!r} are not those of the other clients: {_each(far, told)}. Correct the file where it "
+                f"has another column there or weights in another unit, or divide {column!r} by its mean at each client; {COUNTS}",
+            )
+        )
+    if not 1 / HEAVY <= whole <= HEAVY:
+        wide = "narrow" if whole > 1 else "wide"
+        return Said(
+            doubts=(
+                f"rows count {whole:.3g} times each, by weights of column {column!r}, so that intervals are about "
+                f"{max(whole, 1 / whole) ** 0.5:.2g} times too {wide} where a row is one: divide {column!r} by its mean, "
+                f"{whole:.4g}, at all clients; {COUNTS}",
+            )
+        )
+    heavy = {name: one.weight for name, one in told.items() if one.weight > HEAVY}
+    if heavy and not precisions:
+        those = ", ".join(f"{name} {by:.3g} times" for name, by in heavy.items())
+        return Said(
+            (
+                f"weights of column {column!r} sum to far more than the rows: {those}. Intervals are those of so many more rows, "
+                f"which is right where a row stands for so many equal ones; else divide {column!r} by its mean, {_by(heavy)}",
+            )
+        )
+    return Said()
+
+
+COUNTS = "where each row stands for so many equal rows, set data.weight_counts = true"
+
+
+def _far(told: Mapping[str, Weighed]) -> list[str]:
+    """Returns the clients whose mean weight is far from the middle one's; where half are on each side the larger ones."""
+    logs = {name: float(np.log(one.weight)) for name, one in told.items()}
+    order, gap = sorted(logs.values()), float(np.log(FAR))
+    low, high = order[(len(order) - 1) // 2], order[len(order) // 2]
+    if high - low >= gap:
+        return [name for name, own in logs.items() if own >= high]
+    return [name for name, own in logs.items() if own <= high - gap or own >= low + gap]
+
+
+def _each(far: list[str], told: Mapping[str, Weighed]) -> str:
+    """Says the mean weights of those that are far, and of the others."""
+    others = [one.weight for name, one in told.items() if name not in far]
+    those = ", ".join(f"{told[name].weight:.3g} at {name}" for name in far)
+    return f"their mean is {those}, and {np.median(others):.3g} at the others"
+
+
+def _by(heavy: Mapping[str, float]) -> str:
+    """Says by which factors weights are too large."""
+    least, most = min(heavy.values()), max(heavy.values())
+    return f"about {most:.3g}" if most < 1.1 * least else f"{least:.3g} to {most:.3g} by client"
