@@ -83,14 +83,14 @@ def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) 
         level, across = float(toward[0]), toward[at] - middle * toward[0]
         variance = float(mean @ toward) - level**2
         covariance = curvature[np.ix_(at, at)] / weight - np.outer(middle, middle)
-        moved, wider, chance, spread = _unweighted(level, max(variance, 0.0))
+        moved, wider, rate, spread = _unweighted(level, max(variance, 0.0))
         if variance > 1e-12:
             middle = middle + across * (moved - level) / variance
             covariance = covariance + np.outer(across, across) * (wider - variance) / variance**2
             across = across * wider / variance
-        n = weight / spread
-        ones, with_ones = float(slope[0]) + n * chance, slope[at] + n * (middle * chance + across * spread)
-        every.append((n, ones, with_ones, middle, covariance))
+        rows = weight / spread
+        count, with_ones = float(slope[0]) + rows * rate, slope[at] + rows * (middle * rate + across * spread)
+        every.append((rows, count, with_ones, middle, covariance))
     n, ones = (np.array([one[i] for one in every]) for i in (0, 1))
     chance = float(np.clip((ones.sum() + 0.5) / (n.sum() + 1), 1e-6, 1 - 1e-6))
     middles, covariances = np.stack([one[3] for one in every]), np.stack([one[4] for one in every])
@@ -134,7 +134,7 @@ def find(sums: Sums, names: Sequence[str], column: str, *, effects: bool) -> Rev
     effects : whether sites have intercepts of their own, which hide how often the outcome is: then slopes alone are asked
     """
     if effects:
-        found, mirrored = heterogeneity.find_opposed(*sums.of_own), ()
+        found, mirrored = heterogeneity.find_opposed(*sums.of_own), tuple[int, ...]()
     else:
         found, mirrored = heterogeneity.find_reversed(*sums[:3]), heterogeneity.mirrored(*sums[:3])
     if found:
