@@ -126,7 +126,7 @@ def _unweighted(level: float, variance: float) -> tuple[float, float, float, flo
     return mean, var, float(WEIGHTS @ p), float(WEIGHTS @ (p * (1 - p)))
 
 
-def find(sums: Sums, names: Sequence[str], column: str, *, effects: bool) -> Reversed | None:
+def find(sums: Sums, names: Sequence[str], column: str | None, *, effects: bool) -> Reversed | None:
     """Returns the words on a site whose outcome seems to be coded the other way round; None where none does.
 
     Parameters
@@ -142,7 +142,7 @@ def find(sums: Sums, names: Sequence[str], column: str, *, effects: bool) -> Rev
     return describe_rates([names[k] for k in mirrored], column) if mirrored else None
 
 
-def describe(who: Sequence[str], column: str, question: str) -> Reversed:
+def describe(who: Sequence[str], column: str | None, question: str) -> Reversed:
     """Says that slopes are minus those of the others; `question` asks what a value means there, {} is the column."""
     said, quoted = " or ".join(map(repr, who)), repr(column)
     return Reversed(
@@ -152,7 +152,7 @@ def describe(who: Sequence[str], column: str, question: str) -> Reversed:
     )
 
 
-def describe_rates(who: Sequence[str], column: str) -> Reversed:
+def describe_rates(who: Sequence[str], column: str | None) -> Reversed:
     """Says that the outcome is about as often 1 as it is 0 elsewhere, which alone is no doubt."""
     return Reversed(
         f"{' or '.join(map(repr, who))}: column {column!r} is about as often 1 there as it is 0 at all others together: does 1 "
