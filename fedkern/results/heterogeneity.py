@@ -153,7 +153,7 @@ def find_opposed(g: Array, P: Array, own: int = 1, left: float = LEFT) -> tuple[
     Parameters
     ----------
     g, P : of the coefficients, an intercept's first, where all slopes are 0 and effects are integrated out
-    own : how many of them are each site's own: the intercept, or all thresholds of ordered levels
+    own : how many of them are each site's own: the intercept, or all thresholds of ordered levels; 0: none is among them
     left : of Q of the slopes, which may be left where that site's have the other sign
     """
     scale = np.sqrt(np.einsum("kii->i", P))
@@ -275,6 +275,8 @@ def _own_intercepts(h: Array, P: Array) -> tuple[Array, Array]:
 
 def _own_numbers(h: Array, P: Array, own: int) -> tuple[Array, Array]:
     """Returns the sites' information about what is not among the first numbers, whatever each site's own of these are."""
+    if own == 0:
+        return h, P
     if own == 1:
         return _own_intercepts(h, P)
     left = [generalised_inverse(one[:own, :own])[0] @ one[:own, own:] for one in P]

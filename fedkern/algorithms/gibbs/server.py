@@ -61,6 +61,8 @@ class Server:
     told : (M, P) of which coefficients each client's rows tell something; None: of all
     bound : the call of its sweeps
     together : the number of clients that an answer is of: more than one where it is the sum of all
+    moments : (M, n, n + 1) sums over all kept draws of each client's coefficients, and of their products; None if they are not
+        compared, and before the first
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -85,6 +87,7 @@ class Server:
     told: NDArray[np.bool_] | None = field(default=None, metadata=GIVEN)
     bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound, metadata=GIVEN)
     together: int = field(default=1, metadata=GIVEN)
+    moments: Array | None = None
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the messages of an answer in its round."""
@@ -187,7 +190,7 @@ def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
         needed(event, f"no client is left in round {state.round}; --resume goes on from the last checkpoint when one is back")
     state.trace.clear()
     answers = {k: v for k, v in state.answers.items() if k not in lost}
-    state = evolve(state, lost=lost, since=state.round, waiting=state.waiting - lost, answers=answers)
+    state = evolve(state, lost=lost, since=state.round, waiting=state.waiting - lost, answers=answers, moments=None)
     return (state, []) if state.waiting else _next(state)
 
 
@@ -201,6 +204,8 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
     state, before_sweep = drawn(state)
     state = evolve(state, updates=updates, round=state.round + 1)
     _keep(state)
+    if state.settings.compares:
+        state = evolve(state, moments=_added(state))
     if _to_be_judged(state):
         assert state.judge is not None
         state = evolve(state, converged=bool(state.judge(state.trace)))
@@ -303,6 +308,17 @@ def _keep(state: Server) -> None:
     if ladder is not None:
         draw = {name: value[:, ladder.cold] if name == "deviation" else value[ladder.cold] for name, value in draw.items()}
     state.trace.add(draw, partial(_kept, state))
+
+
+def _added(state: Server) -> Array | None:
+    """Returns the sums of clients' coefficients and of their products, with those of a kept round."""
+    settings, ladder = state.settings, state.ladder
+    if state.deviation is None or not settings.keeps(state.round - state.since):
+        return state.moments
+    own = settings.layout.flat(state.values.kept()["theta"] + state.deviation)  # (M, c, n)
+    own = own if ladder is None else own[:, ladder.cold]
+    told = np.concatenate([own.sum(axis=1)[:, :, np.newaxis], np.einsum("mci,mcj->mij", own, own)], axis=2)
+    return told if state.moments is None else state.moments + told
 
 
 def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:

@@ -151,6 +151,7 @@ class Settings:
     share_local : whether the server keeps the clients' coefficients
     on_loss : of a client, "stop" or "drop"
     tempering : chains of a ladder of temperatures; 1: none
+    compares : whether the server adds up means and products of each client's draws, by which clients are compared
     n_threads : of the kernels at the server; no bit depends on it
     """
 
@@ -176,6 +177,7 @@ class Settings:
     share_local: bool
     on_loss: Literal["stop", "drop"]
     tempering: int
+    compares: bool = False
     n_threads: int = 1
 
     @property

@@ -9,7 +9,6 @@ power-scaling; docs/spec/likelihood.md, section 5; docs/concepts/convergence.md,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,8 @@ from scipy.special import expit
 from ...algorithms.importance.server import Found
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
-from ...results import heterogeneity
+from ...results import heterogeneity, other_way
+from ...results.other_way import ALONE, REWRITE, Reversed
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -28,12 +28,7 @@ CONFLICT = "prior and rows say different things"
 STRONG = "the prior says much, or the rows little"
 INTERCEPTS = "set [model.random] client = true, by which each client has an intercept of its own"
 OF_A_COLUMN = "give each site's rows a level of a column (site = ..) as a covariate, by which each has an intercept of its own"
-ALONE = "fit the sites that differ in jobs of their own"
 SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
-REWRITE = (
-    "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, the "
-    "labels exchanged, or the levels in the other order)"
-)
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
@@ -102,13 +97,6 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     return heterogeneity.compare_sites(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
 
 
-class Reversed(NamedTuple):
-    """Says that an outcome may be coded the other way round at a client: a note, and why the result cannot stand, or ""."""
-
-    note: str
-    doubt: str
-
-
 def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     """Returns the words on a client whose outcome seems to be coded the other way round; None where none does.
 
@@ -116,7 +104,7 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     """
     if at_mode.first is None:
         return None
-    column = repr(model.encoding.response)
+    column = model.encoding.response
     if not model.of_two or model.layout.group or model.layout.client:
         at, own = model.of_slopes
         told_at = at_mode.first[0][:, at], at_mode.first[1][:, at][:, :, at]
@@ -125,21 +113,9 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     else:
         told = (float(expit(model.start_at[0])), *at_mode.first)
         found, mirrored = heterogeneity.find_reversed(*told), heterogeneity.mirrored(*told)
-    if not found:
-        if not mirrored:
-            return None
-        who = " or ".join(repr(model.names[k]) for k in mirrored)
-        return Reversed(
-            f"{who}: column {column} is about as often 1 there as it is 0 at all others together: does 1 mean there what 0 means "
-            f"elsewhere? {REWRITE}; where it is right so, {ALONE}",
-            "",
-        )
-    who = " or ".join(repr(model.names[k]) for k in found)
-    question = model.other_way.format(column)
-    return Reversed(
-        f"{who}: its slopes are minus those of the other sites: does {question} {REWRITE}; where it is right so, {ALONE}",
-        f"the response {column} seems to be coded the other way round at {who} (a note says what to do)",
-    )
+    if found:
+        return other_way.describe([model.names[k] for k in found], column, model.other_way)
+    return other_way.describe_rates([model.names[k] for k in mirrored], column) if mirrored else None
 
 
 def mirrored_events(model: Model, told: Mapping[int, Mapping[str, int]]) -> list[str]:

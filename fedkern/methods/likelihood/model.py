@@ -34,6 +34,7 @@ from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
 from ...models.spatial.units import Units, sums
+from ...results.other_way import OF_TWO
 from . import response_units
 from .keys import Config, OutputSection
 from .rows import Held, check_slopes, sort_by_group
@@ -409,7 +410,7 @@ class Model(JobModel[OutputSection]):
     def other_way(self) -> str:
         """The question for a client whose outcome may be coded the other way round; {} is its column."""
         if self.of_two:
-            return "1 of column {} mean there what 0 means elsewhere?"
+            return OF_TWO
         return "a large value of column {} mean there what a small one means elsewhere (1 less the share)?"
 
     def start(self) -> tuple[importance.Server, ServerEffects]:

@@ -14,13 +14,13 @@ from ...data.design import Design
 from ...jobs.publish import Fit
 from ...models import psis, weighted
 from ...results import verdict as verdict_of
+from ...results.other_way import ALONE
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts
 from .differently import (
-    ALONE,
     INTERCEPTS,
     OF_A_COLUMN,
     SLOPES,

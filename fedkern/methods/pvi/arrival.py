@@ -9,7 +9,7 @@ columns are correlated. Source: docs/concepts/convergence.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Arrived:
-    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known."""
+    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known.
+
+    Attributes
+    ----------
+    told : client -> its gradient and curvature at q, as far as they are known by client
+    """
 
     step: arrival.Step | None
     why: str = ""
+    told: Mapping[int, arrival.Slope] = field(default_factory=dict)
 
 
 def stage(model: Model) -> Stage | None:
@@ -71,7 +77,10 @@ def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows:
         question = arrival.AskSlope(0, q.h, pack(q.P))
     clients = {k: client(run, model, k, own) for k, own in rows.items()}
     told, _ = run.ask(asked, arrival.QUESTION, question, clients)
-    return None if told is None or server is None else _judge_step(model, pvi.released(server), told)
+    if told is None or server is None:
+        return None
+    by_client = {} if model.secure else {k: reply for k, reply in sorted(told.replies.items()) if reply.told}
+    return replace(_judge_step(model, pvi.released(server), told), told=by_client)
 
 
 def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[arrival.AskSlope, arrival.Slope]:

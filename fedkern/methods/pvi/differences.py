@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ...algorithms.pvi import machine as pvi
 from ...kernels.families import FAMILIES
 from ...models.expfam import unpack
-from ...results import heterogeneity, residuals
+from ...results import heterogeneity, other_way, residuals
 from ...results.verdict import Verdict
+from .arrival import Arrived
 from .dispersion import PearsonCheck
 from .model import Model, Server
 
@@ -63,6 +64,38 @@ def compare_sites(
     by = np.ones(len(h)) if errors is None else errors.variance
     h, P = h / by[:, None], P / by[:, None, None]
     return heterogeneity.compare_sites(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
+
+
+def find_reversed(model: Model, server: Server, own: Verdict, arrived: Arrived | None) -> other_way.Reversed | None:
+    """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does.
+
+    Each client has told its gradient and X'WX at the released q, with any covariance. Where a client was lost nobody was asked
+    for them, and sites with full covariance that have converged say the same of those that are there.
+    """
+    if (
+        model.privacy is not None
+        or not FAMILIES[model.family].binary
+        or model.secure
+        or model.offset
+        or not model.given.intercept
+    ):
+        return None
+    mean, d = pvi.released(server).mean, model.encoding.size
+    told = {} if arrived is None else arrived.told
+    if len(told) > 1:
+        there, g = list(told), np.stack([one.gradient for one in told.values()])
+        P = np.stack([one.curvature[:, np.newaxis] if d == 1 else unpack(one.curvature, d) for one in told.values()])
+    elif (sites := _full_sites(model, server, own)) is not None:
+        there, h, P = sites
+        g = h - P @ mean
+    else:
+        return None
+    columns = range(1, d - len(model.encoding.clients))
+    sums = other_way.where_slopes_are_0(mean, g, P, columns) if columns else None
+    if sums is None:
+        return None
+    names, response = [model.names[k] for k in there], model.encoding.response
+    return other_way.find(sums, names, response, effects=bool(model.encoding.clients))
 
 
 def notes(model: Model, differ: heterogeneity.Heterogeneity | None) -> list[str]:

@@ -100,8 +100,9 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     errors = differences.compare_errors(model, server, own, varied)
-    if ended.doubts:
-        own = Verdict(False, "; ".join(ended.doubts), own.worst)
+    turned = differences.find_reversed(model, server, own, ended.checked.arrived)
+    if doubts := [*ended.doubts, *filter(None, [turned and turned.doubt])]:
+        own = Verdict(False, "; ".join(doubts), own.worst)
     differ = differences.compare_sites(model, server, own, varied, errors)
     method = averaged(private=model.privacy is not None)
     entries: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
@@ -123,6 +124,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, model.family, model.scale, method),
         notes=[
+            *([turned.note] if turned else []),
             *_remarks(model, server, q),
             *([TRIALS] if model.trials and varied.ratio is None else []),
             *response.notes(model.response, encoding),

@@ -49,6 +49,7 @@ WORTH = 3_000  # columns x regressions at a time from which it pays (docs/how-to
 SHARED = 190  # columns up to which a regression's system is in a card's shared memory
 WORKSPACE = float(1 << 30)  # bytes that larger ones take at most
 # s_tau and c0 of the further runs of `output.sensitivity` (docs/spec/sparse.md, section 12).
+MOST_COMPARED = 200  # coefficients by which clients are compared: the server has their products in memory
 OTHER_PRIORS = tuple((s_tau, c0) for c0 in (0.01, 0.0025) for s_tau in (1.0, 0.3, 0.1))
 
 
@@ -328,6 +329,12 @@ class SparseModel(JobModel[OutputSection]):
         )
         moves = vars(self.moves)
         return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, **moves)
+
+    @property
+    def may_be_reversed(self) -> bool:
+        """Whether it can be seen that a client's outcome of 0 and 1 is coded the other way round: the server has coefficients."""
+        binary = not self.is_graph and FAMILIES[self.family].binary and self.config.model.intercept
+        return binary and self.settings.aggregate == "locals" and not self.secure and 1 < len(self.effects) <= MOST_COMPARED
 
     @property
     def size(self) -> moving.Size:

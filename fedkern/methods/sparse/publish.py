@@ -19,7 +19,7 @@ from ...errors import JobError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.incomplete import Completed
-from ...results import chains, loo, meta, selection, verdict
+from ...results import chains, heterogeneity, loo, meta, other_way, selection, verdict
 from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
@@ -156,6 +156,8 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         modes = selection.modes(released)
         more["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
     judged = _verdict(model, released, groups)
+    turned = find_reversed(model, server)
+    doubts = [*doubts, *([turned.doubt] if turned else [])]
     return Fit(
         posterior=released,
         arrays=released.arrays,
@@ -170,6 +172,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         draws=server.trace.count,
         encoding=model.encoding.to_dict() | {"scales": name_values(model.scaled, scales)},
         notes=[
+            *([turned.note] if turned else []),
             *_silent(model, server),
             *_slow(model, released, judged),
             *_notes(model, server),
@@ -177,6 +180,32 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         ],
         more={"sampler": sampler(model, server, released), **more, **({"tells_nothing": silent} if silent else {})},
     )
+
+
+def find_reversed(model: SparseModel, server: gibbs.Server) -> other_way.Reversed | None:
+    """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does.
+
+    Each client's coefficients are taken for normal, with the mean and covariance of their draws. Their prior draws them together,
+    so that they contradict each other a little less than the rows do. Intercepts stay at the clients: slopes alone are asked.
+    """
+    there = [k for k in range(len(model.names)) if k not in server.lost]
+    if server.moments is None or len(there) < 2 or not server.trace.count:
+        return None
+    n = server.trace.count * model.settings.chains // model.settings.tempering
+    mean = server.moments[there, :, 0] / n
+    covariance = server.moments[there, :, 1:] / n - np.einsum("ki,kj->kij", mean, mean)
+    h, P = np.zeros_like(mean), np.zeros_like(covariance)
+    for i, k in enumerate(there):
+        told = np.flatnonzero(np.ones(mean.shape[1], bool) if server.told is None else server.told[k])
+        try:
+            P[i][np.ix_(told, told)] = np.linalg.inv(covariance[i][np.ix_(told, told)])
+        except np.linalg.LinAlgError:
+            return None
+        h[i] = P[i] @ mean[i]
+    found = heterogeneity.find_opposed(h, P, 0)
+    if not found:
+        return None
+    return other_way.describe([model.names[there[k]] for k in found], model.encoding.response, other_way.OF_TWO)
 
 
 def with_others(fit: Fit, others: Record) -> Fit:

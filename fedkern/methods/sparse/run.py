@@ -314,7 +314,8 @@ def _trace(model: SparseModel, *, client: bool) -> Streams | None:
 def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Server | None, Mapping[int, gibbs.Client]]:
     """Runs the sampler once: returns the server's last state, None elsewhere, and the clients', as far as they sample."""
     model, stage = data.model, stages.sampled(data.model)
-    settings = replace(model.settings, n_threads=run.threads, prior=variant.prior or model.settings.prior)
+    prior, compares = variant.prior or model.settings.prior, model.may_be_reversed and not variant.name
+    settings = replace(model.settings, n_threads=run.threads, prior=prior, compares=compares)
     judge, n, m = _judge(data), len(model.names), len(model.telling)
     if model.pooled:
 

@@ -1,0 +1,161 @@
+"""Finds, for several methods, a site whose outcome of 0 and 1 seems to be coded the other way round, in the same words.
+
+`heterogeneity.find_reversed` compares sums where all slopes are 0. A partitioned fit has gradient and curvature of each site at q
+instead, with rows weighted by the variance that q foresees: where a site has far more events than that, its slopes look as if
+they had the other sign. So `where_slopes_are_0` computes from these the sums without weights, as if the linear predictor of a
+site's rows, and their columns given it, were normal. Source: docs/concepts/convergence.md, "An outcome the other way round".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from . import heterogeneity
+
+Array = NDArray[np.float64]
+
+ALONE = "fit the sites that differ in jobs of their own"
+REWRITE = (
+    "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, the "
+    "labels exchanged, or the levels in the other order)"
+)
+OF_TWO = "1 of column {} mean there what 0 means elsewhere?"
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+WIDEST = 25.0  # variance of a linear predictor: rows that are weighted by a logistic density show no more
+STEPS = 60
+NEAR = 1e-4
+
+
+class Reversed(NamedTuple):
+    """Says that an outcome may be coded the other way round at a client: a note, and why the result cannot stand, or ""."""
+
+    note: str
+    doubt: str
+
+
+class Sums(NamedTuple):
+    """Holds sums of sites where all slopes are 0.
+
+    Attributes
+    ----------
+    chance : of the outcome 1 there, at all sites together
+    g, P : (M, d) and (M, d, d) gradient and minus second derivatives, the intercept's first, each row at that chance
+    own : (M,) how often the outcome is 1 at each site
+    """
+
+    chance: float
+    g: Array
+    P: Array
+    own: Array
+
+    @property
+    def of_own(self) -> tuple[Array, Array]:
+        """Gradient and curvature where each site has the intercept by which the outcome is as often 1 as it is there."""
+        n = self.P[:, 0, 0] / (self.chance * (1 - self.chance))
+        ratio = self.own * (1 - self.own) / (self.chance * (1 - self.chance))
+        return self.g - (n * (self.own - self.chance))[:, None] * self.P[:, 0] / self.P[:, :1, 0], self.P * ratio[:, None, None]
+
+
+def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) -> Sums | None:
+    """Returns the sums of sites where all slopes are 0; None where these are no sums of a logistic model with an intercept.
+
+    Parameters
+    ----------
+    mean : (d,) of q
+    g, P : (M, d) and (M, d, d) each site's gradient and X'WX at q, an intercept's first
+    columns : the coefficients that are compared, without the intercept; others, as those of sites, are constant at a site
+    """
+    at, every = np.array(columns, np.int64), list[tuple[float, float, Array, Array, Array]]()
+    for slope, curvature in zip(g, P):
+        weight = float(curvature[0, 0])
+        if not (weight > 0 and np.isfinite(curvature).all() and np.isfinite(slope).all()):
+            return None
+        toward = curvature @ mean / weight
+        middle = curvature[0, at] / weight
+        # Of rows weighted by W: mean and variance of the linear predictor, and its covariance with columns.
+        level, across = float(toward[0]), toward[at] - middle * toward[0]
+        variance = float(mean @ toward) - level**2
+        covariance = curvature[np.ix_(at, at)] / weight - np.outer(middle, middle)
+        moved, wider, rate, spread = _unweighted(level, max(variance, 0.0))
+        if variance > 1e-12:
+            middle = middle + across * (moved - level) / variance
+            covariance = covariance + np.outer(across, across) * (wider - variance) / variance**2
+            across = across * wider / variance
+        rows = weight / spread
+        count, with_ones = float(slope[0]) + rows * rate, slope[at] + rows * (middle * rate + across * spread)
+        every.append((rows, count, with_ones, middle, covariance))
+    n, ones = (np.array([one[i] for one in every]) for i in (0, 1))
+    chance = float(np.clip((ones.sum() + 0.5) / (n.sum() + 1), 1e-6, 1 - 1e-6))
+    middles, covariances = np.stack([one[3] for one in every]), np.stack([one[4] for one in every])
+    x = np.column_stack([np.ones(len(n)), middles])
+    P0 = np.einsum("ki,kj->kij", x, x)
+    P0[:, 1:, 1:] += covariances
+    told = np.column_stack([ones, np.stack([one[2] for one in every])])
+    own = (np.clip(ones, 0.0, n) + 0.5) / (n + 1)
+    each = chance * (1 - chance) * n
+    return Sums(chance, told - chance * n[:, None] * x, each[:, None, None] * P0, own)
+
+
+def _unweighted(level: float, variance: float) -> tuple[float, float, float, float]:
+    """Finds the normal linear predictor that has this mean and variance in rows weighted by p (1 - p).
+
+    Returns
+    -------
+    its mean and variance, and the means of p and of p (1 - p)
+    """
+    mean, var = level, variance
+    for _ in range(STEPS):
+        u = mean + np.sqrt(var) * NODES
+        p = expit(u)
+        w = WEIGHTS * p * (1 - p)
+        w = w / w.sum()
+        seen = float(w @ u)
+        wide = float(w @ (u - seen) ** 2)
+        if abs(level - seen) < NEAR and abs(variance - wide) < NEAR * variance:
+            break
+        mean += float(np.clip(level - seen, -1.0, 1.0))
+        var = min(var * float(np.clip(variance / max(wide, 1e-300), 0.5, 2.0)), WIDEST)
+    p = expit(mean + np.sqrt(var) * NODES)
+    return mean, var, float(WEIGHTS @ p), float(WEIGHTS @ (p * (1 - p)))
+
+
+def find(sums: Sums, names: Sequence[str], column: str | None, *, effects: bool) -> Reversed | None:
+    """Returns the words on a site whose outcome seems to be coded the other way round; None where none does.
+
+    Parameters
+    ----------
+    effects : whether sites have intercepts of their own, which hide how often the outcome is: then slopes alone are asked
+    """
+    if effects:
+        found, mirrored = heterogeneity.find_opposed(*sums.of_own), tuple[int, ...]()
+    else:
+        found, mirrored = heterogeneity.find_reversed(*sums[:3]), heterogeneity.mirrored(*sums[:3])
+    if found:
+        return describe([names[k] for k in found], column, OF_TWO)
+    return describe_rates([names[k] for k in mirrored], column) if mirrored else None
+
+
+def describe(who: Sequence[str], column: str | None, question: str) -> Reversed:
+    """Says that slopes are minus those of the others; `question` asks what a value means there, {} is the column."""
+    said, quoted = " or ".join(map(repr, who)), repr(column)
+    return Reversed(
+        f"{said}: its slopes are minus those of the other sites: does {question.format(quoted)} {REWRITE}; where it is right so, "
+        f"{ALONE}",
+        f"the response {quoted} seems to be coded the other way round at {said} (a note says what to do)",
+    )
+
+
+def describe_rates(who: Sequence[str], column: str | None) -> Reversed:
+    """Says that the outcome is about as often 1 as it is 0 elsewhere, which alone is no doubt."""
+    return Reversed(
+        f"{' or '.join(map(repr, who))}: column {column!r} is about as often 1 there as it is 0 at all others together: does 1 "
+        f"mean there what 0 means elsewhere? {REWRITE}; where it is right so, {ALONE}",
+        "",
+    )

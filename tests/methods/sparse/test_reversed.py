@@ -1,0 +1,72 @@
+"""An outcome that is coded the other way round at one client is named by a sparse job, and hospitals that differ are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+import fedkern
+
+WORDS = "the response 'died' seems to be coded the other way round at"
+REMEDY = "No setting of the job mends that: rewrite the column in that file"
+NAMES = ("ada", "bo", "cy", "di")
+
+
+def frames(seed: int, m: int, n: int, other: int = -1, of_slopes: float = 0.0, tau: float = 0.5) -> dict[str, pd.DataFrame]:
+    rng, made = np.random.default_rng(seed), {}
+    for k in range(m):
+        X = rng.normal(size=(n, 3))
+        eta = -1 + tau * rng.normal() + X @ (np.array([0.8, -0.7, 0.0]) + of_slopes * rng.normal(size=3))
+        y = (rng.uniform(size=n) < expit(eta)).astype(int)
+        made[NAMES[k]] = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "w": X[:, 2], "died": 1 - y if k == other else y})
+    return made
+
+
+def fitted(data: dict[str, pd.DataFrame], **algorithm: Any) -> Any:
+    job = {
+        "job": {"method": "sparse", "seed": 3, "rounds": 300},
+        "data": {"response": "died"},
+        "model": {"family": "bernoulli"},
+        "algorithm": {"burn_in": 100, "chains": 2, **algorithm},
+    }
+    return fedkern.run(job, data=data)
+
+
+def said(result: Any) -> list[str]:
+    return [note for note in result.summary["notes"] if REMEDY in note]
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 300), (4, 200)])
+def test_a_job_names_the_client_and_says_what_to_do(m: int, n: int) -> None:
+    result = fitted(frames(1, m, n, other=1))
+    assert result.converged is False
+    assert f"{WORDS} 'bo'" in result.summary["verdict"]
+    (note,) = said(result)
+    assert note.startswith("'bo': its slopes are minus those of the other sites: does 1 of column 'died' mean there what 0 means")
+
+
+@pytest.mark.parametrize("of_slopes", [0.0, 0.3])
+def test_clients_that_differ_are_not_named(of_slopes: float) -> None:
+    for seed in (1, 2):
+        result = fitted(frames(seed, 3, 200, of_slopes=of_slopes, tau=1.0))
+        assert WORDS not in result.summary["verdict"]
+        assert not said(result)
+
+
+def test_of_two_clients_either_may_be_it() -> None:
+    assert f"{WORDS} 'ada' or 'bo'" in fitted(frames(1, 2, 300, other=1)).summary["verdict"]
+
+
+def test_a_column_of_one_value_at_a_client_is_left_out_there() -> None:
+    data = frames(1, 4, 300, other=1)
+    data["cy"]["w"] = 0.0
+    assert f"{WORDS} 'bo'" in fitted(data).summary["verdict"]
+
+
+def test_where_the_server_has_sums_alone_nobody_is_named() -> None:
+    result = fitted(frames(1, 3, 300, other=1), aggregate="sums")
+    assert WORDS not in result.summary["verdict"]
