@@ -46,11 +46,13 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
     low, high, count = _ends(X)
     with np.errstate(invalid="ignore", over="ignore"):
         moves = high > low
-    constant, coarse, informative = [], [], []
+    constant, apart, coarse, informative = [], list[str](), [], []
     for column, at in _columns(encoding):
         there = at[moves[at]]
         if not len(there):
             constant += [column.name] * bool(intercept and count[at].max() > 1)
+            if column.levels is None and _is_apart(column, float(low[at[0]])):
+                apart.append(column.name)
         elif column.levels is not None:
             informative += [(column.name, int(j)) for j in there[1:]]  # all levels together are the intercept
         elif _is_coarse(column, float(low[there[0]]), float(high[there[0]])):
@@ -65,7 +67,7 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
         if from_names:
             follows[names[j]] = tuple(dict.fromkeys([*follows.get(names[j], ()), *from_names]))
     several = bool((count > 1).any())
-    return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None))
+    return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None), apart=tuple(apart))
 
 
 def with_far(known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None) -> Degenerate:
@@ -125,6 +127,12 @@ def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
         high = np.maximum(high, np.where(there, part, -np.inf).max(axis=0))
         count += there.sum(axis=0)
     return low, high, count
+
+
+def _is_apart(column: Column, value: float) -> bool:
+    """Tells whether a column's one value is not its centre: where that is the mean of all rows, others have other values."""
+    centre, scale = column.constants
+    return bool(np.isfinite(value) and abs(value) * scale > ROUNDING * (abs(centre) + scale))
 
 
 def _is_coarse(column: Column, low: float, high: float) -> bool:

@@ -415,7 +415,9 @@ def _words_of_fit(few: float, wanted: int) -> tuple[str, str]:
         f"narrower prior, {POOL}, {LOWER}"
     )
     text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for"
-    own = f"the fit gives nearly all weight to few rows, by their effective number {few:.1f}; {wanted} are asked for"
+    own = (
+        f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
+    )
     return f"{text}, and what is sent tells these; {remedy}", f"{own}: {remedy}"
 
 
@@ -423,5 +425,5 @@ def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> tuple
     name = name_column(str(spec.offset), table.names, spec.known)
     remedy = f"take the logarithm of an exposure, mend cells that are wrong, leave data.offset out, {LOWER}"
     begin = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
-    many = f"to few rows, by their effective number {few:.1f}; {wanted} are asked for"
-    return f"{name} {begin}; {remedy}", f"{spec.offset!r} gives nearly all weight {many}: {remedy}"
+    own = f"gives rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
+    return f"{name} {begin}; {remedy}", f"{spec.offset!r} {own}: {remedy}"

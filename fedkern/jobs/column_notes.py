@@ -39,7 +39,10 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
     clients = {}
     for k, own in degenerate.items():
         lacking = column_notes.near_names(ignored, at.parties.header(k)[1]) if ignored else {}
-        clients[k] = column_notes.Client(replace(own, far=_not_given(at, own.far), lacking=lacking))
+        # A value that is not the mean of all rows is one of several: the sites differ, and that tells the column's effect.
+        differ = _not_given(at, own.apart) if at.config.data.standardise == "exchange" else ()
+        constant = tuple(name for name in own.constant if name not in differ)
+        clients[k] = column_notes.Client(replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking))
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
     if server is None:
         return Said()

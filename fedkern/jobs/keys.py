@@ -188,7 +188,9 @@ class DataSection(FewSection):
     response: str | None = key(None, help="the column to be explained")
     positive: str | None = key(None, help="the label that counts as 1 in a binary response")
     offset: str | None = key(None, help="a column that is added to the linear predictor")
-    weight: str | None = key(None, help="a column of case weights")
+    weight: str | None = key(
+        None, help='a column of case weights, for method = "pvi", and "likelihood" with family = "cox" alone'
+    )
     row_id: str | None = key(None, help="a column that names the row; shards are made from its hash")
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")

@@ -81,7 +81,7 @@ def test_sites_sign_by_keys_of_every_kind(tmp_path, keys, fingerprints, capsys):
     assert "each site signs its own, and knows the others' by their fingerprints:" in told
     assert f"This site signs by the key  {fingerprints['ada']}" in told
     assert main(["site", "list", str(tmp_path / "ada")]) == 0
-    assert "as accepted, keys signed" in capsys.readouterr().out
+    assert "as accepted, 0 begun, keys signed" in capsys.readouterr().out
     assert main(["site", "fingerprint", str(tmp_path / "ada")]) == 0
     assert capsys.readouterr().out == f"{fingerprints['ada']}\n"
     said = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkern
@@ -27,6 +28,23 @@ NAMES = artifacts.NAMES
 BAD = ("flat", "total", "large")  # one value; follows from a and b; 10^15 and some noise
 KINDS = {name: {"kind": "numeric"} for name in ("a", "b", *BAD)}
 SAID = {"flat": "has one value at every client", "total": "follows from 'a', 'b'", "large": "differ in their last digits only"}
+
+
+@pytest.mark.parametrize(("values", "said"), [((0, 1, 0), False), ((1, 1, 1), True), ((0.1, 0.1, 0.1), True)])
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_a_column_with_one_value_a_site_is_named_only_where_all_have_the_same(
+    method: str, values: tuple[float, ...], said: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    files = {}
+    for name, value in zip(NAMES, values, strict=True):
+        x = rng.normal(size=60)
+        y = (rng.random(60) < 1 / (1 + np.exp(-x))).astype(int)
+        files[name] = pd.DataFrame({"x": x, "flat": np.full(60, value), "y": y})
+    data = {"response": "y", "columns": {"flat": {"kind": "numeric"}}}
+    job = {"job": {"method": method}, "data": data, "model": {"family": "bernoulli"}}
+    notes = fedkern.run(job, data=files).summary["notes"]
+    assert any("'flat' has one value at every client" in note for note in notes) == said
 
 
 def write(folder: Path, method: str, rows: int = 40) -> None:

@@ -759,7 +759,7 @@ def test_a_row_of_nearly_all_exposure_is_few_rows() -> None:
     for family in ("poisson", "bernoulli", "gaussian"):
         assert alone(family, offset, x=x, y=y, e=np.log(years)) == ""
     days = np.where(np.arange(300) == 7, 365 * years, years)
-    assert "'e' gives nearly all weight to few rows" in alone("poisson", offset, x=x, y=y, e=np.log(days))
+    assert "'e' gives rows unequal weights: they count as " in alone("poisson", offset, x=x, y=y, e=np.log(days))
     assert "'e' has a cell so far from all others" in alone("gaussian", offset, x=x, y=y, e=days)
 
 
@@ -879,7 +879,7 @@ def test_an_offset_beside_an_intercept_of_the_jobs_own_choice() -> None:
     columns = {**ward(), "e": np.exp(np.random.default_rng(8).normal(1.6, 0.8, 300)).round(1)}
     assert alone("bernoulli", {"offset": "e"}, **columns) == ""
     own = {"model": {"intercept_centre": -float(columns["e"].max())}}
-    assert "'e' gives nearly all weight to few rows" in alone("bernoulli", {"offset": "e"}, own, **columns)
+    assert "'e' gives rows unequal weights: they count as " in alone("bernoulli", {"offset": "e"}, own, **columns)
 
 
 def test_without_an_intercept_an_offset_stands_alone() -> None:
@@ -888,7 +888,7 @@ def test_without_an_intercept_an_offset_stands_alone() -> None:
     columns["e"][7] = 10.4
     assert alone("bernoulli", {"offset": "e"}, **columns) == ""
     own = {"model": {"intercept": False}}
-    assert "'e' gives nearly all weight to few rows" in alone("bernoulli", {"offset": "e"}, own, **columns)
+    assert "'e' gives rows unequal weights: they count as " in alone("bernoulli", {"offset": "e"}, own, **columns)
 
 
 def test_a_scale_of_the_jobs_own_choice_lets_a_slope_grow() -> None:
@@ -903,7 +903,7 @@ def test_a_scale_of_the_jobs_own_choice_lets_a_slope_grow() -> None:
         found = few.find_few(config, table, spec, "a")
         assert (found is not None) is few_rows
     assert found is not None
-    assert "the fit gives nearly all weight to few rows" in found.own
+    assert "the fit gives its rows unequal weights: they count as " in found.own
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])

@@ -63,6 +63,7 @@ class Degenerate:
     far : columns, or the response, in which few cells, or cells with one value, are far from all others, and matter
     judged : whether the rows were enough to say which are constant, and which are collinear
     lacking : name of data.ignore that the file lacks -> columns that are nearly called so
+    apart : those of `constant` whose value is not the column's centre; no message has it
     """
 
     constant: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class Degenerate:
     judged: tuple[bool, bool] = (True, True)
     far: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
     def describe_columns(self) -> list[str]:
         """Returns notes for the client alone."""

@@ -380,7 +380,7 @@ def refused(raw: Raw) -> Iterator[str]:
         )
     if "weight" in data and model.get("family") != "cox":
         yield (
-            'data.weight is for method = "pvi", and for family = "cox": a posterior of weighted rows is not '
+            'data.weight is for method = "pvi", and here for family = "cox" alone: a posterior of weighted rows is not '
             'that of any rows; remove it, or where the weights are numbers of equal trials take model.family = "binomial" with '
             "data.trials"
         )

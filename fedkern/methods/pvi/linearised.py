@@ -62,14 +62,32 @@ def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
     )
 
 
+def describe_rows(model: Model, client: str, X: NDArray[np.float64]) -> Iterator[str]:
+    """Yields warnings for the holder alone: rows that are not as the job file says of them."""
+    yield from not_binary(model, X)
+    if model.with_noise and model.privacy is not None and model.family == "bernoulli":
+        yield from describe_long_rows(X, model.privacy.of(client).clip)
+
+
 def describe_long_rows(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
-    """Yields a warning for the holder alone: its rows are longer than the job file says, so that the clip cuts many of them."""
+    """Yields a warning where rows are longer than the job file says, so that the clip cuts many of them."""
     share = 0.0 if clip is None or not len(X) else float((np.linalg.norm(X, axis=1) > 2 * clip).mean())
     if share > CUT:
         yield (
             f"{share:.0%} of the rows are over twice as long as clip = {clip:g}, which cuts their gradients: the result is then "
             "off, and nobody else can see it; are center and scale in [data.columns] those of these rows?"
         )
+
+
+def not_binary(model: Model, X: NDArray[np.float64]) -> Iterator[str]:
+    """Yields a note for each column that is declared as binary and has other values."""
+    for at, share in model.declared_binary.items():
+        # Columns are standardised: a 0 has become -share / sd, and a 1 (1 - share) / sd.
+        sd = math.sqrt(share * (1 - share))
+        other = int(np.abs(X[:, at] * sd - np.where(X[:, at] > 0, 1 - share, -share) > 0.05).sum())
+        if other:
+            name = model.encoding.names[at]
+            yield f'column {name!r} is declared with shape = "binary" and has other values in {other} rows: remove the shape'
 
 
 def of_columns(model: Model) -> str:

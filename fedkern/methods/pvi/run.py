@@ -5,13 +5,10 @@ The same code runs in one process and on every rank of an MPI job.
 
 from __future__ import annotations
 
-import math
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import machine as pvi
@@ -109,28 +106,19 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
-    notes += [*nothing.describe_columns(), *_not_binary(model, design), *not_there(model.ignored, table.names)]
+    notes += [
+        *nothing.describe_columns(),
+        *linearised.describe_rows(model, client, design.X),
+        *not_there(model.ignored, table.names),
+    ]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
         used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
         nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows])
-    if model.with_noise and model.privacy is not None and model.family == "bernoulli":
-        notes += linearised.describe_long_rows(design.X, model.privacy.of(client).clip)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
     return design, nothing, notes
-
-
-def _not_binary(model: Model, design: Design) -> Iterator[str]:
-    """Yields a note for each column that is declared as binary and has other values."""
-    for at, share in model.declared_binary.items():
-        # Columns are standardised: a 0 has become -share / sd, and a 1 (1 - share) / sd.
-        sd = math.sqrt(share * (1 - share))
-        other = int(np.abs(design.X[:, at] * sd - np.where(design.X[:, at] > 0, 1 - share, -share) > 0.05).sum())
-        if other:
-            name = model.encoding.names[at]
-            yield f'column {name!r} is declared with shape = "binary" and has other values in {other} rows: remove the shape'
 
 
 def _rows(design: Design) -> Rows:

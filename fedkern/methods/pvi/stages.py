@@ -12,14 +12,15 @@ from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
-from ...data.design import check_header, describe
+from ...data.design import check_header, describe, encode
+from ...data.dialect import stem
 from ...jobs import few, incomplete, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
-from . import arrival, budget, dispersion, linear, response
+from . import arrival, budget, dispersion, linear, linearised, response
 from .keys import Config
 from .model import Model
 
@@ -123,10 +124,18 @@ def spenders(model: Model) -> Sequence[str]:
     return ["the federation"] if model.by_client else model.names
 
 
-def look_through(file: OwnFile[Config]) -> None:
-    """Raises JobError for anything else in this file that would end a run."""
+def look_through(file: OwnFile[Config]) -> list[str]:
+    """Raises JobError for anything else in this file that would end a run; returns what a private job would say of its rows.
+
+    There rows.json says it only once epsilon is spent.
+    """
     if not file.spec.private:
         describe(file.table, file.spec)
+        return []
+    client = stem(file.path)
+    model = Model.of(file.config, (client,), file.encoding)
+    X = encode(file.table, model.encoding, private=True, client=client).X
+    return [f"  note: {note}" for note in linearised.describe_rows(model, client, X)]
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:

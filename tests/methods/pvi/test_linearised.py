@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.pvi.noise_aware import Estimate
+from fedkern.cli.__main__ import main
 from fedkern.data import memory
 from fedkern.data.design import encode
 from fedkern.errors import JobError
@@ -18,7 +20,6 @@ from fedkern.methods import load
 from fedkern.methods.pvi import linearised
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.pvi.model import Model
-from fedkern.methods.pvi.run import _not_binary
 from fedkern.models.encoding import Column, Encoding
 from fedkern.models.expfam import Gaussian
 
@@ -183,7 +184,7 @@ def test_a_column_that_is_not_as_declared_is_told_to_its_holder_alone() -> None:
     assert not any("declared" in note for note in result.summary["notes"])
     model = known({"x2": BINARY})
     design = encode(memory.table(rows(50, 0, normal, 0.0), "a", response="y"), model.encoding, private=True, client="a")
-    (note,) = _not_binary(model, design)
+    (note,) = linearised.not_binary(model, design.X)
     assert "column 'x2' is declared with shape = \"binary\" and has other values in" in note
 
 
@@ -228,3 +229,22 @@ def test_wrong_constants_are_told_to_the_holder() -> None:
     assert not list(linearised.describe_long_rows(X, None))
     (line,) = linearised.describe_long_rows((X + 1) / 0.7, 2.2)
     assert "of the rows are over twice as long as clip = 2.2" in line
+
+
+def test_a_holder_sees_rows_that_the_clip_cuts_before_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In another unit than center and scale, which are the job file's: rows.json says it once epsilon is spent."""
+    x = np.random.default_rng(1).normal(size=60)
+    for name, unit in (("a", 1.0), ("b", 10.0)):
+        rows = [f"{50 * unit + 10 * unit * v:.2f},{int(v > 0)}" for v in x]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    (tmp_path / "job.toml").write_text(
+        '[job]\nmethod = "pvi"\nrounds = 20\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n'
+        '[data.columns.x]\ncenter = 50\nscale = 10\n[algorithm]\nposterior = "noise-aware"\n'
+        "[privacy]\nepsilon = 4.0\ndelta = 1e-5\nclip = 2.0\nsampling_rate = 0.1\ncalibrate = true\n"
+    )
+    said = {}
+    for name in "ab":
+        assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / f"{name}.csv")]) == 0
+        said[name] = capsys.readouterr().out
+    assert "note: 100% of the rows are over twice as long as clip = 2" in said["b"]
+    assert "twice as long" not in said["a"]
