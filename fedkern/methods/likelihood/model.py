@@ -546,6 +546,16 @@ class Model(JobModel[OutputSection]):
         return stage.with_sums(replicated.SUMS, secure=self.secure)
 
     @property
+    def weight(self) -> str | None:
+        """The column of case weights."""
+        return self.config.data.weight
+
+    @property
+    def counted_weights(self) -> str | None:
+        """The column of case weights, where these are numbers of equal rows."""
+        return self.weight if self.config.data.weight_counts else None
+
+    @property
     def weight_stages(self) -> list[Stage]:
         """The question for the rows' mean weight; these have none."""
         return []

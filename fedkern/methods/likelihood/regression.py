@@ -95,9 +95,8 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     """A client's arrays, columns that nothing can be learnt from, and notes on its rows: these are written in its own folder and
     nowhere else, as are faults of its rows."""
     encoding = model.encoding
-    data = model.config.data
-    if data.weight is not None and data.weight_counts:
-        check_counts(table, data.weight, client)
+    if model.counted_weights is not None:
+        check_counts(table, model.counted_weights, client)
     design = encode(table, encoding, client=client)
     nothing = degenerate(design.X, encoding, intercept=model.absorbs_constants)
     notes = [

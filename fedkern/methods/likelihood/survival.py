@@ -147,10 +147,9 @@ def _weight(own: Ended) -> pearson.PearsonSums:
 
 def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> case_weights.Said:
     """Returns what is to be said of the clients' weights."""
-    data = model.config.data
-    assert data.weight is not None
+    assert model.weight is not None
     weighed = {model.telling[k]: case_weights.Weighed(one.rows, one.weight) for k, one in sorted(told.items())}
-    return case_weights.compare(data.weight, weighed, counts=data.weight_counts)
+    return case_weights.compare(model.weight, weighed, counts=model.counted_weights is not None)
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:

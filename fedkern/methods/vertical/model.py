@@ -22,6 +22,7 @@ from ...models.spatial import units
 from ...models.spatial.site import Rows as Responses
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
+from ...plain import Record
 from . import undivided
 from .keys import Config, OutputSection, PriorSection, PrivacySection
 from .rows import Columns
@@ -57,6 +58,7 @@ class Asked:
     langevin : whether theta was drawn given a mode of z
     network : whether it is the plain split network
     private : whether no part of a client is kept from which a prediction could be made
+    columns : what the job declares of columns
     """
 
     config: Config
@@ -71,6 +73,7 @@ class Asked:
     langevin: bool
     network: bool
     private: bool
+    columns: dict[str, Record]
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -89,6 +92,7 @@ class Asked:
             config.algorithm.inference == "soul",
             m.kind == "network",
             config.private,
+            {name: section.model_dump() for name, section in data.columns.items()},
         )
 
 

@@ -209,8 +209,7 @@ def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
         mean, variance = one.of(filled, X)
     except OwnFault as fault:  # whoever predicts holds the rows
         raise JobError(of_new_rows(fault.own)) from None
-    columns = {name: section.model_dump() for name, section in asked.config.data.columns.items()}
-    said = tuple(f"client {one.client!r}: {note}" for note in new_rows.notes(columns, one.encoding, X))
+    said = tuple(f"client {one.client!r}: {note}" for note in new_rows.notes(asked.columns, one.encoding, X))
     return Given(mean, variance, _ids(rows, asked), rows.source, said)
 
 

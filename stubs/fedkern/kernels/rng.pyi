@@ -8,6 +8,7 @@ from typing import Any
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from fedkern import _core
 from . import homes
-from ._checks import Domain, describe
+from ._checks import KEY, WORD, Domain, describe
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 from ._bit_generator import Philox4x32
 WORDS_TYPE: tuple[Any, ...]

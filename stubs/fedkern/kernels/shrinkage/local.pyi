@@ -38,7 +38,7 @@ def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Flo
     q : (c, r) float64 array
         Q'y: of each chain, or (r,): the same for all.
     rss : (c,) float64 array, or float
-        |y|^2 - |q|^2, the residual sum of squares of the least-squares fit.
+        |y|^2 - |q|^2, the residual sum of squares of the least-squares fit; it is not negative.
     n : float, >= 0 and finite
         Degrees of freedom of the rows: their number, less 1 if X and y are centred.
     theta : (c, p) float64 array
@@ -280,8 +280,8 @@ def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta
     q : (c, r) float64 array
         Q'y: of each chain, or (r,): the same for all. It is read in every call, and must stay where it is.
     rss : (c,) float64 array, or float
-        |y|^2 - |q|^2, the residual sum of squares of the least-squares fit. It is read in every call, and must stay where it
-        is.
+        |y|^2 - |q|^2, the residual sum of squares of the least-squares fit; it is not negative. It is read in every call, and
+        must stay where it is.
     n : float, >= 0 and finite
         Degrees of freedom of the rows: their number, less 1 if X and y are centred.
     theta : (c, p) float64 array

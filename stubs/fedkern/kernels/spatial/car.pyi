@@ -5,8 +5,8 @@ import numpy as np
 from fedkern.errors import NumericalError
 from .._checks import Domain, choice_of, require
 from .._record import COMPILED, F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
-from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, WORDS, Floats, Indices, check_indptr, check_normals, check_triangle
-from .graph import FORMS
+from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, WORDS, Floats, Indices, check_normals, check_triangle
+from .graph import FORMS, check_graph
 __all__ = ['car_factor', 'car_logdensity', 'car_sample']
 PROPER: Scalar
 CAR_LOGDENSITY: Kernel
@@ -110,7 +110,7 @@ def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indic
     Raises
     ------
     TypeError, ValueError
-        Wrong type or shape, a pattern of another graph, a wrong `out`.
+        Wrong type or shape, a graph that `check_graph` refuses, a pattern of another graph, a wrong `out`.
     NumericalError
         A pivot is not greater than zero: phi and area are named.
 
