@@ -67,6 +67,7 @@ class Server:
     updates : (M,) answers of each client, whether or not they entered a sum
     pending : client -> its change, until all of the round have come
     charging, releasing : a charge is being made at the server's own budget; a noisy sum is being stored
+    noise : (2 d,) variance of the noise in q's h and P, of all rounds so far
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -76,6 +77,7 @@ class Server:
     source: Source = field(metadata=GIVEN)
     updates: NDArray[np.int64]
     trajectory: Trajectory
+    noise: Vector
     averaged_sites: bool = field(default=False, metadata=GIVEN)
     round: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
@@ -118,7 +120,7 @@ def start(
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state, and the charge of its first round."""
     updates, trajectory = np.zeros(n_clients, np.int64), Trajectory(np.zeros(2 * prior.d))
-    return _charge(Server(settings, prior, prior, mechanism, source, updates, trajectory, averaged_sites))
+    return _charge(Server(settings, prior, prior, mechanism, source, updates, trajectory, np.zeros(2 * prior.d), averaged_sites))
 
 
 def finished(state: Server) -> bool:
@@ -183,7 +185,8 @@ def _sum(state: Server) -> tuple[Server, ServerEffects]:
 def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     """Moves q by the largest fraction of the noisy sum that keeps it proper."""
     d, M, weights = state.prior.d, state.n_clients, array(content, "weights")
-    noisy = array(content, "noisy") * _scale(state)
+    scale = _scale(state)
+    noisy = array(content, "noisy") * scale
     dh, dP = noisy[:d], noisy[d:]
     alpha = 1.0
     # Noise can make the sum as large as q itself: it is halved until the precision stays positive definite.
@@ -192,6 +195,9 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     if alpha < SMALLEST_ALPHA:
         alpha = 0.0
     q = Gaussian(state.q.h + alpha * dh, state.q.P + alpha * dP)
+    # A noise site keeps all noise there ever was; sites that take it over go back from it by the damping.
+    kept = 1 - state.settings.damping if state.averaged_sites else 1.0
+    noise = kept**2 * state.noise + (alpha * state.mechanism.sigma * state.mechanism.clip * scale) ** 2
     effects: ServerEffects = []
     # A client's site follows q by the weight that it learns here; averaged sites move alike at all clients.
     answered = sorted(state.pending)
@@ -205,7 +211,9 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     updates = state.updates.copy()
     updates[answered] += 1
     trajectory = state.trajectory.add(point_of(q))
-    state = replace(state, q=q, pending=PersistentMap(), updates=updates, trajectory=trajectory, round=state.round + 1)
+    state = replace(
+        state, q=q, noise=noise, pending=PersistentMap(), updates=updates, trajectory=trajectory, round=state.round + 1
+    )
     state = replace(state, halvings=state.halvings + int(0 < alpha < 1), rejected=state.rejected + int(alpha == 0))
     state, charge = _charge(state)
     return state, effects + charge

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.pvi import client_level, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
 from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian
@@ -23,7 +23,7 @@ from ...results.plain import Record
 from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
-from . import differences, linear, linearised, pull, response
+from . import client_noise, differences, linear, linearised, pull, response
 from .arrival import Arrived, judge_arrival
 from .dispersion import PearsonCheck
 from .keys import ONE_SHOT
@@ -97,6 +97,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     estimate, without = _estimate(model, ended)
     # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
     q = pvi.released(server) if estimate is None else estimate.q
+    if isinstance(server, client_level.Server):
+        q = client_noise.with_noise(server)
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     errors = differences.compare_errors(model, server, own, varied)
@@ -209,8 +211,8 @@ def _of_movement(model: Model, server: Server) -> Verdict:
 
 def _of_course(model: Model, server: Server) -> Verdict:
     """Judges by q's last movement, and in a private job by how far its updates have gone from the prior."""
-    if model.by_client:  # q has all of the noise in each round: how it moves says little else
-        return not_judged("noise")
+    if isinstance(server, client_level.Server):  # whole clients: q has all of the noise of each round
+        return client_noise.judge(model, server)
     moved = None if model.settings.variant in ONE_SHOT else pvi.moved(server, server.round)
     if moved is None:
         return not_judged("a single round")
