@@ -17,6 +17,10 @@ WITH_NOISE = (
     "the posterior contains the noise of privacy, of sampling and of the data; its intervals do not cover the bias of the clip "
     "where that cuts rows"
 )
+OF_CLIENTS = (
+    "the posterior's intervals contain the privacy noise, to first order; they do not cover the bias of the clip where that cuts "
+    "what clients send"
+)
 OF_COUNTS = (
     "the posterior contains the noise that the counts have; nothing else was computed of them, so that later jobs on the same "
     "noisy table spend nothing"
@@ -75,7 +79,7 @@ def certificate(
         "accountant": f"{mechanism.accountant}, dp-accounting {_version()}",
         "caps": "the holder's policy and the job's" if policy else ALONE[mechanism.unit],
         "rows_per_person": rows_per_person,
-        "posterior": HONEST,
+        "posterior": OF_CLIENTS if mechanism.unit == "client" else HONEST,
     }
     if mechanism.dataset_size is not None:
         content["public"] = f"the number of rows, {mechanism.dataset_size}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..privacy.certificate import OF_COUNTS, WITH_NOISE
+from ..privacy.certificate import OF_CLIENTS, OF_COUNTS, WITH_NOISE
 from . import plots
 from .page import details, document, figure, markup, number, numbers_of, paragraph, piece, section, table
 from .plain import Record, real
@@ -172,7 +172,7 @@ def _privacy(run: RunFiles) -> str:
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
     trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
     texts = {c.get("posterior") for c in certificates.values()}
-    contained = next((text for text in (WITH_NOISE, OF_COUNTS) if texts == {text}), None)
+    contained = next((text for text in (WITH_NOISE, OF_COUNTS, OF_CLIENTS) if texts == {text}), None)
     note = paragraph(markup(HONEST) if contained is None else f"{contained}.", "note")
     said = [markup(f"<p>{claim}.</p>"), *(f"The claim trusts {text}." for text in trusted)]
     return section("Privacy", *said, *_certificates(certificates), note)

@@ -61,8 +61,8 @@ def judge(model: Model, server: client_level.Server) -> Verdict:
             name,
         )
     if (room := server.n_clients * server.mechanism.clip * server.round) < GROWN:
-        clip = f"privacy.clip = {server.mechanism.clip:g}"
-        return Verdict(False, f"{clip} lets q go {room:.2g} in {server.round} rounds (wanted {GROWN:g}): raise job.rounds", name)
+        short = f"privacy.clip = {server.mechanism.clip:g}"
+        return Verdict(False, f"{short} lets q go {room:.2g} in {server.round} rounds (wanted {GROWN:g}): raise job.rounds", name)
     moved = pvi.moved(server, server.round)
     if moved is None:
         return not_judged("a single round")
