@@ -46,13 +46,13 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
     low, high, count = _ends(X)
     with np.errstate(invalid="ignore", over="ignore"):
         moves = high > low
-    constant, apart, coarse, informative = [], list[str](), [], []
+    constant, apart, coarse, informative = list[str](), list[str](), [], []
     for column, at in _columns(encoding):
         there = at[moves[at]]
         if not len(there):
-            constant += [column.name] * bool(intercept and count[at].max() > 1)
-            if column.levels is None and _is_apart(column, float(low[at[0]])):
-                apart.append(column.name)
+            if intercept and count[at].max() > 1:
+                constant.append(column.name)
+                apart += [column.name] * (column.levels is None and _is_apart(column, float(low[at[0]])))
         elif column.levels is not None:
             informative += [(column.name, int(j)) for j in there[1:]]  # all levels together are the intercept
         elif _is_coarse(column, float(low[there[0]]), float(high[there[0]])):

@@ -140,9 +140,9 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 
 def _weight(own: Ended) -> pearson.PearsonSums:
     """Returns a client's number of rows that have a weight, and their mean weight."""
-    there = own.rows.weights  # rows that weigh nothing are left out before
-    assert there is not None
-    return pearson.make_reply(replace(pearson.NOBODY, rows=len(there), weight=float(there.mean()) if len(there) else 0.0))
+    n, weights = len(own.rows.X), own.rows.weights  # rows that weigh nothing are left out before; None: each weighs 1
+    mean = 1.0 if weights is None else float(weights.mean()) if n else 0.0
+    return pearson.make_reply(replace(pearson.NOBODY, rows=n, weight=mean if n else 0.0))
 
 
 def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> case_weights.Said:

@@ -17,7 +17,7 @@ def fill(double[:] out, unsigned long long key):
     cdef ssize_t size = sizeof(double)
     if not out.shape[0]:
         return
-    if out.strides[0] % size:
+    if <size_t>&out[0] % size or out.strides[0] % size:
         raise ValueError("out: is not aligned to its elements")
     elements.data = &out[0]
     elements.size = out.shape[0]
