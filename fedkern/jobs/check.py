@@ -71,7 +71,7 @@ class Check(At[C]):
             if not split:
                 describe(rows, self.parties.spec, self.names[k])
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
-        said = column_notes.exchange_notes(self, degenerate, split=split, centred=False)
+        said = column_notes.exchange_notes(self, degenerate, split=split, told=False)
         return [f"note     {note}" for note in (*said.doubts, *said.notes)]
 
     def unknown(self, encoding: Encoding) -> list[str]:

@@ -25,10 +25,10 @@ class Said:
     doubts: list[str] = field(default_factory=list)
 
 
-def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, centred: bool = True) -> Said:
+def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> Said:
     """Returns the notes that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
-    A column whose constants the job file gives is taken as right: of its far cells nothing is told. `centred`: columns are centred
+    A column whose constants the job file gives is taken as right: of its far cells nothing is told. `told`: columns are centred
     by what all clients have told, as they are in a run and not in `check`.
 
     Raises
@@ -41,7 +41,7 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
     for k, own in degenerate.items():
         lacking = column_notes.near_names(ignored, at.parties.header(k)[1]) if ignored else {}
         # A value that is not the mean of all rows is one of several: the sites differ, and that tells the column's effect.
-        differ = _not_given(at, own.apart) if centred and at.config.data.standardise == "exchange" else ()
+        differ = _not_given(at, own.apart) if told and at.config.data.standardise == "exchange" else ()
         constant = tuple(name for name in own.constant if name not in differ)
         clients[k] = column_notes.Client(replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking))
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
