@@ -12,9 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from ..algorithms.exchanges.multiples import compare_multiples, in_words
+from ..algorithms.exchanges.multiples import name_multiples
 
 FIRST = "Look at this first, for no setting of the job mends another unit: correct the file"
 QUESTION = "are exposures in another unit there (months for years, per 1,000), or counts, or are rates so different?"
@@ -36,17 +34,15 @@ def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, 
     names : of the clients
     answers : of each the sum of its counts, and of its exposures
     """
-    told = [(name, math.log(y / e), y) for name, (y, e) in zip(names, answers, strict=True) if min(y, e) > 0]
-    found = compare_multiples(np.array([one[1] for one in told]), np.array([y**-0.5 for _, _, y in told]))
-    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
+    told = [(name, math.log(y / e), y**-0.5) for name, (y, e) in zip(names, answers, strict=True) if min(y, e) > 0]
+    found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
     what = f"column {response!r}"
     notes = tuple(
-        f"{told[k][0]}: {what} by its exposure is {in_words(found.off[k])} that of the others: {QUESTION}{others} {FIRST}"
-        for k in np.flatnonzero(found.odd).tolist()
+        f"{name}: {what} by its exposure is {times} that of the others: {QUESTION}{found.others} {FIRST}"
+        for name, times in found.odd
     )
-    if not found.unit.any():
+    if found.unit is None:
         return Said(notes)
-    k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
-    where = ", ".join(told[j][0] for j in np.flatnonzero(found.unit).tolist())
-    by = f"{what} by its exposure is {in_words(found.off[k])} that of the others"
-    return Said(notes, (f"exposures, or counts, are in another unit at {where}{others}: {by} (a note says what to do)",))
+    where, times = found.unit
+    by = f"{what} by its exposure is {times} that of the others"
+    return Said(notes, (f"exposures, or counts, are in another unit at {where}{found.others}: {by} (a note says what to do)",))

@@ -7,6 +7,7 @@ degrees of freedom of an sd that hospitals have. As in `spreads` each site count
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,33 @@ class Multiples:
     odd: Sites
     unit: Sites
     torn: bool = False
+
+
+@dataclass(frozen=True)
+class Named:
+    """Names the sites of `Multiples`.
+
+    Attributes
+    ----------
+    odd : each noted site with its multiple, in words
+    others : where `torn`, " or at" and those on the other side; else empty
+    unit : the sites that are in another unit, and the largest multiple of these; None where there are none
+    """
+
+    odd: tuple[tuple[str, str], ...]
+    others: str
+    unit: tuple[str, str] | None
+
+
+def name_multiples(names: Sequence[str], logs: Sequence[float], errors: Sequence[float]) -> Named:
+    """Compares sites as `compare_multiples` does, and names those that are odd."""
+    found = compare_multiples(np.array(logs), np.array(errors))
+    others = f" or at {', '.join(repr(names[k]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
+    odd = tuple((names[k], in_words(found.off[k])) for k in np.flatnonzero(found.odd).tolist())
+    if not found.unit.any():
+        return Named(odd, others, None)
+    k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
+    return Named(odd, others, (", ".join(names[j] for j in np.flatnonzero(found.unit).tolist()), in_words(found.off[k])))
 
 
 def compare_multiples(logs: Array, errors: Array) -> Multiples:

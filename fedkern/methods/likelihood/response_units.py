@@ -12,10 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...algorithms.exchanges.centres import FIRST
-from ...algorithms.exchanges.multiples import compare_multiples, in_words, is_another
+from ...algorithms.exchanges.multiples import in_words, is_another, name_multiples
 from ...algorithms.exchanges.odd_response import Compared, Words
 from .time_units import Said
 
@@ -37,19 +35,17 @@ def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, f
     answers : of each the sum of its responses, and the number of its rows or their exposure
     rows : how many rows each has at least
     """
-    told = [(name, math.log(y / n), y, r) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
-    found = compare_multiples(np.array([one[1] for one in told]), np.array([_error(y, r) for _, _, y, r in told]))
-    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
+    told = [(name, math.log(y / n), _error(y, r)) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
+    found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
     notes = tuple(
-        f"{told[k][0]}: the mean of column {column} is {in_words(found.off[k])} that of the others: is it in {QUESTION}{others} "
+        f"{name}: the mean of column {column} is {times} that of the others: is it in {QUESTION}{found.others} "
         f"{FIRST}; where it is right so, no coefficient that all share is any client's: fit that client in a job of its own"
-        for k in np.flatnonzero(found.odd).tolist()
+        for name, times in found.odd
     )
-    if not found.unit.any():
+    if found.unit is None:
         return Said(notes)
-    k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
-    where = ", ".join(told[k][0] for k in np.flatnonzero(found.unit).tolist())
-    doubt = f"column {column} is in another unit at {where}{others}: its mean is {in_words(found.off[k])} that of the others"
+    where, times = found.unit
+    doubt = f"column {column} is in another unit at {where}{found.others}: its mean is {times} that of the others"
     return Said(notes, f"{doubt} (a note says what to do)")
 
 
