@@ -228,21 +228,24 @@ def describe(case: str, measured: Sequence[Sequence[float]]) -> str:
     return f"{case:58}{seconds}   " + "".join(f"{ratio:7.2f}" for ratio in ratios(measured)) + mark
 
 
-def lasts(worker: Worker, case: str) -> bool:
-    """Returns whether a call takes long enough to be compared, and not too long."""
-    if worker.seconds(case, 1) is None:  # makes the call once before, too
+def lasts(workers: Sequence[Worker], case: str) -> bool:
+    """Returns whether a call takes long enough to be compared, and not too long, at the highest level.
+
+    All workers make the same calls, so that their heaps are alike: where an array lies in a page changes a time by up to a half.
+    """
+    if [worker.seconds(case, 1) for worker in workers][-1] is None:  # makes the call once before, too
         return False
-    return LEAST <= min(worker.seconds(case, 3) or 0.0 for _ in range(3)) <= MOST
+    return LEAST <= min([worker.seconds(case, 3) or 0.0 for worker in workers][-1] for _ in range(3)) <= MOST
 
 
-def choose_cases(worker: Worker, only: str) -> tuple[list[str], list[str]]:
+def choose_cases(workers: Sequence[Worker], only: str) -> tuple[list[str], list[str]]:
     """Returns the cases that are measured, and the kernels of which none takes long enough."""
-    told = worker.ask(ask="cases")
+    told = workers[-1].ask(ask="cases")
     chosen, short = [], []
     for kernel in (kernel for kernel in told["kernels"] if kernel.startswith(only)):
         drawn = (f"{kernel}: seed {seed}" for seed in range(SEEDS))
-        cases = [case for case in told["named"] if case.startswith(kernel + ":") and lasts(worker, case)]
-        cases += list(islice((case for case in drawn if lasts(worker, case)), KEPT))
+        cases = [case for case in told["named"] if case.startswith(kernel + ":") and lasts(workers, case)]
+        cases += list(islice((case for case in drawn if lasts(workers, case)), KEPT))
         chosen += cases
         if not cases:
             short.append(kernel)
@@ -276,9 +279,9 @@ def main() -> int:
     tell(common.machine())
     tell(f"{'':58}" + "".join(f"{worker.level:>11}" for worker in workers) + "   each level over the one below")
     suspects: dict[str, int] = {}
-    cases, short = choose_cases(workers[-1], given.only)
+    cases, short = choose_cases(workers, given.only)
     for case in cases:
-        inner = max(1, int(SLICE / max(workers[-1].seconds(case, 1) or SLICE, 1e-6)))
+        inner = max(1, int(SLICE / max([worker.seconds(case, 1) or SLICE for worker in workers][-1], 1e-6)))
         measured = measure(workers, case, inner, given.rounds)
         if is_slower(measured):
             measured = measure(workers, case, inner, 3 * given.rounds)

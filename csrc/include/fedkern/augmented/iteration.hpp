@@ -39,11 +39,7 @@ struct Triangle {
     double* row(Index j) const { return L + start(j); }
 
     /// (L eps)_j.
-    double product(Index j, const double* eps) const {
-        double sum = 0;
-        for (Index i = 0; i <= j; ++i) sum += row(j)[i] * eps[i];
-        return sum;
-    }
+    double product(Index j, const double* eps) const { return dot(row(j), eps, j + 1); }
     /// x <- L'^-1 x.
     void solve_transposed(double* x) const {
         for (Index j = p; j-- > 0;) {

@@ -100,7 +100,7 @@ class NarrowSums {
 
   private:
     Index d_, rows_ = 0;
-    std::vector<float> sum_;
+    Lines<float> sum_;
 };
 
 /// The coefficients of a block's rows: v_i = (alpha_i x_i, beta_i z_i), before clipping, and ||v_i||^2.
@@ -157,7 +157,7 @@ struct Activated {
     using Number = double;
     using Scratch = NoScratch;
     const Activations& q;
-    std::vector<double> z;
+    Lines<double> z;
 
     Activated(const Activations& q_, const Draws& draws) : q(q_), z(draws.count) {
         fill_normal({z.data(), draws.count}, {0, 0, draws.client, draws.step}, draws.key);
@@ -196,10 +196,10 @@ template <class T> struct OneWeight {
     using Number = T;
     using Scratch = NoScratch;
     Index d;
-    std::vector<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
+    Lines<double> theta, deviation, length; // mu + deviation, sigma e, sqrt(1 + deviation^2)
 
     bool narrow = false, flows;
-    std::vector<float> narrow_to, narrow_length; // theta and length in float32
+    Lines<float> narrow_to, narrow_length; // theta and length in float32
 
     OneWeight(const Regression& data, const Posterior& q, const Draws& draws, [[maybe_unused]] bool grid)
         : d(q.mu.size), theta(padded_copy<double>(q.mu)), deviation(padded_copy<double>(q.log_sigma)), length(theta.size(), 1.0),
@@ -306,12 +306,12 @@ struct SeveralWeights {
     static constexpr Shape shape = Shape::stored;
     using Number = double;
     Index d, draws, padded;
-    std::vector<double> theta, deviation; // rows of length `padded`; deviation = sigma e / S
+    Lines<double> theta, deviation; // rows of length `padded`; deviation = sigma e / S
     std::vector<const double*> deviations;
 
     struct Scratch {
         Index padded;
-        std::vector<double> z, slopes; // slopes: [group of eight rows][draw][row]
+        Lines<double> z, slopes; // slopes: [group of eight rows][draw][row]
         explicit Scratch(const SeveralWeights& e) : padded(e.padded), z(block_rows * padded), slopes(block_rows * e.draws) {}
         const double* stored(Index i) const { return z.data() + i * padded; }
     };
@@ -372,7 +372,7 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
     const Index d = data.d, padded = round_up(d, 16), chunks = chunk_count(data.n, 2 * padded);
     // Whole numbers below 2^53 are exact in float64: that many rows before they are moved to int64.
     const auto most = grid ? std::max(Index{block_rows}, Index(0x1p52 / (clip->bound / clip->grid))) : 0;
-    std::vector<Out> partial(chunks * 2 * padded);
+    Lines<Out> partial(chunks * 2 * padded);
     std::vector<Index> skipped(chunks);
     std::vector<double> values(chunks);
     for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
@@ -380,7 +380,7 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
         constexpr bool narrows = std::is_same_v<typename Estimator::Number, float> && !grid;
         [[maybe_unused]] NarrowSums narrow(narrows ? padded : 0);
         typename Estimator::Scratch scratch(estimator);
-        std::vector<double> sums(2 * padded);
+        Lines<double> sums(2 * padded);
         Out* into = partial.data() + chunk * 2 * padded;
         const auto flush = [&] {
             for (Index j = 0; j < 2 * padded; ++j) into[j] += Out(sums[j]), sums[j] = 0;

@@ -13,24 +13,20 @@ template <class Out> Index sum_full_examples(const Regression& data, const Activ
     constexpr bool grid = std::is_integral_v<Out>;
     const Index d = data.d, padded = round_up(d, 16), size = padded + d * padded;
     const Index chunks = chunk_count(data.n, size);
-    std::vector<Out> partial(chunks * size);
+    Lines<Out> partial(chunks * size);
     std::vector<Index> skipped(chunks);
     std::vector<double> values(chunks);
     for_blocks(data.n, chunks, n_threads, [&](Index chunk, Index begin, Index end) {
         Out *sum_mu = partial.data() + chunk * size, *sum_L = sum_mu + padded;
         alignas(64) double m[block_rows], s[block_rows], r[block_rows], k[block_rows], e[block_rows], part[block_rows * panel];
-        std::vector<double> u(block_rows * padded), row(grid ? padded : 0);
+        Lines<double> u(block_rows * padded), row(grid ? padded : 0);
         for (RowBlock<double> block(data, family, begin, end); block.next();) {
             row_dots(block.x, Ahead{}, block.size, q.mu(), d, m);
             std::fill_n(s, block.size, 0.0);
             for (Index p = 0; p < q.panels(); ++p) {
                 q.rotate(block, p, part);
-                for (Index i = 0; i < block.size; ++i)
-                    for (Index j = 0; j < panel; ++j) {
-                        const double uj = part[i * panel + j];
-                        u[i * padded + p * panel + j] = uj;
-                        s[i] += uj * uj;
-                    }
+                for (Index i = 0; i < block.size; ++i) std::copy_n(part + i * panel, panel, &u[i * padded + p * panel]);
+                add_squares(part, block.size, s);
             }
             Activations::finish(block, m, s);
             family.expect(block.padded, m, s, block.y, value ? e : nullptr, r, k);
@@ -83,7 +79,7 @@ template <class Out> Index sum_full_examples(const Regression& data, const Activ
                     if (width == panel) {
                         add_panel(us, kept, part, (p + 1) * panel, sum_L + p * panel * padded, padded);
                     } else {
-                        std::vector<double> last(panel * padded);
+                        Lines<double> last(panel * padded);
                         add_panel(us, kept, part, d, last.data(), padded);
                         for (Index j = 0; j < width * padded; ++j) sum_L[p * panel * padded + j] += last[j];
                     }
@@ -140,12 +136,14 @@ inline double glm_elbo_grad_full(const Regression& data, const Posterior& q, con
             const auto P = prior.full.row(i);
             std::fill(PL.begin(), PL.end(), 0.0);
             double P_mu = 0;
-            for (Index k = 0; k < d; ++k) {
-                const double* row = L.data() + k * d;
-                const double Pk = P[k];
-                P_mu += Pk * q.mu[k];
-                for (Index j = 0; j <= k; ++j) PL[j] += Pk * row[j];
+            for (Index k = 0; k < d; ++k) P_mu += P[k] * q.mu[k];
+            Index k = 0;
+            for (; k + 4 <= d; k += 4) { // above the diagonal L is zero
+                const double *row = L.data() + k * d, P0 = P[k], P1 = P[k + 1], P2 = P[k + 2], P3 = P[k + 3];
+                for (Index j = 0; j < k + 4; ++j) PL[j] = PL[j] + P0 * row[j] + P1 * row[d + j] + P2 * row[2 * d + j] + P3 * row[3 * d + j];
             }
+            for (; k < d; ++k)
+                for (Index j = 0; j <= k; ++j) PL[j] += P[k] * L[k * d + j];
             for (Index j = 0; j <= i; ++j) {
                 elbo -= 0.5 * PL[j] * L[i * d + j];
                 sum_L[i * d + j] -= PL[j];
@@ -157,13 +155,9 @@ inline double glm_elbo_grad_full(const Regression& data, const Posterior& q, con
     } else {
         const Index S = draws.count;
         const auto e = normal_draws(draws, d);
-        std::vector<double> theta(S * d), gradient(S * d), loglik(S), solved(d);
+        std::vector<double> theta(S * d), gradient(S * d), loglik(S), solved(d), copy(d);
         for (Index s = 0; s < S; ++s)
-            for (Index i = 0; i < d; ++i) {
-                double sum = q.mu[i];
-                for (Index j = 0; j <= i; ++j) sum += L[i * d + j] * e[s * d + j];
-                theta[s * d + i] = sum;
-            }
+            for (Index i = 0; i < d; ++i) theta[s * d + i] = q.mu[i] + dot(&L[i * d], &e[s * d], i + 1);
         glm_logliks(data, {theta.data(), S, d, d}, likelihood, loglik.data(), {gradient.data(), S, d, d}, n_threads);
         const bool stl = estimator == ElboEstimator::stl;
         for (Index s = 0; s < S; ++s) {
@@ -177,9 +171,7 @@ inline double glm_elbo_grad_full(const Regression& data, const Posterior& q, con
                 for (Index j = 0; j < i; ++j) solved[j] -= solved[i] * row[j];
             }
             for (Index i = 0; i < d; ++i) {
-                const auto P = prior.full.row(i);
-                double P_t = 0;
-                for (Index k = 0; k < d; ++k) P_t += P[k] * t[k];
+                const double P_t = dot(contiguous(prior.full.row(i), copy.data()), t, d);
                 elbo += (prior.shift[i] * t[i] - 0.5 * t[i] * P_t + 0.5 * es[i] * es[i]) / double(S);
                 u[i] = (u[i] + prior.shift[i] - P_t + (stl ? solved[i] : 0)) / double(S);
                 sum_mu[i] += u[i];

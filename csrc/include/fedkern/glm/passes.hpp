@@ -22,7 +22,7 @@ inline std::vector<double> normal_draws(const Draws& draws, Index d) {
 template <class T> struct Parameters {
     Index d, panels, singles;
     Lines<T> packed;
-    std::vector<T> single;
+    Lines<T> single;
 
     explicit Parameters(Matrix<const double> thetas)
         : d(thetas.cols), panels((thetas.rows + 4) / panel), singles(std::max<Index>(0, thetas.rows - panels * panel)),
@@ -42,7 +42,7 @@ template <class T> struct Parameters {
 template <class T> struct LogLikelihoods {
     const Parameters<T>& parameters;
     double *loglik, *grad; // a gradient has room for parameters.padded() numbers
-    std::vector<T> gradient = std::vector<T>(parameters.padded());
+    Lines<T> gradient = Lines<T>(parameters.padded());
 
     void add(RowBlock<T>& block, const Family& family) {
         alignas(64) double bases[block_rows], base = 0;
@@ -158,6 +158,15 @@ template <bool norms> void row_sums(const RowBlock<double>& block, Index d, cons
     for (; i < block.size; ++i) tile_sums<norms, 1>(block.x + i, d, ahead.of(i), ahead.pace, mu, variance, m + i, v + i, n2 + i, n4 + i);
 }
 
+/// s_i += ||u_i||^2 over the panel's columns of each row.
+inline void add_squares(const double* u, Index rows, double* s) {
+    using V = Pack<double, panel>;
+    for (Index i = 0; i < rows; ++i) {
+        const V ui = V::load(u + i * panel);
+        s[i] += (ui * ui).sum();
+    }
+}
+
 /// The mean and the standard deviation of a_i = x_i'theta + offset_i.
 class Activations {
   public:
@@ -192,8 +201,7 @@ class Activations {
             std::fill_n(s, block.size, 0.0);
             for (Index p = 0; p < panels(); ++p) {
                 rotate(block, p, u);
-                for (Index i = 0; i < block.size; ++i)
-                    for (Index j = 0; j < panel; ++j) s[i] += u[i * panel + j] * u[i * panel + j];
+                add_squares(u, block.size, s);
             }
         } else {
             row_sums<false>(block, d_, mu(), variance(), m, s, m, m);
@@ -213,7 +221,7 @@ class Activations {
   private:
     Index d_;
     bool full_;
-    std::vector<double> mu_, variance_, factor_;
+    Lines<double> mu_, variance_, factor_;
 };
 
 /// value, slope, curvature: w_i E l, w_i E l', w_i E l'' for every row.

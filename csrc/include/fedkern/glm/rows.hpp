@@ -134,8 +134,8 @@ template <class T> struct AtLine {
 template <class T> using Lines = std::vector<T, AtLine<T>>;
 
 /// A contiguous copy of x in type T, followed by zeros up to a multiple of sixteen.
-template <class T> std::vector<T> padded_copy(Vector<const double> x) {
-    std::vector<T> copy(round_up(x.size, 16));
+template <class T> Lines<T> padded_copy(Vector<const double> x) {
+    Lines<T> copy(round_up(x.size, 16));
     for (Index j = 0; j < x.size; ++j) copy[j] = T(x[j]);
     return copy;
 }

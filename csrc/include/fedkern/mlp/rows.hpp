@@ -54,6 +54,35 @@ template <int cols, class T> void load_rows(const T* from, T* to) {
         for (int j = 0; j < cols; ++j) to[j * rows + r] = from[r * cols + j];
 }
 
+/// The transpose of a square: on each of log2(N) levels, halves of rows i and i + width change their places.
+template <class V, int width = V::size / 2> FEDKERN_INLINE void transpose(V* v) {
+    for (int i = 0; i < V::size; ++i)
+        if (!(i & width)) {
+            const auto a = v[i].part[0], b = v[i + width].part[0];
+            [&]<int... l>(std::integer_sequence<int, l...>) {
+                v[i].part[0] = __builtin_shufflevector(a, b, (l & width ? V::size + l - width : l)...);
+                v[i + width].part[0] = __builtin_shufflevector(a, b, (l & width ? V::size + l : l + width)...);
+            }(std::make_integer_sequence<int, V::size>());
+        }
+    if constexpr (width > 1) transpose<V, width / 2>(v);
+}
+
+/// A tile of rows of any stride whose numbers are neighbours, square by square.
+template <class T> void load_squares(const T* from, Index stride, Index cols, T* to) {
+    using V = Pack<T, std::min<int>(register_bytes, 32) / sizeof(T)>;
+    constexpr Index rows = rows_of_tile<T>;
+    const Index squares = cols / V::size * V::size;
+    for (Index r = 0; r < rows; r += V::size)
+        for (Index j = 0; j < squares; j += V::size) {
+            V v[V::size];
+            for (int i = 0; i < V::size; ++i) v[i] = V::load(from + (r + i) * stride + j);
+            transpose(v);
+            for (int i = 0; i < V::size; ++i) v[i].store(to + (j + i) * rows + r);
+        }
+    for (Index j = squares; j < cols; ++j)
+        for (Index r = 0; r < rows; ++r) to[j * rows + r] = from[r * stride + j];
+}
+
 /// to[j][r] = x(begin + r, j) for `count` rows, and zeros.
 template <class T> void load_tile(Matrix<const T> x, Index begin, Index count, std::type_identity_t<T>* to, Index rows = rows_of_tile<T>) {
     if (count == rows_of_tile<T> && count == rows && x.col_stride == 1 && x.row_stride == x.cols) {
@@ -62,6 +91,8 @@ template <class T> void load_tile(Matrix<const T> x, Index begin, Index count, s
         if (x.cols == 3) return load_rows<3>(from, to);
         if (x.cols == 4) return load_rows<4>(from, to);
     }
+    if (count == rows_of_tile<T> && count == rows && x.col_stride == 1)
+        return load_squares(x.data + begin * x.row_stride, x.row_stride, x.cols, to);
     for (Index j = 0; j < x.cols; ++j) {
         const T* from = x.data + begin * x.row_stride + j * x.col_stride;
         for (Index r = 0; r < count; ++r) to[j * rows + r] = from[r * x.row_stride];

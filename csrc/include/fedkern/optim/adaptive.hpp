@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "fedkern/blocks.hpp"
+#include "fedkern/pack.hpp"
 #include "fedkern/pieces.hpp"
 #include "scalar.hpp"
 
@@ -39,7 +40,7 @@ inline void adam(Matrix<const double> state, Vector<const double> gradient, Adam
         // The bias corrections 1 - beta^t', without cancellation. Most often all columns have made as many steps.
         const auto slope = [&](double count) { return adam_slope(rule, count, log1); };
         const auto shrink = [&](double count) { return adam_shrink(count, log2); };
-        const auto run = [&](const auto& slope_of, const auto& shrink_of) {
+        const auto run = [&](const auto& slope_of, const auto& shrink_of) FEDKERN_STREAMED {
 #pragma GCC ivdep
             for (Index j = 0; j < n; ++j) {
                 const Adapted now = adam(rule, m[j], v[j], t[j], g[j], slope_of, shrink_of);

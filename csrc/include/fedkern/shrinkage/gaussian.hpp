@@ -30,19 +30,6 @@ inline constexpr Index largest_narrow = 40; // coefficients
 
 FEDKERN_INLINE Index whole_lanes(Index n) { return (n + lanes - 1) / lanes * lanes; }
 
-/// x'y in a fixed order: 4 x 8 partial sums.
-FEDKERN_INLINE double dot(const double* x, const double* y, Index n) {
-    Wide sum[4];
-    for (Wide& one : sum) one = Wide::all(0);
-    Index i = 0;
-    for (; i + 4 * lanes <= n; i += 4 * lanes)
-        for (Index k = 0; k < 4; ++k) sum[k] = sum[k] + Wide::load(x + i + k * lanes) * Wide::load(y + i + k * lanes);
-    for (; i + lanes <= n; i += lanes) sum[0] = sum[0] + Wide::load(x + i) * Wide::load(y + i);
-    double rest = 0;
-    for (; i < n; ++i) rest += x[i] * y[i];
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])).sum() + rest;
-}
-
 /// Numbers on a boundary of 64 bytes, without a value at first.
 class Numbers {
   public:

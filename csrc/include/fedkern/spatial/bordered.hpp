@@ -102,6 +102,12 @@ inline void bordered_inverse(Vector<const double> factor, const BorderedPattern&
     for (Index a = 0; a < inverse.size; ++a) inverse[a] = Z[a];
 }
 
+/// An index of which the compiler knows nothing, so that it makes no gather of its loop: columns are too short for that.
+FEDKERN_INLINE Index one_by_one(Index i) {
+    __asm__("" : "+r"(i));
+    return i;
+}
+
 /// Rows x with L x = right down to the dense block, of which what is left stands in its place; `back`: with L' x = right, the block's
 /// part given.
 inline void bordered_solve(Matrix<const double> right, Vector<const double> factor, const BorderedPattern& p, bool back,
@@ -113,9 +119,13 @@ inline void bordered_solve(Matrix<const double> right, Vector<const double> fact
         for (Index i = 0; i < right.cols; ++i) x[i] = from[i];
         if (back)
             for (Index j = p.columns - 1; j >= 0; --j) {
-                double total = x[j];
-                for (Index a = p.indptr[j] + 1; a < p.indptr[j + 1]; ++a) total -= L[a] * x[p.indices[a]];
-                x[j] = total / L[p.indptr[j]];
+                // Four sums, in turns: with one, each addition would wait for the one before it.
+                double sum[4] = {};
+                const auto add = [&](int s, Index a) __attribute__((always_inline)) { sum[s] += L[a] * x[one_by_one(p.indices[a])]; };
+                Index a = p.indptr[j] + 1;
+                for (; a + 4 <= p.indptr[j + 1]; a += 4) add(0, a), add(1, a + 1), add(2, a + 2), add(3, a + 3);
+                for (; a < p.indptr[j + 1]; ++a) add(0, a);
+                x[j] = (x[j] - ((sum[0] + sum[1]) + (sum[2] + sum[3]))) / L[p.indptr[j]];
             }
         else
             for (Index j = 0; j < p.columns; ++j) {
