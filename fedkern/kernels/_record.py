@@ -124,12 +124,13 @@ class Array:
             else:
                 fits &= size(symbol, sizes) == n
         if not fits:
-            known = ", ".join(
+            given = ", ".join(
                 f"{s} = {sizes[s]}"
                 for s in dict.fromkeys(t for d in self.shape for t in re.findall(r"[a-z]\w*", d))
                 if s in sizes
             )
-            raise ValueError(f"{kernel}: {self.name} must have shape ({', '.join(self.shape)}) with {known}, got {value.shape}")
+            known = f" with {given}" if given else ""
+            raise ValueError(f"{kernel}: {self.name} must have shape ({', '.join(self.shape)}){known}, got {value.shape}")
         return value
 
 

@@ -380,8 +380,11 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
         constexpr bool narrows = std::is_same_v<typename Estimator::Number, float> && !grid;
         [[maybe_unused]] NarrowSums narrow(narrows ? padded : 0);
         typename Estimator::Scratch scratch(estimator);
-        Lines<double> sums(2 * padded);
         Out* into = partial.data() + chunk * 2 * padded;
+        Lines<double> apart(grid ? 2 * padded : 0);
+        double* sums;
+        if constexpr (grid) sums = apart.data();
+        else sums = into;
         const auto flush = [&] {
             for (Index j = 0; j < 2 * padded; ++j) into[j] += Out(sums[j]), sums[j] = 0;
         };
@@ -401,18 +404,18 @@ template <class Out, class Estimator> Index sum_examples(const Regression& data,
             bool added = false;
             if constexpr (narrows) {
                 const Ahead ahead = block.ahead(4);
-                added = c.narrow && narrow.add(kept, ahead.of(block.size), 2 * ahead.pace, sums.data());
+                added = c.narrow && narrow.add(kept, ahead.of(block.size), 2 * ahead.pace, sums);
             }
-            if (!added) add_examples<shape, grid>(kept, estimator.factor(), d, sums.data(), sums.data() + padded);
+            if (!added) add_examples<shape, grid>(kept, estimator.factor(), d, sums, sums + padded);
             if (grid && (rows += block.size) >= most) flush(), rows = 0;
         }
-        if constexpr (narrows) narrow.close(sums.data());
+        if constexpr (narrows) narrow.close(sums);
         if constexpr (!grid)
             for (Index j = 0; j < d; ++j) {
                 if (shape == Shape::square) sums[padded + j] *= estimator.factor()[j];
                 if (shape == Shape::linear) sums[padded + j] = sums[j] * estimator.factor()[j];
             }
-        flush();
+        if constexpr (grid) flush();
     });
     Index all_skipped = 0;
     for (Index j = 0; j < 2 * d; ++j) total[j] = 0;
