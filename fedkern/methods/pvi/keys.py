@@ -85,9 +85,7 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
-    weight_counts: bool = key(
-        False, help="each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
-    )
+    weight_counts: bool = key(False, help=keys.WEIGHT_COUNTS)
     trials: str | None = key(None, help="bernoulli: the response is a number of successes, of so many trials as this column says")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
 
