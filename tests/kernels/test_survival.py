@@ -252,7 +252,7 @@ def test_sets_that_are_none_are_refused(name, values):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_below_0_end_and_give_what_the_sums_say(seed):
-    """Sums of rows that enter late are recomputed where they have fallen: below 0 they fell for ever, until no memory was left."""
+    """Sums that have fallen since rows left them are recomputed: those below 0 were so for ever, until no memory was left."""
     random = np.random.default_rng(seed)
     n, points = 60, random.normal(size=(4, 2))
     time = random.integers(1, 12, n).astype(float)

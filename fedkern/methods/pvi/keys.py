@@ -607,8 +607,10 @@ def _binary(config: Config) -> Iterator[str]:
 
 
 def _scale(config: Config) -> Iterator[str]:
-    """Yields the reasons why this job cannot learn its scale."""
+    """Yields the reasons why this job cannot learn its scale, or have the one that is given."""
     if config.model.scale != "learn":
+        if config.model.family == "gaussian" and config.model.scale < (least := 1 / keys.LARGEST):
+            yield f"model.scale = {config.model.scale:g}: wanted at least {least:g}; give the response in a smaller unit"
         return
     what = 'model.scale = "learn"'
     if config.model.family not in LEARNS:
