@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 # Before NumPy is there: threads of BLAS wait for each other in a busy loop, where most of the time of two workers would go.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -115,6 +116,13 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures of pages are empty, as to draw one takes longer than a small job: for tests of what pages say."""
     monkeypatch.setattr("fedkern.results.plots.svg", lambda figure: "<svg></svg>")
+
+
+@pytest.fixture
+def one_thread_of_blas() -> Iterator[None]:
+    """Sites that are threads of one process share BLAS and its number of threads; sites of a real job have a process each."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 #include "dense.hpp"
 #include "table.hpp"
 #include "fedkern/rng.hpp"
+#include "fedkern/spatial/scalar.hpp"
 #include "fedkern/spatial/views.hpp"
 
 namespace fedkern {
@@ -42,12 +43,8 @@ FEDKERN_KERNEL eigen_coefficients(Vector<const double> values, Vector<const doub
 // ---- Gaussian processes.
 
 /// The covariance at a squared distance; NaN for a lengthscale that is none.
-FEDKERN_INLINE double gp_value(GpKind kind, double square, double lengthscale) {
-    if (!(lengthscale > 0)) return math::not_a_number<double>();
-    if (kind == GpKind::rbf) return math::exp(-0.5 / (lengthscale * lengthscale) * square);
-    const double s = math::sqrt(kind == GpKind::matern12 ? 1.0 : kind == GpKind::matern32 ? 3.0 : 5.0) / lengthscale;
-    const double a = s * math::sqrt(square), decay = math::exp(-a);
-    return kind == GpKind::matern12 ? decay : (1 + a + (kind == GpKind::matern52 ? a * a * (1. / 3) : 0)) * decay;
+FEDKERN_INLINE double covariance_at(double square, GpKind kind, double lengthscale) {
+    return is_lengthscale(lengthscale) ? gp_value(kind, square, gp_rate(kind, lengthscale)) : math::not_a_number<double>();
 }
 
 FEDKERN_INLINE double square_between(const Matrix<const double>& x, Index i, Index j) {
@@ -69,7 +66,7 @@ FEDKERN_KERNEL gp_covariances(Matrix<const double> x, Vector<const double> lengt
     for (Index k = thread_of_grid(); k < lengthscale.size * n * n; k += threads_of_grid()) {
         const Index t = k / (n * n), i = k / n % n, j = k % n;
         out.data[t * out.matrix + i * out.row + j * out.col] =
-            gp_value(kind, square_between(x, i, j), lengthscale[t]) + (i == j ? jitter : 0);
+            covariance_at(square_between(x, i, j), kind, lengthscale[t]) + (i == j ? jitter : 0);
     }
 }
 
@@ -97,7 +94,7 @@ FEDKERN_LARGE_KERNEL gp_pivoted(Matrix<const double> x, Vector<const double> len
         double *const F = workspace + blockIdx.x * (rank + 1) * n, *const left = F + rank * n;
         const double scale = lengthscale[t];
         for (Index k = thread; k < rank * n; k += threads) F[k] = 0;
-        for (Index i = thread; i < n; i += threads) left[i] = scale > 0 ? 1 : math::not_a_number<double>();
+        for (Index i = thread; i < n; i += threads) left[i] = is_lengthscale(scale) ? 1 : math::not_a_number<double>();
         __syncthreads();
         double trace = 0;
         for (Index r = 0;; ++r) {
@@ -115,7 +112,7 @@ FEDKERN_LARGE_KERNEL gp_pivoted(Matrix<const double> x, Vector<const double> len
             const double inverse = 1 / math::sqrt(left[pivot]);
             __syncthreads();
             for (Index i = thread; i < n; i += threads) {
-                double value = gp_value(kind, square_between(x, i, pivot), scale);
+                double value = covariance_at(square_between(x, i, pivot), kind, scale);
                 for (Index s = 0; s < r; ++s) value -= F[s * n + i] * F[s * n + pivot];
                 value *= inverse;
                 F[r * n + i] = value;
@@ -144,7 +141,7 @@ FEDKERN_LARGE_KERNEL gp_draws(Matrix<const double> x, Vector<const double> lengt
     for (Index b = blockIdx.x; b < theta.rows; b += gridDim.x) {
         for (Index j = warp(); j < n; j += warps())
             for (Index i = j + lane(); i <= n; i += 32)
-                A(int(i), int(j)) = i == n ? 0 : gp_value(kind, square_between(x, i, j), lengthscale[b]) + (i == j ? jitter : 0);
+                A(int(i), int(j)) = i == n ? 0 : covariance_at(square_between(x, i, j), kind, lengthscale[b]) + (i == j ? jitter : 0);
         for (Index i = thread; i < n; i += threads) e[i] = normal_number(b * n + i, draws);
         const bool good = factorise(A, int(n), inverse, flag);
         for (Index i = thread; i < n; i += threads) {

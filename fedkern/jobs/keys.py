@@ -172,6 +172,8 @@ class FewSection(Section):
 FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
 
 
+# Of data.weight_counts, of the methods that have it: the meaning, and what is wrong with it alone.
+WEIGHT_COUNTS = "each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
 NO_WEIGHT = "data.weight_counts says what data.weight is, and there is none: name the column, or remove the key"
 
 

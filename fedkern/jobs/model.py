@@ -24,6 +24,13 @@ class _Model(Protocol):
     def intercept(self) -> bool: ...
 
 
+class _WeighedData(_Data, Protocol):
+    @property
+    def weight(self) -> str | None: ...
+    @property
+    def weight_counts(self) -> bool: ...
+
+
 class Sections(Protocol[O_co]):
     """Names the tables of a method's job file, with the keys that are read here."""
 
@@ -90,3 +97,27 @@ class JobModel(Generic[O_co]):
     def output(self) -> O_co:
         """The keys of [output]: the result that is asked for."""
         return self.config.output
+
+
+class WeighedSections(Sections[O_co], Protocol[O_co]):
+    """Names the same, with the keys on case weights."""
+
+    @property
+    def data(self) -> _WeighedData: ...
+
+
+@dataclass(frozen=True)
+class WeighedModel(JobModel[O_co]):
+    """Holds a job whose rows may have case weights."""
+
+    config: WeighedSections[O_co]
+
+    @property
+    def weight(self) -> str | None:
+        """The column of case weights."""
+        return self.config.data.weight
+
+    @property
+    def counted_weights(self) -> str | None:
+        """The column of case weights, where these are numbers of equal rows."""
+        return self.weight if self.config.data.weight_counts else None

@@ -85,8 +85,8 @@ _WORDS = {
     "offset": "Added to x'theta.",
     "weights": "Multiply each row's log-likelihood.",
     "family": "The likelihood.",
-    "scale": "Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with "
-    "variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).",
+    "scale": "Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in "
+    "float32 [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).",
     "draws": "Number S of draws that are averaged.",
     "key": 'Names the draws: `rng.key(seed, "draws")`. None where nothing is drawn.',
     "client": "Names the draws: see the module.",
@@ -330,9 +330,14 @@ PREDICT_FULL = Kernel(
 )
 
 
-def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
-    """Refuses a scale other than 1 for a family that has none."""
+def _check_scale(kernel: Kernel, X: Real, family: str, scale: float) -> None:
+    """Refuses a scale other than 1 for a family that has none, and a standard deviation whose square rows can't be divided by."""
     kernel.check_kinds(family=family, scale=scale)
+    if family == "gaussian" and (0 < scale < 1e-15 or 1e15 < scale < np.inf):
+        single = getattr(X, "dtype", None) == np.float32
+        most, which = (1e15, " with X in float32") if single else (1e150, "")
+        if not 1 / most <= scale <= most:
+            raise ValueError(f"{kernel.public}: scale of gaussian{which} must be in [{1 / most:g}, {most:g}], got {scale}")
     if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
         has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None and f.code is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
@@ -374,9 +379,9 @@ def loglik_grad(
     Raises
     ------
     TypeError, ValueError
-        Wrong type or shape, an unknown family, a `scale` that is not positive or that the family does not have.
+        Wrong type or shape, an unknown family, a `scale` that is not in its range or that the family does not have.
     """
-    _check_scale(LOGLIK_GRAD, family, scale)
+    _check_scale(LOGLIK_GRAD, X, family, scale)
     inputs = (X, y, theta, offset, weights)
     loglik, grad = LOGLIK_GRAD.compute(inputs, out, n_threads, backend, family=family, scale=scale)
     return _number(loglik), grad
@@ -417,7 +422,7 @@ def elbo_grad(
     """
     full = _full(log_sigma)
     record, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, {}
-    _check_scale(record, family, scale)
+    _check_scale(record, X, family, scale)
     record.check_kinds(estimator=estimator)
     _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
     mu = here(mu)
@@ -477,7 +482,7 @@ def expectations(
 ) -> tuple[Vector, Vector, Vector]:
     """Returns expectations of each row's log-likelihood and of its first two derivatives in a, under the posterior."""
     record = EXPECTATIONS_FULL if _full(log_sigma) else EXPECTATIONS
-    _check_scale(record, family, scale)
+    _check_scale(record, X, family, scale)
     inputs = (X, y, mu, log_sigma, offset, weights)
     value, slope, curvature = record.compute(inputs, out, n_threads, backend, family=family, scale=scale)
     return value, slope, curvature
@@ -538,7 +543,7 @@ def clipped_grad_sum(
         An index in `rows` that is no row of X; on a device this is waited for.
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
-    _check_clipped(record, clip, family, scale, estimator, key, grid, noise_multiplier)
+    _check_clipped(record, X, clip, family, scale, estimator, key, grid, noise_multiplier)
     # `out` must be int64 with a grid, float64 without; types that fit neither are refused by `compute`.
     given = None if out is None else getattr(here(out), "dtype", None)
     if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
@@ -554,6 +559,7 @@ def clipped_grad_sum(
 
 def _check_clipped(
     record: Kernel,
+    X: Real,
     clip: float,
     family: str,
     scale: float,
@@ -564,7 +570,7 @@ def _check_clipped(
 ) -> None:
     # One key serves the draws and the noise, which have different counters: see `_CLIPPED_WORDS`.
     name = record.public
-    _check_scale(record, family, scale)
+    _check_scale(record, X, family, scale)
     record.check_kinds(clip=clip, estimator=estimator, noise_multiplier=noise_multiplier, grid=grid)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
     _check_key(record, key, "noise_multiplier" if noisy else f"estimator {estimator!r}" if drawn else "")
@@ -608,7 +614,7 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     array([-0.351,  0.351, -0.039, -0.039])
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
-    checked = ("clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
+    checked = ("X", "clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
     _check_clipped(record, *(given[name] for name in checked))
     return record.bind_given(given, ("mu", "log_sigma", *(["rows"] if given["rows"] is not None else []), "step"))
 
@@ -629,7 +635,7 @@ def predict(
 ) -> Vector:
     """Returns the predictive mean E[y | x] under the posterior."""
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
-    _check_scale(record, family, scale)
+    _check_scale(record, X, family, scale)
     mean: Vector
     (mean,) = record.compute((X, mu, log_sigma, offset), out, n_threads, backend, family=family, scale=scale, method=method)
     return mean

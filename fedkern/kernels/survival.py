@@ -224,7 +224,7 @@ def _call(kernel: Kernel, inputs: tuple[object, ...], out: Out, n_threads: int, 
     same = np.concatenate([[False], first[1:] == first[:-1]])
     least = np.where(same, before, first)
     follows = (first >= before) | same
-    if not ((first >= 0) & follows & (deaths >= 1) & (ends - deaths >= least) & (ends <= n)).all():
+    if not ((first >= 0) & follows & (ends >= least) & (ends <= n) & (deaths >= 1) & (deaths <= ends - least)).all():
         raise ValueError(f"{kernel.name}: first, ends and deaths must be of sets that follow each other, as `arranged` has them")
     if arrays[7] is not None and (np.asarray(on_host(arrays[7])) < 0).any():
         raise ValueError(f"{kernel.name}: until must not be negative")

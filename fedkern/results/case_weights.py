@@ -14,15 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .verdict import Said
+
 HEAVY = 2.0  # a mean weight that makes many rows of each; below 1 / HEAVY it makes few of many
 FAR = 10.0  # times the others' mean weight, at one client
-
-
-class Said(NamedTuple):
-    """Notes for the reader of a result, and why it cannot stand."""
-
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
 
 
 class Weighed(NamedTuple):

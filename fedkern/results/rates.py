@@ -10,19 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from ..algorithms.exchanges.multiples import name_multiples
+from ..algorithms.exchanges.multiples import FIRST, in_words, name_multiples
+from .verdict import Said
 
-FIRST = "Look at this first, for no setting of the job mends another unit: correct the file"
 QUESTION = "are exposures in another unit there (months for years, per 1,000), or counts, or are rates so different?"
-
-
-class Said(NamedTuple):
-    """Notes for the reader of a result, and why it cannot stand."""
-
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
 
 
 def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, float]]) -> Said:
@@ -38,11 +30,12 @@ def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, 
     found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
     what = f"column {response!r}"
     notes = tuple(
-        f"{name}: {what} by its exposure is {times} that of the others: {QUESTION}{found.others} {FIRST}"
-        for name, times in found.odd
+        f"{name}: {what} by its exposure is {in_words(off)} that of the others: {QUESTION}{found.others} {FIRST}"
+        for name, off in found.odd
     )
-    if found.unit is None:
+    if not found.unit:
         return Said(notes)
-    where, times = found.unit
-    by = f"{what} by its exposure is {times} that of the others"
-    return Said(notes, (f"exposures, or counts, are in another unit at {where}{found.others}: {by} (a note says what to do)",))
+    by = f"{what} by its exposure is {found.times} that of the others"
+    return Said(
+        notes, (f"exposures, or counts, are in another unit at {found.where}{found.others}: {by} (a note says what to do)",)
+    )

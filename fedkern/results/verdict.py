@@ -72,6 +72,13 @@ class Verdict:
         return {"converged": self.converged, "verdict": self.text, "worst": self.worst}
 
 
+class Said(NamedTuple):
+    """Holds what a look at the clients' data says: notes for the reader of a result, and doubts, for which it cannot stand."""
+
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
 def ending(stop: str | None) -> Ending:
     """Returns the words for `stop`, in the report and in the terminal; None stands for a run without a summary."""
     return INTERRUPTED if stop is None else STOPS.get(stop) or Ending(stop, stop, "bad")

@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from fedkern.bridges import site as sites
 from fedkern.bridges.consent import NAME
@@ -40,11 +39,7 @@ from support.organisations import (
 
 OPENED = []  # paths, while a test looks
 
-
-@pytest.fixture(autouse=True)
-def one_thread_of_blas():
-    with threadpool_limits(1, user_api="blas"):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread_of_blas")
 
 
 @contextlib.contextmanager

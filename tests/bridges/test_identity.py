@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
-from threadpoolctl import threadpool_limits
 
 from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.exchanges import sum_keys
@@ -32,11 +31,7 @@ KINDS = dict(zip(NAMES, MAKERS))
 OF_KEYS = {"SumKey", "SumSignature", "Received", "hello", "run", "fault", "stop"}  # messages that tell nothing of rows
 OTHER = Identity(MAKERS["ed25519"]()).fingerprint
 
-
-@pytest.fixture(autouse=True)
-def one_thread_of_blas():
-    with threadpool_limits(1, user_api="blas"):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread_of_blas")
 
 
 def write_key(path, key, form=serialization.PrivateFormat.PKCS8, password=None):

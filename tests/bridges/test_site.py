@@ -1,7 +1,6 @@
 """A job between residents: each holder has a folder, a copy of the job, paths and a policy of its own."""
 
 import pytest
-from threadpoolctl import threadpool_limits
 
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
@@ -22,11 +21,7 @@ from support.organisations import (
 )
 from support.relayed import careless
 
-
-@pytest.fixture(autouse=True)
-def one_thread_of_blas():
-    with threadpool_limits(1, user_api="blas"):  # threads of one process share it; sites of a real job have a process each
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread_of_blas")
 
 
 @pytest.mark.parametrize("seed", [None, 1])

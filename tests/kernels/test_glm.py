@@ -365,6 +365,29 @@ def test_the_elbo_is_below_the_log_evidence_by_a_fixed_gap():
 GAPS = (0.410218, 0.009533)  # nats, mean-field and full rank
 
 
+@pytest.mark.parametrize("backend", ["cpp", "numba", "reference"])
+@pytest.mark.parametrize(
+    ("dtype", "scale", "beyond"), [("f8", 1e-150, 0.99), ("f8", 1e150, 1.01), ("f4", 1e-15, 0.99), ("f4", 1e15, 1.01)]
+)
+def test_a_standard_deviation_whose_square_is_no_number_is_refused(dtype, scale, beyond, backend):
+    """At the ends of its range a value is that of residuals in units of the scale, but for the constant of each row."""
+    data, (mu, omega) = problem("gaussian", dtype=dtype) | {"scale": scale, "backend": backend}, posterior()
+    nothing = {"X": np.zeros_like(data["X"]), "y": scale * data["y"], "offset": None, "weights": None}
+    value, slope = glm.loglik_grad(theta=mu, **data | nothing)
+    constant = len(data["y"]) * (np.log(scale) + 0.5 * np.log(2 * np.pi))
+    assert value + constant == pytest.approx(-0.5 * (data["y"] ** 2).sum(), rel=1e-5)
+    assert (slope == 0).all()
+    data["scale"] *= beyond
+    for call in (
+        lambda: glm.loglik_grad(theta=mu, **data),
+        lambda: glm.elbo_grad(mu=mu, log_sigma=omega, estimator="analytic", **data),
+        lambda: glm.expectations(mu=mu, log_sigma=omega, **data),
+        lambda: glm.clipped_grad_sum(mu=mu, log_sigma=omega, clip=CLIP, **data),
+    ):
+        with pytest.raises(ValueError, match=r"scale of gaussian.* must be in \[1e-1"):
+            call()
+
+
 # Privacy -----------------------------------------------------------------------------------------------------------------------
 
 CLIP, GRID = 0.8, 0.8 * 2.0**-20

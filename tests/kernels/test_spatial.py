@@ -347,6 +347,19 @@ def test_covariances_of_tiny_lengthscales_are_the_identity(kind, backend):
     np.testing.assert_array_equal(far[0], np.eye(2))
 
 
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+@pytest.mark.parametrize("kind", ["rbf", "matern12", "matern32", "matern52"])
+def test_covariances_of_huge_lengthscales_are_right_or_nan(kind, backend):
+    """Squares of distances beyond 1e154 are infinite: the last lengthscale at which that counts as far is 1e150."""
+    x = np.array([0.0, 1.0, 2.5, 1e6])[:, None]
+    usual, huge = (spatial.gp_covariance(by * x, np.array([by]), kind=kind, backend=backend) for by in (1.0, 1e150))
+    np.testing.assert_allclose(huge, usual, rtol=1e-12)
+    beyond = np.array([1.01e150, 1e155, np.inf])
+    assert np.isnan(spatial.gp_covariance(x, beyond, kind=kind, backend=backend)).all()
+    assert np.isnan(spatial.gp_factor(x, beyond, rank=2, kind=kind, backend=backend)[1]).all()
+    assert np.isnan(spatial.gp_sample(x, beyond, kind=kind, seed=1, backend=backend)).all()
+
+
 def test_a_short_right_side_is_named():
     indptr, indices = np.array([0, 2, 4, 5]), np.array([0, 1, 1, 2, 2])
     with pytest.raises(ValueError, match="right has rows of length 2"):

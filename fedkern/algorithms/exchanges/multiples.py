@@ -22,6 +22,7 @@ ANOTHER = 15.0  # times, by which they do not differ, however few they are: gluc
 NOTED, CERTAIN = 3.5, 4.5  # sds of the others by which a site is one that is noted, and one that is no ordinary one
 USUAL, WORTH = 0.3, 4.0  # sd of hospitals' logarithms, and the degrees of freedom that it counts for
 SURE = 4.0  # standard errors by which a logarithm is not that of the others
+FIRST = "Look at this first, for no setting of the job mends another unit: correct the file"
 
 
 @dataclass(frozen=True)
@@ -48,25 +49,34 @@ class Named:
 
     Attributes
     ----------
-    odd : each noted site with its multiple, in words
+    odd : each noted site with the logarithm of its multiple
     others : where `torn`, " or at" and those on the other side; else empty
-    unit : the sites that are in another unit, and the largest multiple of these; None where there are none
+    unit : those of `odd` that are in another unit
     """
 
-    odd: tuple[tuple[str, str], ...]
+    odd: tuple[tuple[str, float], ...]
     others: str
-    unit: tuple[str, str] | None
+    unit: tuple[tuple[str, float], ...]
+
+    @property
+    def where(self) -> str:
+        """The sites that are in another unit."""
+        return ", ".join(name for name, _ in self.unit)
+
+    @property
+    def times(self) -> str:
+        """The largest multiple of these, in words."""
+        return in_words(max((off for _, off in self.unit), key=abs))
 
 
 def name_multiples(names: Sequence[str], logs: Sequence[float], errors: Sequence[float]) -> Named:
     """Compares sites as `compare_multiples` does, and names those that are odd."""
     found = compare_multiples(np.array(logs), np.array(errors))
     others = f" or at {', '.join(repr(names[k]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
-    odd = tuple((names[k], in_words(found.off[k])) for k in np.flatnonzero(found.odd).tolist())
-    if not found.unit.any():
-        return Named(odd, others, None)
-    k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
-    return Named(odd, others, (", ".join(names[j] for j in np.flatnonzero(found.unit).tolist()), in_words(found.off[k])))
+    odd, unit = (
+        tuple((names[k], float(found.off[k])) for k in np.flatnonzero(those).tolist()) for those in (found.odd, found.unit)
+    )
+    return Named(odd, others, unit)
 
 
 def compare_multiples(logs: Array, errors: Array) -> Multiples:

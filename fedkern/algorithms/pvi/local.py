@@ -412,7 +412,7 @@ def _full_steps(
 
 NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
 PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
-EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
+EXTREME = "responses, columns (are they standardised?), weights, model.prior_precision or model.scale are extreme; correct them"
 
 
 def extreme(s: Settings) -> str:

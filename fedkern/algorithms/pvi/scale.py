@@ -47,8 +47,8 @@ def at(local: Local, event: QUpdate) -> tuple[Local, float]:
     """Returns a client's context at the variance of a question, and that variance; 1 if none is learnt."""
     if not isinstance(event, ScaledQUpdate):
         return local, 1.0
-    if not 0 < event.variance < math.inf:
-        raise RemoteFault(f"server: ScaledQUpdate.variance is {event.variance}, expected a positive number")
+    if not LEAST <= event.variance < math.inf:
+        raise RemoteFault(f"server: ScaledQUpdate.variance is {event.variance}, expected a number from {LEAST:g} on")
     return replace(local, settings=replace(local.settings, scale=math.sqrt(event.variance))), event.variance
 
 

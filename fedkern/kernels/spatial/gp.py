@@ -22,7 +22,7 @@ _KIND = Scalar("kind", choice_of(GP_KINDS), "rbf")
 
 _WORDS = WORDS | {
     "x": "Locations.",
-    "lengthscale": "A number that is not positive gives NaN.",
+    "lengthscale": "A number that is not in (0, 1e150] gives NaN; below 1e-150 it counts as 1e-150.",
     "kind": "exp(-s^2 / 2); exp(-s); (1 + a) exp(-a), a = sqrt(3) s; (1 + a + a^2 / 3) exp(-a), a = sqrt(5) s.",
     "jitter": "Added to the variances.",
     "rank": "Columns of a factor, >= 0.",

@@ -74,9 +74,7 @@ class DataSection(keys.DataSection):
         "where it was seen, empty where there was none",
     )
     strata: str | None = key(None, help="cox: rows with different labels have their own baseline hazards; labels stay home")
-    weight_counts: bool = key(
-        False, help="each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
-    )
+    weight_counts: bool = key(False, help=keys.WEIGHT_COUNTS)
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
     least_groups: Count = key(LEAST_GROUPS, help="groups that a client must have, where model.random has a group")
 

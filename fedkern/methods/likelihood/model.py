@@ -24,7 +24,7 @@ from ...data.design import Design
 from ...data.table import Table
 from ...jobs import few
 from ...jobs.keys import settings_of
-from ...jobs.model import JobModel
+from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
 from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
@@ -35,10 +35,10 @@ from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
 from ...models.spatial.units import Units, sums
 from ...results.other_way import OF_TWO
+from ...results.verdict import Said
 from . import response_units
 from .keys import Config, OutputSection
 from .rows import Held, check_slopes, sort_by_group
-from .time_units import Said
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ JITTER = 0.4
 
 
 @dataclass(frozen=True)
-class Model(JobModel[OutputSection]):
+class Model(WeighedModel[OutputSection]):
     """Holds a job with its clients and its columns.
 
     Attributes
@@ -544,16 +544,6 @@ class Model(JobModel[OutputSection]):
         """The question after the draws whether the model makes such rows: here sums of responses that clients draw from it."""
         stage = Stage(replicated.PROTOCOL, replicated.dims(TOLD))
         return stage.with_sums(replicated.SUMS, secure=self.secure)
-
-    @property
-    def weight(self) -> str | None:
-        """The column of case weights."""
-        return self.config.data.weight
-
-    @property
-    def counted_weights(self) -> str | None:
-        """The column of case weights, where these are numbers of equal rows."""
-        return self.weight if self.config.data.weight_counts else None
 
     @property
     def weight_stages(self) -> list[Stage]:

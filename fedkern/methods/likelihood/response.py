@@ -44,7 +44,7 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
         run.hooks.doubts.append(server.doubt)
     if server is not None and (said := model.compare_levels(server.answers)) is not None:
         run.hooks.notes += said.notes
-        run.hooks.doubts += filter(None, [said.doubt])
+        run.hooks.doubts += said.doubts
     if model.compares_alone:
         _compare_alone(run, model, server, clients)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ...algorithms.exchanges.centres import FIRST
 from ...algorithms.exchanges.multiples import in_words, is_another, name_multiples
 from ...algorithms.exchanges.odd_response import Compared, Words
-from .time_units import Said
+from ...results.verdict import Said
 
 DISPERSED = 2.0  # the squared coefficient of variation that a row has at most
 QUESTION = "another unit there (mg/dl for mmol/l, days for hours, a count of another time), or are patients so different?"
@@ -38,15 +38,14 @@ def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, f
     told = [(name, math.log(y / n), _error(y, r)) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
     found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
     notes = tuple(
-        f"{name}: the mean of column {column} is {times} that of the others: is it in {QUESTION}{found.others} "
+        f"{name}: the mean of column {column} is {in_words(off)} that of the others: is it in {QUESTION}{found.others} "
         f"{FIRST}; where it is right so, no coefficient that all share is any client's: fit that client in a job of its own"
-        for name, times in found.odd
+        for name, off in found.odd
     )
-    if found.unit is None:
+    if not found.unit:
         return Said(notes)
-    where, times = found.unit
-    doubt = f"column {column} is in another unit at {where}{found.others}: its mean is {times} that of the others"
-    return Said(notes, f"{doubt} (a note says what to do)")
+    doubt = f"column {column} is in another unit at {found.where}{found.others}: its mean is {found.times} that of the others"
+    return Said(notes, (f"{doubt} (a note says what to do)",))
 
 
 def of_client(column: str, own: tuple[float, float], y: float, n: float, rows: float, *, several: bool) -> Compared:

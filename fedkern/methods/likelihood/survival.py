@@ -20,6 +20,7 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
 from ...results import case_weights
+from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
 from .differently import mirrored_events
@@ -96,7 +97,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     """
     content: dict[str, Any] = {}
     notes: list[str] = []
-    doubt = ""
+    doubts: list[str] = []
     asked = survival_sums.AskSurvival(0) if run.place.is_server else None
     server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
@@ -118,7 +119,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         if weighed is not None:
             said_of_weights = _compare_weights(model, weighed.replies)
             notes += said_of_weights.notes
-            doubt = "; ".join(said_of_weights.doubts)
+            doubts += said_of_weights.doubts
     for stage in model.curve_stages:
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
@@ -128,9 +129,9 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
             content |= _average_curves(model, [*there.values()])
             said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
             notes += said_of_units.notes
-            doubt = "; ".join(filter(None, [doubt, said_of_units.doubt]))
+            doubts += said_of_units.doubts
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
+    return join(Checked(content, tuple(notes), "; ".join(doubts)), sites.exchange_modes(run, model, alone))
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
@@ -145,7 +146,7 @@ def _weight(own: Ended) -> pearson.PearsonSums:
     return pearson.make_reply(replace(pearson.NOBODY, rows=n, weight=mean if n else 0.0))
 
 
-def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> case_weights.Said:
+def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> Said:
     """Returns what is to be said of the clients' weights."""
     assert model.weight is not None
     weighed = {model.telling[k]: case_weights.Weighed(one.rows, one.weight) for k, one in sorted(told.items())}

@@ -27,11 +27,12 @@ from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
+from ...results.verdict import Said
 from ...results.weighted import summarised
 from .model import TOLD, Model
 from .patient import Patient, notes_of, patient_of
 from .rows import Held, sort_by_group, times_of
-from .time_units import ALONE, Said, of_client, of_rates
+from .time_units import ALONE, of_client, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
 
 Array = NDArray[np.float64]

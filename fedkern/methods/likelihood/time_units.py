@@ -12,16 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
-from ...algorithms.exchanges.multiples import compare_multiples, in_words, is_another
+from ...algorithms.exchanges.multiples import FIRST, in_words, is_another, name_multiples
 from ...algorithms.exchanges.odd_response import Compared, Words
-
-Array = NDArray[np.float64]
+from ...results.verdict import Said
 
 EVENTS = 10.0  # that a client has at least before a time of `output.survival_at`
 UNITS = (
@@ -34,7 +29,6 @@ UNITS = (
     (365.25, ("days", "years")),
 )
 CLOSE = 1.5  # as which two factors count
-FIRST = "Look at this first, for no setting of the job mends another unit: correct the file"
 DIFFERS = "; a hazard that differs wants a covariate, or [model.random] client = true"
 HIDDEN = "; the effect of clients hides another unit from ratios, and not from curves, client_sd and the intercept"
 NOT_COMPARED = (
@@ -48,13 +42,6 @@ ALONE = Words(
     "times are in another unit at one client: rows.json in that client's own folder says how far they are from all others', and "
     "the server cannot know which it is",
 )
-
-
-class Said(NamedTuple):
-    """Notes for the reader of a result, and why it cannot stand; "" where it can."""
-
-    notes: tuple[str, ...] = ()
-    doubt: str = ""
 
 
 def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, client: bool = False) -> Said:
@@ -107,22 +94,19 @@ def _compared(what: str, told: Sequence[tuple[str, float, float]], more: str = "
     `told` has of each client its name, the number, and events; `more` is advice; `of_time` is the power of time that the number
     goes by.
     """
-    logs, events = np.log([one[1] for one in told]), np.array([one[2] for one in told])
-    found = compare_multiples(logs, np.sqrt(1 / events + 1 / events.sum()) if len(told) else events)
-    others = f" or at {', '.join(repr(told[k][0]) for k in np.flatnonzero(~found.odd).tolist())}" if found.torn else ""
-    notes = [
-        f"{told[k][0]}: the {what} is {in_words(found.off[k])} that of the others: are times in another unit there{others}"
-        f"{_nearest(of_time * found.off[k])}, or is the hazard so different? {FIRST}{more}"
-        for k in np.flatnonzero(found.odd).tolist()
-    ]
-    doubt = ""
-    if found.unit.any():
-        k = int(np.abs(np.where(found.unit, found.off, 0.0)).argmax())
-        doubt = (
-            f"times are in another unit at {told[k][0]!r}{others}: the {what} is {in_words(found.off[k])} that of the others "
-            "(a note says what to do)"
-        )
-    return Said(tuple(notes), doubt)
+    events = sum(one[2] for one in told)
+    errors = [math.sqrt(1 / one[2] + 1 / events) for one in told]
+    found = name_multiples([one[0] for one in told], [math.log(one[1]) for one in told], errors)
+    notes = tuple(
+        f"{name}: the {what} is {in_words(off)} that of the others: are times in another unit there{found.others}"
+        f"{_nearest(of_time * off)}, or is the hazard so different? {FIRST}{more}"
+        for name, off in found.odd
+    )
+    if not found.unit:
+        return Said(notes)
+    where = ", ".join(repr(name) for name, _ in found.unit)
+    doubt = f"times are in another unit at {where}{found.others}: the {what} is {found.times} that of the others"
+    return Said(notes, (f"{doubt} (a note says what to do)",))
 
 
 def _nearest(log: float) -> str:

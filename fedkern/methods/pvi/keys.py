@@ -85,9 +85,7 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
-    weight_counts: bool = key(
-        False, help="each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
-    )
+    weight_counts: bool = key(False, help=keys.WEIGHT_COUNTS)
     trials: str | None = key(None, help="bernoulli: the response is a number of successes, of so many trials as this column says")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
 
@@ -609,8 +607,10 @@ def _binary(config: Config) -> Iterator[str]:
 
 
 def _scale(config: Config) -> Iterator[str]:
-    """Yields the reasons why this job cannot learn its scale."""
+    """Yields the reasons why this job cannot learn its scale, or have the one that is given."""
     if config.model.scale != "learn":
+        if config.model.family == "gaussian" and config.model.scale < (least := 1 / keys.LARGEST):
+            yield f"model.scale = {config.model.scale:g}: wanted at least {least:g}; give the response in a smaller unit"
         return
     what = 'model.scale = "learn"'
     if config.model.family not in LEARNS:

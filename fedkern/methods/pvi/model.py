@@ -18,7 +18,7 @@ from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
-from ...jobs.model import JobModel
+from ...jobs.model import WeighedModel
 from ...kernels import families, rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
@@ -36,7 +36,7 @@ Client = pvi.Client | global_vi.Client
 
 
 @dataclass(frozen=True)
-class Model(JobModel[OutputSection]):
+class Model(WeighedModel[OutputSection]):
     """Holds a job with its clients and its columns.
 
     Attributes
@@ -86,16 +86,6 @@ class Model(JobModel[OutputSection]):
     def trials(self) -> str | None:
         """The column with the number of trials of each row."""
         return self.config.data.trials
-
-    @property
-    def weight(self) -> str | None:
-        """The column of case weights."""
-        return self.config.data.weight
-
-    @property
-    def counted_weights(self) -> str | None:
-        """The column of case weights, where these are numbers of equal rows."""
-        return self.weight if self.config.data.weight_counts else None
 
     @property
     def offset(self) -> str | None:

@@ -14,6 +14,7 @@ from fedkern.algorithms.exchanges import multiples
 from fedkern.errors import JobError
 from fedkern.methods.likelihood import differently, time_units
 from fedkern.results import heterogeneity
+from fedkern.results.verdict import Said
 from methods.likelihood.test_lifetimes import SMALL, text, written
 
 PLAIN = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
@@ -109,18 +110,18 @@ def test_ratios_of_a_cox_model_do_not_depend_on_it_and_its_common_curve_says_it(
 
 
 def test_factors_in_words() -> None:
-    assert time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (0, 1e6)]) == ((), "")
-    assert time_units.of_rates(["a", "b"], [(2, 100.0), (3, 10.0)]) == ((), "")  # too few events to say it
-    (note,), doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 * 365.0)])
+    assert time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (0, 1e6)]) == Said()
+    assert time_units.of_rates(["a", "b"], [(2, 100.0), (3, 10.0)]) == Said()  # too few events to say it
+    (note,), (doubt,) = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 * 365.0)])
     assert "c: the time per event is 365 times that of the others" in note
     assert "days for years" in note
     assert doubt.startswith("times are in another unit at 'c'")
-    (note,), doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
+    (note,), doubts = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
     assert "c: the time per event is 1/9 of that of the others" in note
-    assert doubt  # the other two are alike; of two clients it is a note
-    (note,), doubt = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
+    assert doubts  # the other two are alike; of two clients it is a note
+    (note,), doubts = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
     assert "1/9" in note or "9 times" in note
-    assert not doubt
+    assert not doubts
 
 
 def censored(turned: str = "", frailer: float = 1.0) -> dict[str, pd.DataFrame]:

@@ -19,7 +19,7 @@ import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.persistent import PersistentMap
 from fedkern.algorithms.pvi import scale
-from fedkern.algorithms.pvi.messages import ScaledSiteDelta, SiteDelta
+from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteDelta
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.pvi.predict import predicted
@@ -149,6 +149,13 @@ def test_what_is_said_of_a_response_without_a_spread_helps() -> None:
     assert fewer.summary["scale"] == pytest.approx(type_two()[0], rel=0.05)
 
 
+def test_a_scale_whose_square_is_no_number_is_refused() -> None:
+    job = {"data": {"clients": ["a.csv"], "response": "y"}, "model": {"family": "gaussian", "scale": 1e-50}}
+    parse(job)
+    with pytest.raises(JobError, match=r"model\.scale = 1e-160: wanted at least 1e-50"):
+        parse(job | {"model": {"family": "gaussian", "scale": 1e-160}})
+
+
 def test_sums_that_cannot_be_name_their_client() -> None:
     s = chosen.pvi(family="gaussian", learn_scale=True)
     wrong = [(-1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, -1.0), (1e31, 1.0, 1.0), (1.0, 1e300, 1.0)]
@@ -158,6 +165,9 @@ def test_sums_that_cannot_be_name_their_client() -> None:
             scale.add_residuals(PersistentMap(), 4, delta, s)
     with pytest.raises(RemoteFault, match="client 4: SiteDelta is no answer in this job"):
         scale.add_residuals(PersistentMap(), 4, SiteDelta(0, 0, 0, np.zeros(1), np.zeros(1)), s)
+    for variance in (-1.0, 0.0, 1e-310, np.nan, np.inf):  # no job learns one below 1e-12
+        with pytest.raises(RemoteFault, match=r"server: ScaledQUpdate\.variance is"):
+            scale.at(None, ScaledQUpdate(0, 0, np.zeros(1), np.zeros(1), variance))  # type: ignore[arg-type]
 
 
 def test_where_rows_are_exact_the_scale_ends_at_what_digits_hold() -> None:

@@ -25,29 +25,14 @@ struct Locations {
     }
 };
 
-inline constexpr double least_lengthscale = 1e-150; // squares of smaller numbers would be 0
-inline constexpr double far_apart = 1000;           // exp(-1000) is 0; farther, a Matern factor of infinity would meet that 0
-
 /// Squared distances become covariances.
 template <GpKind kind> void gp_kernel(double* values, Index count, double lengthscale) {
-    if (lengthscale < least_lengthscale) lengthscale = least_lengthscale;
-    const double s = kind == GpKind::rbf ? -0.5 / (lengthscale * lengthscale)
-                                         : math::sqrt(kind == GpKind::matern12   ? 1.0
-                                                      : kind == GpKind::matern32 ? 3.0
-                                                                                 : 5.0) /
-                                               lengthscale;
-    for (Index i = 0; i < count; ++i) {
-        if constexpr (kind == GpKind::rbf) {
-            values[i] = math::exp(s * values[i]);
-        } else {
-            const double scaled = s * math::sqrt(values[i]), a = scaled > far_apart ? far_apart : scaled, decay = math::exp(-a);
-            values[i] = kind == GpKind::matern12 ? decay : (1 + a + (kind == GpKind::matern52 ? a * a * (1. / 3) : 0)) * decay;
-        }
-    }
+    const double rate = gp_rate(kind, lengthscale);
+    for (Index i = 0; i < count; ++i) values[i] = gp_value(kind, values[i], rate);
 }
 
 inline void gp_kernel(GpKind kind, double* values, Index count, double lengthscale) {
-    if (!(lengthscale > 0)) return std::fill(values, values + count, math::not_a_number<double>());
+    if (!is_lengthscale(lengthscale)) return std::fill(values, values + count, math::not_a_number<double>());
     if (kind == GpKind::rbf) return gp_kernel<GpKind::rbf>(values, count, lengthscale);
     if (kind == GpKind::matern12) return gp_kernel<GpKind::matern12>(values, count, lengthscale);
     if (kind == GpKind::matern32) return gp_kernel<GpKind::matern32>(values, count, lengthscale);
@@ -82,7 +67,7 @@ inline constexpr double near_pivots = 1e-6; // pivots that count as equal
 inline double gp_pivoted(const Locations& at, GpKind kind, double lengthscale, double tolerance, Index rank, double* F, double* left) {
     const Index n = at.n;
     std::fill(F, F + rank * n, 0.0);
-    std::fill(left, left + n, lengthscale > 0 ? 1.0 : math::not_a_number<double>());
+    std::fill(left, left + n, is_lengthscale(lengthscale) ? 1.0 : math::not_a_number<double>());
     const auto trace = [&] {
         double sum = 0;
         for (Index i = 0; i < n; ++i) sum += left[i];

@@ -243,9 +243,10 @@ class Curvature {
         return to;
     }
 
-    /// Tells whether a sum has fallen so far below its peak that it is to be recomputed; otherwise it may be the new peak.
+    /// Tells whether a sum has fallen so far below its peak that it is to be recomputed; otherwise it may be the new peak. A sum that
+    /// was just recomputed has no peak: of weights below 0 it may be below 0, and would be so again.
     bool falls_or_peaks(double sum) {
-        if (sum < fallen * peak_) return true;
+        if (sum < fallen * peak_ && peak_ > 0) return true;
         peak_ = sum > peak_ ? sum : peak_;
         return false;
     }

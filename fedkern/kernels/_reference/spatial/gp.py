@@ -7,12 +7,12 @@ from .table import numbers
 
 RBF, MATERN12, MATERN32, MATERN52 = range(4)
 NEAR = 1e-6  # pivots that count as equal
-LEAST = 1e-150  # squares of smaller lengthscales would be 0
+LEAST, MOST = 1e-150, 1e150  # beyond, squares of lengthscales would be 0 or infinite
 FAR = 1000.0  # exp(-1000) is 0; farther, a Matern factor of infinity would meet that 0
 
 
 def covariance(x, lengthscale, kind):
-    if not lengthscale > 0:
+    if not 0 < lengthscale <= MOST:
         return np.full((len(x), len(x)), np.nan)
     lengthscale = max(lengthscale, LEAST)
     with np.errstate(over="ignore"):
