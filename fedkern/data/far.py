@@ -17,6 +17,7 @@ from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
+from .coded_counts import find_codes
 from .degenerate import numeric_places
 from .isolated import FAR, LEAST, coded, distances, robust
 from .table import Table
@@ -28,10 +29,11 @@ Array = NDArray[np.float64]
 LISTED = 10  # cells of a column
 EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier
 THOUSAND = 1000.0
+LEAVE_OUT = "leave these rows out of the file"
 MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows that stand twice; and different ones
 
 
-def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
+def notes(table: Table, encoding: Encoding, response: Array | None, offset: Array | None = None) -> list[str]:
     """Returns lines for rows.json: each cell that is far away, with its place, and values that look like a code for a missing
     one.
 
@@ -39,7 +41,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     ----------
     table : a party's rows
     encoding : of the columns; categorical ones are left out
-    response : (n,) of the same rows; looked at where it is a measurement
+    response, offset : (n,) of the same rows; looked at where it is a measurement, or a count by its exposure
     """
     lines = _twice(table)
     there = numeric_places(encoding) if encoding.formula is None else [(n, 0) for n in encoding.formula.numbers]
@@ -53,12 +55,28 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
                 "the point stands for thousands, write plain numbers into the file"
             )
         lines += (_code(name, code, int((values == code).sum()), _way(name, code, table)) for code in codes)
+    if response is not None and encoding.response is not None and FAMILIES[encoding.family].counted:
+        lines += count_notes(table, encoding.response, encoding.family, response, offset)
     if response is None or encoding.response is None or not (FAMILIES[encoding.family].continuous or encoding.family == "beta"):
         return lines
     codes = coded(response)
     lines += _of(encoding.response, np.where(np.isin(response, codes), np.nan, response), table, FAMILIES[encoding.family].link)
-    way = "leave these rows out of the file"
-    return [*lines, *(_code(encoding.response, code, int((response == code).sum()), way) for code in codes)]
+    return [*lines, *(_code(encoding.response, code, int((response == code).sum()), LEAVE_OUT) for code in codes)]
+
+
+def count_notes(table: Table, name: str, family: str, y: Array, offset: Array | None = None) -> list[str]:
+    """Returns lines for rows.json on counts that are a code for a missing value.
+
+    Parameters
+    ----------
+    name, family : of the response
+    y, offset : (n,) counts, and the logarithm of each row's exposure; NaN where a row has none
+    """
+    if FAMILIES[family].link != "log":
+        return []
+    found = np.flatnonzero(find_codes(np.asarray(y, np.float64), offset))
+    lines = [_code(name, code, int((y[found] == code).sum()), LEAVE_OUT) for code in np.unique(y[found]).tolist()]
+    return [*lines, *(f"{table.place(row)}, column {name!r}: {y[row]:g} is such a count" for row in found[:LISTED].tolist())]
 
 
 def time_notes(table: Table, time: str, others: Sequence[str] = ()) -> list[str]:

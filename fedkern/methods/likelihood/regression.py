@@ -105,11 +105,11 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *nothing.describe_columns(),
         *not_there(model.ignored, table.names),
     ]
-    notes += [*far.notes(table, encoding, design.y), *describe_groups(table, model.group)]
+    notes += [*far.notes(table, encoding, design.y, design.offset), *describe_groups(table, model.group)]
     if (times := times_of(model.config)) is not None:
         others = [name for name in (times.entry, times.upper) if name is not None]
         notes += far.time_notes(table, times.time, others)
-    return design, with_far(nothing, design.X, encoding, design.y), notes
+    return design, with_far(nothing, design.X, encoding, design.y, design.offset), notes
 
 
 def _read_test_rows(run: Run[Config], model: Model) -> Design | None:

@@ -112,9 +112,10 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *not_there(model.ignored, table.names),
     ]
     if model.privacy is None:
-        notes += far.notes(table, model.encoding, design.y)
+        notes += far.notes(table, model.encoding, design.y, design.offset)
         used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
-        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows])
+        offset = None if design.offset is None else design.offset[used_rows]
+        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows], offset)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
