@@ -16,7 +16,7 @@ from scipy.linalg import lstsq, qr
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
-from .coded_counts import find_codes
+from .coded import find_codes
 from .isolated import FAR, decide, repeated, robust
 
 __all__ = ["Degenerate", "degenerate", "numeric_places", "with_far"]
@@ -76,7 +76,7 @@ def with_far(
 ) -> Degenerate:
     """Adds the columns, or the response, in which few cells, or a repeated value, are far from the others.
 
-    Of a response that is a count they are codes for a missing value (`coded_counts`); of other responses nothing is looked for.
+    Of a response that is a count they are codes for a missing value (`coded`); of other responses nothing is looked for.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
-from .coded_counts import find_codes
+from .coded import find_codes, find_codes_of_times
 from .degenerate import numeric_places
 from .isolated import FAR, LEAST, coded, distances, robust
 from .table import Table
@@ -74,9 +74,20 @@ def count_notes(table: Table, name: str, family: str, y: Array, offset: Array | 
     """
     if FAMILIES[family].link != "log":
         return []
-    found = np.flatnonzero(find_codes(np.asarray(y, np.float64), offset))
-    lines = [_code(name, code, int((y[found] == code).sum()), LEAVE_OUT) for code in np.unique(y[found]).tolist()]
-    return [*lines, *(f"{table.place(row)}, column {name!r}: {y[row]:g} is such a count" for row in found[:LISTED].tolist())]
+    return _coded(table, name, y, find_codes(np.asarray(y, np.float64), offset))
+
+
+def coded_times(table: Table, time: str) -> list[str]:
+    """Returns lines for rows.json on survival times that are a code for a missing value."""
+    values = numbers(table, time)
+    return _coded(table, time, values, find_codes_of_times(values))
+
+
+def _coded(table: Table, name: str, values: Array, found: NDArray[np.bool_]) -> list[str]:
+    """Returns a line for each code, and one for each of the first of these cells."""
+    rows = np.flatnonzero(found)
+    lines = [_code(name, code, int((values[rows] == code).sum()), LEAVE_OUT) for code in np.unique(values[rows]).tolist()]
+    return [*lines, *(f"{table.place(row)}, column {name!r}: {values[row]:g} is such a cell" for row in rows[:LISTED].tolist())]
 
 
 def time_notes(table: Table, time: str, others: Sequence[str] = ()) -> list[str]:

@@ -51,10 +51,13 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
     spec = at.parties.spec_of(tuple(server.far))
     right = POSITIVE if not FAMILIES[spec.family].measured else LIKELIHOOD if at.config.job.method == "likelihood" else RESPONSE
     response = spec.response or at.config.data.response  # of areas the agreement is about covariates alone
+    coded = {getattr(at.config.data, "time", None): "times"}
+    if FAMILIES[spec.family].counted:
+        coded[response] = "counts"
     doubts = [
-        (COUNTS if name == response and FAMILIES[spec.family].counted else FAR).format(
-            name, where, right if name == response else COLUMN
-        )
+        CODED.format(name, coded[name], where)
+        if name in coded
+        else FAR.format(name, where, right if name == response else COLUMN)
         for name, where in server.far.items()
     ]
     return Said(server.notes, doubts)
@@ -81,10 +84,10 @@ FAR = (
     "for a missing value, changes the result by itself: mend it, make it empty (model.missing says what becomes of the row), or "
     "leave its row out; where it is right, {}"
 )
-COUNTS = (
-    "column {!r} has counts that look like a code for a missing value (99, 999) at {}: see rows.json there; they change the "
+CODED = (
+    "column {!r} has {} that look like a code for a missing value (99, 999) at {}: see rows.json there; they change the "
     "result by themselves: leave their rows out (on a map make the cells empty, and the areas are predicted); where they are "
-    "right, no family of counts gives such a row less weight: say what the result is without it"
+    "right, no family here gives such a row less weight: say what the result is without it"
 )
 COLUMN = "give center and scale of the column in [data.columns], and nothing more is said"
 LIKELIHOOD = 'errors are not normal: model.family = "student" gives such a row next to no weight'

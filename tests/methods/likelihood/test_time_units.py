@@ -11,6 +11,7 @@ from scipy.special import expit
 
 import fedkern
 from fedkern.algorithms.exchanges import multiples
+from fedkern.data.coded import find_codes_of_times
 from fedkern.errors import JobError
 from fedkern.methods.likelihood import differently, time_units
 from fedkern.results import heterogeneity
@@ -170,3 +171,35 @@ def test_few_events_between_two_times_ask_for_the_unit_first(tmp_path: Path) -> 
     job = text("cox", SMALL + "survival_at = [12, 24]\n")
     with pytest.raises(JobError, match="look first whether this file has times in the unit of"):
         fedkern.run(written(tmp_path, scaled(studies(rows=700), "ada", 1 / 12), job))
+
+
+CODED = "column 'months' has times that look like a code for a missing value (99, 999) at 'bo': see rows.json there"
+
+
+@pytest.mark.parametrize("family", ["weibull", "cox"])
+@pytest.mark.parametrize("event", [0, 1])
+def test_times_that_are_a_code_let_no_result_stand_and_the_remedy_ends_it(family: str, event: int, tmp_path: Path) -> None:
+    frames = studies()
+    coded = frames["bo"].index < 4
+    bo = frames["bo"].assign(months=frames["bo"].months.where(~coded, 999.0), died=frames["bo"].died.where(~coded, event))
+    result = fedkern.run(written(tmp_path, {**frames, "bo": bo}, text(family, PLAIN, data="", model="")), out=tmp_path / "out")
+    assert result.converged is False
+    assert CODED in result.summary["verdict"]
+    own = (tmp_path / "out" / "client-bo" / "rows.json").read_text()
+    assert "column 'months': 999 stands in 4 rows, far from all other cells" in own
+    right = fedkern.run(written(tmp_path, {**frames, "bo": bo[~coded]}, text(family, PLAIN, data="", model="")))
+    assert right.converged is True
+    slope = right.parameters["theta[age]"]
+    assert abs(slope["mean"] - 0.04) < 3 * slope["sd"]
+
+
+@pytest.mark.parametrize("n", [20, 100, 1000])
+def test_honest_times_have_no_code(n: int) -> None:
+    rng, found = np.random.default_rng(n), 0
+    for _ in range(200):
+        scale, shape = rng.choice([2.0, 14.0, 60.0, 400.0]), rng.choice([0.5, 1.0, 2.0])
+        time = np.minimum(scale * rng.weibull(shape, n), rng.choice([3.0, 30.0]) * scale).round(int(rng.choice([0, 3])))
+        found += bool(find_codes_of_times(np.maximum(time, 1e-3)).any())
+    late = np.where(rng.random(n) < 0.3, rng.exponential(8, n), 365.0)  # deaths of the first days, and a year's end
+    assert found == 0
+    assert not find_codes_of_times(late).any()
