@@ -113,6 +113,23 @@ def _twice(table: Table) -> list[str]:
     return [f"every row stands in the file {times} times: leave one of them where they are one"] if times > 1 else []
 
 
+def repeated_ids(table: Table, row_id: str | None) -> list[str]:
+    """Returns a line if a column that names rows has one name for several."""
+    if row_id is None:
+        return []
+    column = table.columns[row_id]
+    codes = column.codes if isinstance(column, Text) else np.unique(column, return_inverse=True)[1].ravel()
+    again = np.bincount(codes)[codes] > 1
+    if not again.any():
+        return []
+    n, first = len(np.unique(codes[again])), table.place(int(np.flatnonzero(again)[0]))
+    return [
+        f"column {row_id!r} is to name rows (data.row_id), and {n} name{'s' * (n > 1)} {'stand' if n > 1 else 'stands'} in "
+        f"{int(again.sum())} rows, the first in {first}: where rows are in the file twice leave one of each out; where they are "
+        "of one patient, who is in several rows, they are alike, and intervals too narrow unless the model has an effect of it"
+    ]
+
+
 def spelled(encoding: Encoding) -> Iterator[str]:
     """Yields notes on levels that may be one, for an encoding of one table alone."""
     for column in encoding.columns:

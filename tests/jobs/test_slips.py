@@ -250,3 +250,25 @@ def test_a_covariate_that_is_called_as_what_names_rows_is_noted() -> None:
     for data in ({"ignore": ["patient_id"]}, {"columns": {"patient_id": {"kind": "numeric"}}}):
         assert said not in notes_of({"data": {**PVI["data"], **data}}, clients)
     assert said not in notes_of(PVI, {"a": frame(1), "b": frame(2)})
+
+
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_a_misspelt_column_of_the_job_is_answered_with_the_nearest(method: str) -> None:
+    clients = {"a": frame(1).rename(columns={"y": "died"}), "b": frame(2).rename(columns={"y": "died"})}
+    job = {"job": {"method": method}, "data": {**few.ANY, "response": "Dyed"}, "model": {"family": "bernoulli"}}
+    with pytest.raises(JobError, match=r"column 'Dyed' is missing: did you mean 'died'\? There are age, smoker, sex, died"):
+        fedkern.run(job, data=clients)
+    job["data"] |= {"response": "outcome"}
+    with pytest.raises(JobError, match=r"column 'outcome' is missing; there are age"):
+        fedkern.run(job, data=clients)
+
+
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_names_of_rows_that_repeat_are_told_to_their_holder(method: str, tmp_path: Path) -> None:
+    clients = {name: frame(k, number=[f"p{i}" for i in range(60)]) for k, name in enumerate("ab")}
+    clients["b"].loc[[7, 20], "number"] = "p3"
+    job = {"job": {"method": method}, "data": {**PVI["data"], "row_id": "number"}}
+    fedkern.run(job, data=clients, out=tmp_path)
+    a, b = (str(json.loads((tmp_path / f"client-{name}" / "rows.json").read_text())["notes"]) for name in "ab")
+    assert "1 name stands in 3 rows, the first in row 4" in b
+    assert "is to name rows" not in a

@@ -113,6 +113,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     ]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y, design.offset)
+        notes += far.repeated_ids(table, model.encoding.row_id)
         used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
         offset = None if design.offset is None else design.offset[used_rows]
         nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows], offset)
