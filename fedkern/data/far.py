@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 LISTED = 10  # cells of a column
 EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier
 THOUSAND = 1000.0
+EARLIER = 20.0  # times below the median time all entries are, where they may be in another unit
 LEAVE_OUT = "leave these rows out of the file"
 MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows that stand twice; and different ones
 
@@ -81,6 +82,21 @@ def coded_times(table: Table, time: str) -> list[str]:
     """Returns lines for rows.json on survival times that are a code for a missing value."""
     values = numbers(table, time)
     return _coded(table, time, values, find_codes_of_times(values))
+
+
+def early_entries(table: Table, time: str, entry: str | None) -> list[str]:
+    """Returns a line for rows.json on entries that are all so small beside the times that they may be in a larger unit."""
+    if entry is None:
+        return []
+    begins, ends = numbers(table, entry), numbers(table, time)
+    late = begins[begins > 0]
+    middle = float(np.nanmedian(ends)) if np.isfinite(ends).any() else 0.0
+    if len(late) < LEAST or not late.max() * EARLIER < middle:
+        return []
+    return [
+        f"column {entry!r}: the {len(late)} entries above 0 are at most {late.max():.4g}, while half of the times ({time!r}) are "
+        f"above {middle:.4g}: are entries in a larger unit (years beside days)? Both count from a row's beginning, in one unit"
+    ]
 
 
 def _coded(table: Table, name: str, values: Array, found: NDArray[np.bool_]) -> list[str]:

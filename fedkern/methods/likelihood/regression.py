@@ -111,7 +111,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     if (times := times_of(model.config)) is not None:
         others = [name for name in (times.entry, times.upper) if name is not None]
         codes = far.coded_times(table, times.time)
-        notes += [*codes, *far.time_notes(table, times.time, others)]
+        notes += [*codes, *far.early_entries(table, times.time, times.entry), *far.time_notes(table, times.time, others)]
         nothing = replace(nothing, far=(*nothing.far, *([times.time] if codes else [])))
     return design, nothing, notes
 
