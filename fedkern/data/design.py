@@ -339,9 +339,9 @@ def describe_counts(table: Table, name: str) -> list[str]:
     if not len(odd):
         return []
     return [
-        f"column {name!r}: rows with a weight that is no number of rows, which data.weight_counts says it is: {len(odd)}, the first "
-        f"in {table.place(int(odd[0]))}; they weigh what is written: correct these cells, or divide the weights by their mean, in a "
-        "job without data.weight_counts"
+        f"column {name!r}: rows with a weight that is no number of rows, which data.weight_counts says it is: {len(odd)}, "
+        f"the first in {table.place(int(odd[0]))}; they weigh what is written: correct these cells, or divide the weights by their "
+        "mean, in a job without data.weight_counts"
     ]
 
 
