@@ -340,8 +340,8 @@ def describe_counts(table: Table, name: str) -> list[str]:
         return []
     return [
         f"column {name!r}: rows with a weight that is no number of rows, which data.weight_counts says it is: {len(odd)}, "
-        f"the first in {table.place(int(odd[0]))}; they weigh what is written: correct these cells, or divide the weights by their "
-        "mean, in a job without data.weight_counts"
+        f"the first in {table.place(int(odd[0]))}; they weigh what is written: correct these cells, or divide the weights by "
+        "their mean, in a job without data.weight_counts"
     ]
 
 
