@@ -16,6 +16,7 @@ from scipy.linalg import lstsq, qr
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
+from .coded import find_codes
 from .isolated import FAR, decide, repeated, robust
 
 __all__ = ["Degenerate", "degenerate", "numeric_places", "with_far"]
@@ -70,14 +71,18 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
     return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None), apart=tuple(apart))
 
 
-def with_far(known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None) -> Degenerate:
-    """Adds the columns, or the response if it is a measurement, in which few cells, or a repeated value, are far from the others.
+def with_far(
+    known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None, offset: Array | None = None
+) -> Degenerate:
+    """Adds the columns, or the response, in which few cells, or a repeated value, are far from the others.
+
+    Of a response that is a count they are codes for a missing value (`coded`); of other responses nothing is looked for.
 
     Parameters
     ----------
     known : the degenerate columns so far, of the same encoding
     X : (n, d) as above
-    y : (n,) the response; NaN where a row has none
+    y, offset : (n,) the response, and what is added to the predictor; NaN where a row has none
     """
     low, high, _ = _ends(X)
     far = list[str]()
@@ -91,6 +96,8 @@ def with_far(known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | No
     family = FAMILIES[encoding.family]
     if y is not None and encoding.response is not None and family.continuous and family.concave:  # else few cells decide nothing
         far += [encoding.response] * decide(np.asarray(y, np.float64))
+    elif y is not None and encoding.response is not None and family.counted and family.link == "log":
+        far += [encoding.response] * bool(find_codes(np.asarray(y, np.float64), offset).any())
     return replace(known, far=tuple(far))
 
 

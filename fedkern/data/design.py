@@ -332,6 +332,19 @@ def check_counts(table: Table, name: str, client: str = "") -> None:
     marks.refuse(client, [name])
 
 
+def describe_counts(table: Table, name: str) -> list[str]:
+    """Returns the same as a note for the holder, in a private job, which no cell ends."""
+    weights = read_numbers(table, name, Marks(table))
+    odd = np.flatnonzero(np.isfinite(weights) & (weights != np.floor(weights)))
+    if not len(odd):
+        return []
+    return [
+        f"column {name!r}: rows with a weight that is no number of rows, which data.weight_counts says it is: {len(odd)}, "
+        f"the first in {table.place(int(odd[0]))}; they weigh what is written: correct these cells, or divide the weights by "
+        "their mean, in a job without data.weight_counts"
+    ]
+
+
 def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> np.ndarray:
     """Returns X; bad cells are marked, and the values in their place do not matter."""
     if encoding.formula is not None:

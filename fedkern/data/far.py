@@ -17,6 +17,7 @@ from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
+from .coded import find_codes, find_codes_of_times
 from .degenerate import numeric_places
 from .isolated import FAR, LEAST, coded, distances, robust
 from .table import Table
@@ -28,10 +29,12 @@ Array = NDArray[np.float64]
 LISTED = 10  # cells of a column
 EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier
 THOUSAND = 1000.0
+EARLIER = 20.0  # times below the median time all entries are, where they may be in another unit
+LEAVE_OUT = "leave these rows out of the file"
 MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows that stand twice; and different ones
 
 
-def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
+def notes(table: Table, encoding: Encoding, response: Array | None, offset: Array | None = None) -> list[str]:
     """Returns lines for rows.json: each cell that is far away, with its place, and values that look like a code for a missing
     one.
 
@@ -39,7 +42,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     ----------
     table : a party's rows
     encoding : of the columns; categorical ones are left out
-    response : (n,) of the same rows; looked at where it is a measurement
+    response, offset : (n,) of the same rows; looked at where it is a measurement, or a count by its exposure
     """
     lines = _twice(table)
     there = numeric_places(encoding) if encoding.formula is None else [(n, 0) for n in encoding.formula.numbers]
@@ -53,12 +56,54 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
                 "the point stands for thousands, write plain numbers into the file"
             )
         lines += (_code(name, code, int((values == code).sum()), _way(name, code, table)) for code in codes)
+    if response is not None and encoding.response is not None and FAMILIES[encoding.family].counted:
+        lines += count_notes(table, encoding.response, encoding.family, response, offset)
     if response is None or encoding.response is None or not (FAMILIES[encoding.family].continuous or encoding.family == "beta"):
         return lines
     codes = coded(response)
     lines += _of(encoding.response, np.where(np.isin(response, codes), np.nan, response), table, FAMILIES[encoding.family].link)
-    way = "leave these rows out of the file"
-    return [*lines, *(_code(encoding.response, code, int((response == code).sum()), way) for code in codes)]
+    return [*lines, *(_code(encoding.response, code, int((response == code).sum()), LEAVE_OUT) for code in codes)]
+
+
+def count_notes(table: Table, name: str, family: str, y: Array, offset: Array | None = None) -> list[str]:
+    """Returns lines for rows.json on counts that are a code for a missing value.
+
+    Parameters
+    ----------
+    name, family : of the response
+    y, offset : (n,) counts, and the logarithm of each row's exposure; NaN where a row has none
+    """
+    if FAMILIES[family].link != "log":
+        return []
+    return _coded(table, name, y, find_codes(np.asarray(y, np.float64), offset))
+
+
+def coded_times(table: Table, time: str) -> list[str]:
+    """Returns lines for rows.json on survival times that are a code for a missing value."""
+    values = numbers(table, time)
+    return _coded(table, time, values, find_codes_of_times(values))
+
+
+def early_entries(table: Table, time: str, entry: str | None) -> list[str]:
+    """Returns a line for rows.json on entries that are all so small beside the times that they may be in a larger unit."""
+    if entry is None:
+        return []
+    begins, ends = numbers(table, entry), numbers(table, time)
+    late = begins[begins > 0]
+    middle = float(np.nanmedian(ends)) if np.isfinite(ends).any() else 0.0
+    if len(late) < LEAST or not late.max() * EARLIER < middle:
+        return []
+    return [
+        f"column {entry!r}: the {len(late)} entries above 0 are at most {late.max():.4g}, while half of the times ({time!r}) are "
+        f"above {middle:.4g}: are entries in a larger unit (years beside days)? Both count from a row's beginning, in one unit"
+    ]
+
+
+def _coded(table: Table, name: str, values: Array, found: NDArray[np.bool_]) -> list[str]:
+    """Returns a line for each code, and one for each of the first of these cells."""
+    rows = np.flatnonzero(found)
+    lines = [_code(name, code, int((values[rows] == code).sum()), LEAVE_OUT) for code in np.unique(values[rows]).tolist()]
+    return [*lines, *(f"{table.place(row)}, column {name!r}: {values[row]:g} is such a cell" for row in rows[:LISTED].tolist())]
 
 
 def time_notes(table: Table, time: str, others: Sequence[str] = ()) -> list[str]:
@@ -82,6 +127,23 @@ def _twice(table: Table) -> list[str]:
     counts = np.unique(rows, axis=0, return_counts=True)[1]
     times = int(np.gcd.reduce(counts)) if len(counts) >= PATTERNS else 1
     return [f"every row stands in the file {times} times: leave one of them where they are one"] if times > 1 else []
+
+
+def repeated_ids(table: Table, row_id: str | None) -> list[str]:
+    """Returns a line if a column that names rows has one name for several."""
+    if row_id is None:
+        return []
+    column = table.columns[row_id]
+    codes = column.codes if isinstance(column, Text) else np.unique(column, return_inverse=True)[1].ravel()
+    again = np.bincount(codes)[codes] > 1
+    if not again.any():
+        return []
+    n, first = len(np.unique(codes[again])), table.place(int(np.flatnonzero(again)[0]))
+    return [
+        f"column {row_id!r} is to name rows (data.row_id), and {n} name{'s' * (n > 1)} {'stand' if n > 1 else 'stands'} in "
+        f"{int(again.sum())} rows, the first in {first}: where rows are in the file twice leave one of each out; where they are "
+        "of one patient, who is in several rows, they are alike, and intervals too narrow unless the model has an effect of it"
+    ]
 
 
 def spelled(encoding: Encoding) -> Iterator[str]:

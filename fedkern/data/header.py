@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ..algorithms.exchanges.column_notes import near_names
 from ..errors import JobError, OwnFault
 from ..models.encoding import Encoding, Spec
 from .cells import number
@@ -39,7 +40,10 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
             # A private text names no column: the header may tell of the client's file.
             if spec is not None and spec.private:
                 text = f"{who(client)}: {unfit(spec)}"
-            raise OwnFault(text, f"{own}: {what}; there are {', '.join(names)}; {remedy}")
+            others = [other for other in names if other not in needed]
+            near = " or ".join(map(repr, near_names([name], others)[name]))
+            meant = f": did you mean {near}? There are" if near else "; there are"
+            raise OwnFault(text, f"{own}: {what}{meant} {', '.join(names)}; {remedy}")
     if spec is None:
         return
     known = spec.known

@@ -9,9 +9,9 @@ A lost decimal point is more: nothing lies between it and the others. So few cel
   above zero, and 2 farther than the next.
 
 A value in several cells, up to half of all, may be a code for a missing one: cholesterol is 0 in a quarter of a file, and all
-other cells are above 99. (More cells have an ordinary value, as a loss that most people never had.) It is one of the outermost
-values, far from the others' median, with a gap between it and the nearest of them; where all others are above zero, both of
-their logarithms too.
+other cells are above 99. (More cells have an ordinary value, as a loss that most people never had; a usual code, -9 or 999, may
+stand in up to 95 %.) It is one of the outermost values, far from the others' median, with a gap between it and the nearest of
+them; where all others are above zero, both of their logarithms too.
 
 They matter if their squares are large beside the root of the number of rows: with an effect f of the column (in standard
 deviations of the response for one of the column), wrong cells at distances D move a slope by about f sum(D^2) / sqrt(n) of its
@@ -42,6 +42,7 @@ APART, BESIDE_IT = 3.5, 1.5  # standard deviations of the others from their medi
 NEARER_CODES = 1.0  # the gap of a usual code that stands in several cells
 DIGIT = 9.0  # a code that is an ordinary count as well: it has the wide gap
 MOST = 0.5  # of all cells: a value in more of them is no code that a client can tell by itself
+MOST_OF_A_CODE = 0.95  # the same of a usual code, which is nothing else
 TAIL = 0.01  # of the others at each end, which do not make their standard deviation
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 
@@ -160,7 +161,7 @@ def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.i
     """
     most = min(ENDS, len(different) - LEAST)
     for k in range(most, 0, -1):
-        enough = (counts[:k] >= least[:k]) & (counts[:k] <= MOST * counts.sum())
+        enough = (counts[:k] >= least[:k]) & (counts[:k] <= np.where(odd[:k], MOST_OF_A_CODE, MOST) * counts.sum())
         rest, n = different[k:], counts[k:]
         if enough.any() and n.sum() >= 2 * LEAST and _is_apart(different[k - 1], rest, n, bool(odd[k - 1])):
             return [float(value) for value in different[:k][enough]]

@@ -123,7 +123,7 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
         there = (column_of(spec, table, name) for name in spec.covariates(table.names))
         encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
     design = encode(table, encoding, private=True, missing=True)
-    return with_far(degenerate(design.X, encoding, intercept=intercept), design.X, encoding, design.y)
+    return with_far(degenerate(design.X, encoding, intercept=intercept), design.X, encoding, design.y, design.offset)
 
 
 def public(spec: Spec) -> Spec:

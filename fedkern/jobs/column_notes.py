@@ -50,7 +50,16 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
     _check_ignored(at, server.misspelt)
     spec = at.parties.spec_of(tuple(server.far))
     right = POSITIVE if not FAMILIES[spec.family].measured else LIKELIHOOD if at.config.job.method == "likelihood" else RESPONSE
-    doubts = [FAR.format(name, where, right if name == spec.response else COLUMN) for name, where in server.far.items()]
+    response = spec.response or at.config.data.response  # of areas the agreement is about covariates alone
+    coded = {getattr(at.config.data, "time", None): "times"}
+    if FAMILIES[spec.family].counted:
+        coded[response] = "counts"
+    doubts = [
+        CODED.format(name, coded[name], where)
+        if name in coded
+        else FAR.format(name, where, right if name == response else COLUMN)
+        for name, where in server.far.items()
+    ]
     return Said(server.notes, doubts)
 
 
@@ -74,6 +83,11 @@ FAR = (
     "column {!r} has a cell, or several with one value, far from all others at {}: see rows.json there; a wrong cell, or a code "
     "for a missing value, changes the result by itself: mend it, make it empty (model.missing says what becomes of the row), or "
     "leave its row out; where it is right, {}"
+)
+CODED = (
+    "column {!r} has {} that look like a code for a missing value (99, 999) at {}: see rows.json there; they change the "
+    "result by themselves: leave their rows out (on a map make the cells empty, and the areas are predicted); where they are "
+    "right, no family here gives such a row less weight: say what the result is without it"
 )
 COLUMN = "give center and scale of the column in [data.columns], and nothing more is said"
 LIKELIHOOD = 'errors are not normal: model.family = "student" gives such a row next to no weight'

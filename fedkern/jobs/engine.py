@@ -279,7 +279,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unusable = few.describe_unusable(config, rows.n_rows, faults)
     notes = (*notes, *few.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
     if not spec.private:
-        notes = (*notes, *far.notes(rows, encoding, design.y), *far.spelled(encoding))
+        notes = (*notes, *far.notes(rows, encoding, design.y, design.offset), *far.spelled(encoding))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     # A refused job reads nothing more.

@@ -176,3 +176,29 @@ def test_one_value_at_a_client_is_odd_only_where_it_is_far_from_what_varies() ->
     spread = [50 * (share * (1 - share)) ** 0.5 for share in (0.02, 0.04)]
     assert not any(constants([50.0, *doses], [0.0, *spread])), "one of two doses"
     assert not any(constants([30.0, 40.0, 60.0, 80.0, 100.0], [0.0, 5.0, 5.0, 5.0, 5.0])), "clients whose means differ as much"
+
+
+@pytest.mark.parametrize("value", [-9.0, 999.0])
+def test_a_code_in_most_cells_of_a_client_is_told_and_the_remedy_ends_it(value: float) -> None:
+    clients = sites()
+    coded_ones = np.arange(200) % 4 > 0
+    clients["b"] = clients["b"].assign(chol=clients["b"]["chol"].where(~coded_ones, value))
+    wrong = ran("likelihood", clients)
+    assert wrong.converged is False
+    assert PART in wrong.summary["verdict"]
+    clients["b"] = clients["b"].assign(chol=clients["b"]["chol"].where(~coded_ones))
+    right = ran("likelihood", clients, model={"missing": "drop"})
+    assert right.converged is True
+    slope = right.parameters["theta[chol]"]
+    assert abs(slope["mean"] - SLOPE) < 3 * slope["sd"]
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_ordinary_values_in_most_cells_are_no_code(n: int) -> None:
+    rng, found = np.random.default_rng(n), 0
+    for _ in range(200):
+        loss = np.where(rng.random(n) < 0.7, 0.0, rng.lognormal(3, 1, n)).round(1)
+        capped = np.minimum(rng.lognormal(5, 1, n), 99).round()
+        change = np.where(rng.random(n) < 0.6, -9.0, rng.normal(-4, 3, n).round(1))
+        found += sum(bool(repeated(column)) for column in (loss, capped, change))
+    assert found == 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,9 @@ SHOWN = 4  # clients, or levels, in a note
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 SAME = 1e-12  # of a sum, by which the order of rows moves it
 STEPS = (1000.0, 100.0, 10.0, 5.0, 1.0, 0.5, 0.1, 0.01, 0.001)  # of which a column's cells may be multiples
+OF_TWO = 20  # rows of a client in which a third value would be seen
+CODE_ALIKE = "code it alike in the files, for the model takes what is written"
+RIGHT = "where it is right so, give center and scale of it in [data.columns.{}], and nothing more is said"
 DIGITS = 1e-9  # as often, at most, two clients have the same sums of cells with many digits
 BY_CHANCE = 1e-3  # as often at most clients with different files may be taken for one
 NOISE = 1e-9  # what rounding leaves of such a column's variance
@@ -186,8 +189,8 @@ def of_sums(told: Sums) -> Said:
 
 def of_units(told: Sums) -> Said:
     """Returns the notes and doubts that do not ask which clients have one file."""
-    notes, doubts = _compared(told)
-    return (*_coded_apart(told), *notes), doubts
+    (coded, other_codes), (notes, doubts) = _coded_apart(told), _compared(told)
+    return (*coded, *notes), (*other_codes, *doubts)
 
 
 def is_of_client(mean: float, variance: float, their_mean: float, their_variance: float) -> bool:
@@ -220,21 +223,31 @@ def _two_neighbours(mean: float, variance: float) -> int | None:
     return low if abs(variance - (mean - low) * (low + 1 - mean)) <= NOISE else None
 
 
-def _coded_apart(told: Sums) -> Iterator[str]:
-    """Yields notes on columns of two neighbouring whole numbers that are not the same two at all clients."""
+def _coded_apart(told: Sums) -> Said:
+    """Returns notes on columns of two neighbouring whole numbers that are not the same two at all clients.
+
+    It is a doubt where these are 0 and 1 at some, 1 and 2 at others, and nobody has a third value: what is counted, or graded,
+    has some. Few rows may lack one, and the job file may say what the values are.
+    """
     means, variances = told.moments
-    for name, mean, variance in zip((column.name for column in told.columns), means.T, variances.T):
+    notes, doubts = list[str](), list[str]()
+    for column, mean, variance in zip(told.columns, means.T, variances.T):
         clients_of: dict[int, list[str]] = {}
-        for client, *both in zip(told.clients, mean.tolist(), variance.tolist()):
+        larger, others = set[int](), False
+        for client, n, *both in zip(told.clients, told.sizes.tolist(), mean.tolist(), variance.tolist()):
             low = _two_neighbours(*both)
             if low is not None:
                 clients_of.setdefault(low, []).append(client)
-        if len(clients_of) > 1:
-            said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(clients_of.items())]
-            yield (
-                f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
-                "files, for the model takes what is written"
-            )
+                larger |= {low} if n >= OF_TWO else set()
+            elif n and not (both[1] <= NOISE and 0 <= both[0] <= 2):  # one value may be one of the two
+                others = True
+        if len(clients_of) < 2 or column.center is not None:
+            continue
+        said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(clients_of.items())]
+        words = f"column {column.name!r} has two values, and not the same two at all clients: {'; '.join(said)}; "
+        sure = set(clients_of) == larger == {0, 1} and not others
+        (doubts if sure else notes).append(f"{words}{CODE_ALIKE}; {RIGHT.format(column.name)}")
+    return tuple(notes), tuple(doubts)
 
 
 def _twins(told: Sums) -> list[str]:
@@ -320,7 +333,7 @@ def _compared(told: Sums) -> Said:
         if column.center is not None or two:
             continue
         what = f"column {column.name!r}"
-        right = f"where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
+        right = RIGHT.format(column.name)
         remedy = f"; {_as_code(column.name)}{right}" if _are_whole(told.sizes, mean, own) else f"; {right}"
         spread = spreads.compare_spreads(own * degrees, degrees)
         lines += spreads.notes(spread, what, told.clients, remedy)

@@ -7,8 +7,6 @@ section 5): posterior predictive p of the responses' mean, variance and zeros, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
-from . import excess, marginal, response_units, sites
+from . import marginal, response_units, sites, varying
 from .few_events import describe_events
 from .keys import Config
 from .model import Model
@@ -33,9 +31,6 @@ from .rows import Held
 from .stages import stage_of_loo
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
-OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
-WILD = 30.0  # times: beyond, no factor of intervals says anything
-ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated-negative-binomial"}  # with structural ones
 UNLIKELY = 1e-4  # how often tenths are as uneven where the model is right
 UNEVEN = 0.05  # what the share of a tenth is off by at least, where that is said
 ENOUGH = 10  # rows for each unknown
@@ -72,16 +67,16 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
         notes += [
             f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
         ]
-        replies = in_order(told.replies)
-        if sum(one.observed[0] for one in replies):
-            whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths, one.misfits) for one in replies))
+        if sum(one.observed[0] for one in in_order(told.replies)):
+            whole = varying.pool(told.replies)
             content["predictive"] = _content(whole, model, chances=chances)
             content |= sites.count_rows(
                 model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()}
             )
-            doubt = _varied(whole, model)
+            doubt = varying.describe(told.replies, model, mend_first=bool(run.hooks.doubts))
             notes += describe_events(model.family, model.encoding, model.telling, told.replies)
-            notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
+            zeros = varying.ZEROS.get(model.family, "") if model.one_intercept and not doubt else ""
+            notes += _said(content["predictive"], zeros)
             notes += [] if doubt or chances else uneven(whole, model, len(run.names))
         if model.has_multiples and not model.asks_level and len(run.names) > 1:
             notes.append(response_units.NOT_COMPARED)
@@ -193,25 +188,3 @@ def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
         f"responses are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
         f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); {MISFITS.get(model.family, MISFIT)}"
     ]
-
-
-def _varied(whole: predictive.Sums, model: Model) -> str:
-    """The doubt where counts of a family without dispersion vary more or less than the model makes them; else ""."""
-    family = FAMILIES[model.family]
-    ratio, sds = whole.dispersion
-    if abs(sds) < SURE or abs(ratio - 1) <= OFF:
-        return ""
-    words = f"responses vary {ratio:.3g} times as much about their means as a {model.family} model makes them"
-    if not 1 / WILD < ratio < WILD:
-        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.offset else ""
-        return f"{words}: it is no model of them, and its intervals cannot be used{offset}"
-    by = ratio**0.5
-    if by < 1:
-        return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
-    narrow = f"{words}: intervals are about {by:.2g} times too narrow"
-    if family.link == "log":
-        structural = family.share is not None or (model.one_intercept and excess.structural(whole, ratio))
-        other = ZEROS["negative-binomial" if family.share is not None else "poisson"] if structural else "negative-binomial"
-        return f'{narrow}; set model.family = "{other}"'
-    group = "" if model.group else "give what such rows share (a ward, a day) a group in [model.random]; where it is nothing, "
-    return f"{narrow}; trials of a row are alike, and no family here has that: {group}widen intervals by this factor"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...algorithms.core.messages import SERVER
@@ -105,11 +105,15 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *nothing.describe_columns(),
         *not_there(model.ignored, table.names),
     ]
-    notes += [*far.notes(table, encoding, design.y), *describe_groups(table, model.group)]
+    notes += [*far.notes(table, encoding, design.y, design.offset), *describe_groups(table, model.group)]
+    notes += far.repeated_ids(table, encoding.row_id)
+    nothing = with_far(nothing, design.X, encoding, design.y, design.offset)
     if (times := times_of(model.config)) is not None:
         others = [name for name in (times.entry, times.upper) if name is not None]
-        notes += far.time_notes(table, times.time, others)
-    return design, with_far(nothing, design.X, encoding, design.y), notes
+        codes = far.coded_times(table, times.time)
+        notes += [*codes, *far.early_entries(table, times.time, times.entry), *far.time_notes(table, times.time, others)]
+        nothing = replace(nothing, far=(*nothing.far, *([times.time] if codes else [])))
+    return design, nothing, notes
 
 
 def _read_test_rows(run: Run[Config], model: Model) -> Design | None:

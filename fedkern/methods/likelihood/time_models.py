@@ -238,7 +238,7 @@ class LifetimeModel(TimeModel):
         return prior.held if isinstance(prior, Walk) else prior
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
-        return of_rates(self.telling, answers, client=bool(self.layout.client))
+        return of_rates(self.telling, answers, client=bool(self.layout.client), exact=self.times.upper is None)
 
     @property
     def compares_alone(self) -> bool:

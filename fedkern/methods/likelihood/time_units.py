@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
 from ...algorithms.exchanges.multiples import FIRST, in_words, is_another, name_multiples
 from ...algorithms.exchanges.odd_response import Compared, Words
@@ -28,6 +30,8 @@ UNITS = (
     (52.2, ("weeks", "years")),
     (365.25, ("days", "years")),
 )
+WHOLE = 1e-11  # of a sum, that it loses
+HALF, MATTERS = 0.5, 0.02  # of a unit that a time rounded up is too long by, and the part of the time per event where it is said
 CLOSE = 1.5  # as which two factors count
 DIFFERS = "; a hazard that differs wants a covariate, or [model.random] client = true"
 HIDDEN = "; the effect of clients hides another unit from ratios, and not from curves, client_sd and the intercept"
@@ -44,7 +48,7 @@ ALONE = Words(
 )
 
 
-def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, client: bool = False) -> Said:
+def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, client: bool = False, exact: bool = True) -> Said:
     """Returns what is to be said of the clients' times.
 
     Parameters
@@ -52,9 +56,30 @@ def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, cl
     names : of the clients
     answers : of each its events, and how long it saw its rows
     client : whether the model has an effect of each client
+    exact : whether each event is taken to be at its time, and in no interval
     """
     told = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
-    return _compared("time per event", told, HIDDEN if client else DIFFERS)
+    said = _compared("time per event", told, HIDDEN if client else DIFFERS)
+    return said._replace(notes=(*said.notes, *_rounded(told))) if exact else said
+
+
+def _rounded(told: Sequence[tuple[str, float, float]]) -> list[str]:
+    """Returns notes on clients whose times are whole numbers while the others' have fractions: rounded up, each is too long.
+
+    It is seen by the sum of times, which is whole. Fractions of hundredths have one such sum in a hundred, and those of
+    thousandths fewer: so all others' sums have to have finer ones. `told`: as `_compared` takes it.
+    """
+    sums = np.array([each * events for _, each, events in told])
+    whole, fine = (np.abs(part - np.round(part)) < WHOLE * (1 + part) for part in (sums, 100 * sums))
+    matters = [name for (name, each, _), one in zip(told, whole.tolist()) if one and HALF / each > MATTERS]
+    if not matters or (fine & ~whole).any() or whole.sum() * 2 >= len(told):
+        return []
+    return [
+        f"{name}: times are whole numbers there, and have fractions at the others: are they rounded up (to months)? Each is then "
+        "half a unit too long, and the hazard has another shape. Say in which interval an event was (data.time_upper): there its "
+        "time is the whole number less 1, and its upper end the number; elsewhere both are the time"
+        for name in matters
+    ]
 
 
 def of_client(own: tuple[float, float], events: float, time: float, *, client: bool = False, several: bool = False) -> Compared:

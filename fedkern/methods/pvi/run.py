@@ -16,7 +16,7 @@ from ...algorithms.pvi import noise_aware
 from ...algorithms.pvi.local import Local
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate, with_far
-from ...data.design import Design, check_counts, encode
+from ...data.design import Design, check_counts, describe_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
@@ -112,9 +112,13 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *not_there(model.ignored, table.names),
     ]
     if model.privacy is None:
-        notes += far.notes(table, model.encoding, design.y)
+        notes += far.notes(table, model.encoding, design.y, design.offset)
+        notes += far.repeated_ids(table, model.encoding.row_id)
         used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
-        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows])
+        offset = None if design.offset is None else design.offset[used_rows]
+        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows], offset)
+    elif model.counted_weights is not None:
+        notes += describe_counts(table, model.counted_weights)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")

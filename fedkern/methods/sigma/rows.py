@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...data import far
 from ...data.artifact import OwnFile
 from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
@@ -236,8 +237,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         read.refuse(seen & ~(exposure > 0), data.exposure, at_home)
         there = exposure > 0
         exposure = np.where(there, exposure, 1.0)
-        far = seen & too_far(np.log(exposure), family.link)
-        read.refuse(far, data.exposure, "is too far from 1 for an exposure (e^-100 to e^100); correct the cell")
+        odd = seen & too_far(np.log(exposure), family.link)
+        read.refuse(odd, data.exposure, "is too far from 1 for an exposure (e^-100 to e^100); correct the cell")
         offset += np.log(exposure)
     trials = None
     if data.trials is not None:
@@ -270,6 +271,11 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     if period is not None:
         observed = replace(observed, period=period[at])
     nothing = degenerate(design.X[at], encoding)
+    if family.counted and not private:
+        exact = np.where(seen & (last == y), y, np.nan)
+        codes = far.count_notes(table, data.response, read.config.model.family, exact, offset)
+        notes += codes
+        nothing = replace(nothing, far=(data.response,) if codes else ())
     unread = tuple(file.areas.index(name) for name in read.unread.areas)
     lost = [] if read.config.privacy is None else read.unread.describe_lost(read.config.privacy.table)
     notes = [*design.notes, *lost, *notes, *nothing.describe_columns()]
@@ -396,8 +402,8 @@ def _areas(read: Reading, file: OwnFile) -> Index:
     nearest = np.array([int(np.argmin(((grid - row) ** 2).sum(axis=1))) for row in place], np.int64)
     off = np.abs(grid[nearest] - place)
     steps = np.array([_step(column) for column in grid.T])
-    far = np.asarray((off > 0.5 * steps * (1 + 1e-9)).any(axis=1))
-    read.refuse(far, data.location[0], "is farther than half a step from every grid point of this client in the prior")
+    away = np.asarray((off > 0.5 * steps * (1 + 1e-9)).any(axis=1))
+    read.refuse(away, data.location[0], "is farther than half a step from every grid point of this client in the prior")
     return nearest
 
 

@@ -353,8 +353,9 @@ def columns(read: Reading, train: Index) -> Columns:
     nothing = degenerate(X[train], encoding)
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.describe_columns())
     if not private:
-        notes = (*notes, *far.notes(table, encoding, design.y if response else None), *far.spelled(encoding))
-        nothing = with_far(nothing, X[train], encoding, design.y[train] if response else None)
+        notes = (*notes, *far.notes(table, encoding, design.y if response else None, design.offset), *far.spelled(encoding))
+        offset = None if design.offset is None else design.offset[train]
+        nothing = with_far(nothing, X[train], encoding, design.y[train] if response else None, offset)
     contrasts, tied = _contrasts(read.config, client, encoding, X[train])
     X = X if contrasts is None else contrasts.design(X)
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing, contrasts, tied)

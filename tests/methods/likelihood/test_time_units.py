@@ -11,6 +11,7 @@ from scipy.special import expit
 
 import fedkern
 from fedkern.algorithms.exchanges import multiples
+from fedkern.data.coded import find_codes_of_times
 from fedkern.errors import JobError
 from fedkern.methods.likelihood import differently, time_units
 from fedkern.results import heterogeneity
@@ -171,3 +172,94 @@ def test_few_events_between_two_times_ask_for_the_unit_first(tmp_path: Path) -> 
     job = text("cox", SMALL + "survival_at = [12, 24]\n")
     with pytest.raises(JobError, match="look first whether this file has times in the unit of"):
         fedkern.run(written(tmp_path, scaled(studies(rows=700), "ada", 1 / 12), job))
+
+
+CODED = "column 'months' has times that look like a code for a missing value (99, 999) at 'bo': see rows.json there"
+
+
+@pytest.mark.parametrize("family", ["weibull", "cox"])
+@pytest.mark.parametrize("event", [0, 1])
+def test_times_that_are_a_code_let_no_result_stand_and_the_remedy_ends_it(family: str, event: int, tmp_path: Path) -> None:
+    frames = studies()
+    coded = frames["bo"].index < 4
+    bo = frames["bo"].assign(months=frames["bo"].months.where(~coded, 999.0), died=frames["bo"].died.where(~coded, event))
+    result = fedkern.run(written(tmp_path, {**frames, "bo": bo}, text(family, PLAIN, data="", model="")), out=tmp_path / "out")
+    assert result.converged is False
+    assert CODED in result.summary["verdict"]
+    own = (tmp_path / "out" / "client-bo" / "rows.json").read_text()
+    assert "column 'months': 999 stands in 4 rows, far from all other cells" in own
+    right = fedkern.run(written(tmp_path, {**frames, "bo": bo[~coded]}, text(family, PLAIN, data="", model="")))
+    assert right.converged is True
+    slope = right.parameters["theta[age]"]
+    assert abs(slope["mean"] - 0.04) < 3 * slope["sd"]
+
+
+@pytest.mark.parametrize("n", [20, 100, 1000])
+def test_honest_times_have_no_code(n: int) -> None:
+    rng, found = np.random.default_rng(n), 0
+    for _ in range(200):
+        scale, shape = rng.choice([2.0, 14.0, 60.0, 400.0]), rng.choice([0.5, 1.0, 2.0])
+        time = np.minimum(scale * rng.weibull(shape, n), rng.choice([3.0, 30.0]) * scale).round(int(rng.choice([0, 3])))
+        found += bool(find_codes_of_times(np.maximum(time, 1e-3)).any())
+    late = np.where(rng.random(n) < 0.3, rng.exponential(8, n), 365.0)  # deaths of the first days, and a year's end
+    assert found == 0
+    assert not find_codes_of_times(late).any()
+
+
+def rounded(how: str, seed: int = 1) -> dict[str, pd.DataFrame]:
+    """Times of a Weibull model: of bo "exact", "rounded" up, or in an "interval" of which `up` is the end."""
+    found = {}
+    for k, name in enumerate(("ada", "bo", "cy")):
+        rng = np.random.default_rng([seed, k])
+        x, end = rng.normal(size=300).round(3), rng.uniform(4, 20, 300)
+        life = 5 * np.exp(-0.4 * x) * rng.weibull(1.4, 300)
+        died, time = (life <= end).astype(int), np.minimum(life, end).round(4) + 1e-3
+        up = np.ceil(time)
+        if name == "bo" and how == "interval":
+            time, up = np.where(died, up - 1, np.maximum(up - 1, 0.5)), np.where(died, up, np.nan)
+        elif name == "bo" and how == "rounded":
+            time = up
+        else:
+            up = np.where(died, time, np.nan)
+        found[name] = pd.DataFrame({"x": x, "months": time, "died": died, "up": up})
+    return found
+
+
+def test_times_that_one_client_rounds_up_are_noted_and_intervals_end_it() -> None:
+    def ran(how: str, **data: str) -> fedkern.Result:
+        columns = {"time": "months", "event": "died", "least_rows": 1, **(data or {"ignore": ["up"]})}
+        algorithm = {"points": 1024, "effective": 300.0}
+        job = {"job": {"method": "likelihood"}, "data": columns, "model": {"family": "weibull"}, "algorithm": algorithm}
+        return fedkern.run(job, data=rounded(how))
+
+    exact, wrong, right = ran("exact"), ran("rounded"), ran("interval", time_upper="up")
+    noted = [[note for note in one.summary["notes"] if "times are whole numbers there" in note] for one in (exact, wrong, right)]
+    assert [len(notes) for notes in noted] == [0, 1, 0]
+    assert noted[1][0].startswith("bo: ")
+    assert "data.time_upper" in noted[1][0]
+    shapes = [one.parameters["shape"] for one in (exact, wrong, right)]
+    assert shapes[1]["mean"] - shapes[0]["mean"] > 1.5 * shapes[0]["sd"]
+    assert abs(shapes[2]["mean"] - shapes[0]["mean"]) < 0.3 * shapes[0]["sd"]
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 3, 4])
+def test_times_of_the_same_fineness_are_not_rounded(digits: int) -> None:
+    """Sums of thousandths are whole once in a thousand clients."""
+    rng, found = np.random.default_rng(digits), 0
+    for _ in range(400):
+        m = int(rng.integers(2, 7))
+        sums = [np.exp(np.log(rng.exponential(5, 100).round(digits).clip(0.1**digits))).sum() for _ in range(m)]
+        found += any("whole numbers" in note for note in time_units.of_rates("abcdefg"[:m], [(60.0, s) for s in sums]).notes)
+    assert found <= 4
+
+
+def test_entries_in_a_larger_unit_are_told_to_their_holder(tmp_path: Path) -> None:
+    rng, frames = np.random.default_rng(3), studies()
+    for name, frame in frames.items():
+        begin = np.where(rng.random(150) < 0.5, 0.0, frame.months * rng.uniform(0, 0.9, 150))
+        frames[name] = frame.assign(since=(begin / (365.0 if name == "bo" else 1.0)).round(6))
+    data = 'entry = "since"'
+    fedkern.run(written(tmp_path, frames, text("cox", PLAIN, data=data, model="")), out=tmp_path / "out")
+    told = {name: (tmp_path / "out" / f"client-{name}" / "rows.json").read_text() for name in frames}
+    assert "are entries in a larger unit (years beside days)?" in told["bo"]
+    assert not any("larger unit" in told[name] for name in ("ada", "cy"))

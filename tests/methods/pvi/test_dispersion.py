@@ -370,3 +370,26 @@ def test_a_response_of_two_values_is_no_count_and_the_remedy_ends_well() -> None
     assert 'set model.family = "bernoulli", for others also data.positive' in result.summary["verdict"]
     tables: dict[str, Any] = {"data": {"response": "y", "positive": "2"}, "model": {"family": "bernoulli"}}
     assert fedkern.run(tables, data=data).converged == "settled"
+
+
+def test_weights_that_are_no_counts_are_told_to_their_holder_in_a_private_job(tmp_path: Path) -> None:
+    """No cell ends such a job, and nobody else reads it."""
+    data = {name: frame.assign(w=1.0 + k) for k, (name, frame) in enumerate(labelled().items())}
+    data["b"].loc[3, "w"] = 2.5
+    job = {
+        "job": {"method": "pvi", "rounds": 3, "seed": 1},
+        "data": {
+            "response": "y",
+            "weight": "w",
+            "weight_counts": True,
+            "standardise": "none",
+            "columns": {name: {"kind": "numeric"} for name in data["a"].columns if name not in ("y", "w")},
+        },
+        "model": {"family": "bernoulli"},
+        "privacy": {"epsilon": 8.0, "delta": 1e-5, "clip": 2.0, "noise_multiplier": 2.0, "sampling_rate": 0.5},
+    }
+    result = fedkern.run(job, data=data, out=tmp_path / "out")
+    told = {name: (tmp_path / "out" / f"client-{name}" / "rows.json").read_text() for name in data}
+    assert "rows with a weight that is no number of rows, which data.weight_counts says it is: 1, the first in row 4" in told["b"]
+    assert not any("no number of rows" in told[name] for name in data if name != "b")
+    assert "no number of rows" not in str(result.summary)

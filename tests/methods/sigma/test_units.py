@@ -214,3 +214,26 @@ def test_rates_are_compared_by_how_the_others_differ() -> None:
     assert "in another unit at b: column 'y' by its exposure is 1/" in ten.doubts[0]
     assert not rates.compare("y", names, [(100.0, 90.0), (0.0, 1000.0), (80.0, 100.0)]).doubts, "no case tells no rate"
     assert not rates.compare("y", names, [(2.0, 0.2), (110.0, 100.0), (80.0, 100.0)]).doubts, "two cases tell little"
+
+
+def test_a_count_of_999_on_a_map_lets_no_result_stand_and_the_remedy_ends_it(tmp_path: Path) -> None:
+    sizes = (20, 15, 12)
+    artifacts.written(tmp_path / "prior", sizes=sizes)
+    tables: dict[str, Any] = {
+        "job": {"method": "sigma", "seed": 3, "rounds": 150},
+        "data": {"clients": artifacts.counts(tmp_path / "rows", sizes=sizes), "area": "district", **DATA["poisson"]},
+        "model": {"prior": str(tmp_path / "prior"), "family": "poisson"},
+    }
+    said = "column 'cases' has counts that look like a code for a missing value (99, 999) at 'north': see rows.json there"
+    assert said not in fedkern.run(tables).summary["verdict"]
+    path = tmp_path / "rows" / "north.csv"
+    right = path.read_text().splitlines()
+    cells = right[5].split(",")
+    path.write_text("\n".join([*right[:5], ",".join([cells[0], "999", *cells[2:]]), *right[6:]]) + "\n")
+    wrong = fedkern.run(tables, out=tmp_path / "out").summary
+    assert wrong["converged"] is False
+    assert said in wrong["verdict"]
+    own = json.loads((tmp_path / "out" / "client-north" / "rows.json").read_text())["notes"]
+    assert any("column 'cases': 999 stands in 1 row, far from all other cells" in note for note in own)
+    path.write_text("\n".join([*right[:5], ",".join([cells[0], "", *cells[2:]]), *right[6:]]) + "\n")
+    assert said not in fedkern.run(tables).summary["verdict"]

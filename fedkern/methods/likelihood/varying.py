@@ -1,0 +1,136 @@
+"""Says that counts, or successes of trials, vary otherwise about their means than the model makes them, and what mends it.
+
+Another family takes up whatever makes counts vary: a client's exposures in months, a code for a missing value. So before it is
+named it is asked whose counts vary, and whether clients' levels do.
+
+Source: docs/concepts/convergence.md, "Responses whose model is another".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.replicated import Replicated
+from ...kernels.families import FAMILIES
+from ...models.mixed.predictive import Sums
+from . import excess
+from .model import Model
+
+Array = NDArray[np.float64]
+
+OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
+WILD = 30.0  # times: beyond, no factor of intervals says anything
+ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated-negative-binomial"}  # with structural ones
+STANDS_APART = 5.0  # times the others' excess, by their means, at one client: it is looked at first
+OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
+FIRST = "look at its counts and exposures first (a code such as 99, another unit)"
+MENDED = "look at it again once that is mended"
+
+
+class _Own(NamedTuple):
+    """Holds means over draws: a client's events, how many the model makes, the misfit, that which the model makes, and its sd
+    (relative to it); and its rows."""
+
+    events: float
+    made: float
+    misfit: float
+    usual: float
+    sd: float
+    rows: float
+
+    @property
+    def ratio(self) -> float:
+        return self.misfit / self.usual
+
+
+def pool(told: Mapping[int, Replicated]) -> Sums:
+    """Returns the sums of all clients, in their order."""
+    return reduce(add, (Sums(one.observed, one.replicated, one.tenths, one.misfits) for _, one in sorted(told.items())))
+
+
+def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool = False) -> str:
+    """Returns the doubt where counts of a family without dispersion vary more or less than the model makes them; else "".
+
+    Parameters
+    ----------
+    mend_first : whether another doubt is there, of a file that is to be mended before any family is taken
+    """
+    whole, family = pool(told), FAMILIES[model.family]
+    ratio, sds = whole.dispersion
+    if abs(sds) < SURE or abs(ratio - 1) <= OFF:
+        return ""
+    words = f"responses vary {ratio:.3g} times as much about their means as a {model.family} model makes them"
+    if mend_first:
+        return f"{words}: {MENDED}"
+    own = {} if model.secure else {k: _own(one) for k, one in sorted(told.items()) if one.misfits.sum()}
+    of_levels = family.link == "log" and ratio > 1 and _levels_differ(own)
+    apart = _stands_apart(own) if ratio > 1 and not of_levels else None
+    if apart is not None:
+        others = _others(own, apart)
+        there = f"{own[apart].ratio:.3g} times, {others.ratio:.3g} at the others"
+        words = f"{words}, most at {model.telling[apart]!r} ({there}): {FIRST}"
+    if not 1 / WILD < ratio < WILD:
+        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.offset else ""
+        said = f"{words}: " if apart is None else f"{words}; "
+        return f"{said}it is no model of them, and its intervals cannot be used{offset}"
+    by = ratio**0.5
+    if by < 1:
+        return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
+    narrow = f"intervals are about {by:.2g} times too narrow"
+    narrow = f"{words}: {narrow}; " if apart is None else f"{words}; {narrow}; where its counts are right "
+    if family.link == "log":
+        structural = family.share is not None or (model.one_intercept and excess.structural(whole, ratio))
+        other = ZEROS["negative-binomial" if family.share is not None else "poisson"] if structural else "negative-binomial"
+        if of_levels and model.takes_client and not model.layout.client:
+            narrow += (
+                "most of it is that clients' levels differ (see that counts and exposures are in one unit at all clients): set "
+                "[model.random] client = true, and where it is still so "
+            )
+            return f'{narrow}model.family = "{other}"'
+        return f'{narrow}set model.family = "{other}"'
+    group = "" if model.group else "give what such rows share (a ward, a day) a group in [model.random]; where it is nothing, "
+    return f"{narrow}trials of a row are alike, and no family here has that: {group}widen intervals by this factor"
+
+
+def _own(told: Replicated) -> _Own:
+    seen, made = told.misfits.T
+    rows, events = told.observed[:2].tolist()
+    sd = float(made.std() / max(float(made.mean()), 1e-12))
+    return _Own(events, float(told.replicated[:, 0].mean()), float(seen.mean()), float(made.mean()), sd, rows)
+
+
+def _others(own: Mapping[int, _Own], k: int) -> _Own:
+    """Returns the sums of all clients but one."""
+    rest = np.array([one for j, one in own.items() if j != k])
+    events, made, misfit, usual, _, rows = rest.sum(axis=0).tolist()
+    return _Own(events, made, misfit, usual, float(np.hypot.reduce(rest[:, 4] * rest[:, 3])) / usual, rows)
+
+
+def _stands_apart(own: Mapping[int, _Own]) -> int | None:
+    """Returns the client whose counts vary far more than those of all others together; None where none does.
+
+    Counts that vary as a negative binomial's have an excess that grows with their mean: it is compared by it.
+    """
+    if len(own) < 2:
+        return None
+    k = max(own, key=lambda j: own[j].ratio)
+    one, others = own[k], _others(own, k)
+    sure = one.ratio - max(others.ratio, 1.0) > SURE * np.hypot(one.sd * one.ratio, others.sd * others.ratio)
+    by_mean = (one.ratio - 1) * one.rows / max(one.events, 1.0), (others.ratio - 1) * others.rows / max(others.events, 1.0)
+    return k if sure and min(by_mean[0], one.ratio - 1) > STANDS_APART * max(by_mean[1], others.ratio - 1, OFF) else None
+
+
+def _levels_differ(own: Mapping[int, _Own]) -> bool:
+    """Tells whether most of the excess is that clients have more events than the model makes, or fewer.
+
+    Of n rows with f times the events that the model makes, m, Pearson's chi-square is n f + m (f - 1)^2 on average.
+    """
+    excess_of_all = sum(one.misfit - one.usual for one in own.values())
+    parts = ((one.events / max(one.made, 1.0) - 1, one) for one in own.values())
+    return 0 < OF_LEVELS * excess_of_all < sum(one.rows * off + one.made * off**2 for off, one in parts)
