@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +18,9 @@ from dp_accounting.pld import privacy_loss_distribution as losses
 
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import Mechanism
-from support import forked, one_step, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
-from support.command import python
+from support import command, forked, one_step, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from support.command import mpirun, python
+from support.mpirun import launcher_removed
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
 
@@ -178,3 +182,41 @@ def test_a_forked_command_ends_as_a_fresh_process_does(tmp_path: Path) -> None:
         before = forked.seconds
         assert forked.fedkern(*words, folder=tmp_path) == python("-P", "-m", "fedkern", *words, folder=tmp_path)
         assert forked.seconds > before
+
+
+def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
+    job, out = tmp_path / "job.toml", tmp_path / "out"
+    job.write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 2}\n')
+    run = ("run", job, "--out", out, "--quiet", "--set")
+    for words in (("check", job), (*run, "job.rounds=0"), (*run, "job.rounds=1")):
+        before = command.seconds
+        forks = mpirun(3, *words)
+        assert command.seconds > before
+        files = {path.relative_to(out) for path in out.rglob("*")}
+        shutil.rmtree(out, ignore_errors=True)
+        fresh = mpirun(3, *words, before=tmp_path / "empty")
+        assert (forks.code, forks.out, launcher_removed(forks.err)) == (fresh.code, fresh.out, launcher_removed(fresh.err))
+        assert files == {path.relative_to(out) for path in out.rglob("*")}
+
+
+def test_a_forked_rank_ends_by_the_signal_and_with_its_process(tmp_path: Path) -> None:
+    """Both ways between the process that mpirun knows and the fork."""
+    words = [sys.executable, "-I", "-S", str(command.RANK), command._server()]
+    ends = {"import os; os.kill(os.getpid(), 9)": -9, "raise SystemExit(7)": 7, "import time; time.sleep(60)": -signal.SIGTERM}
+    for code, end in ends.items():
+        program = tmp_path / "program.py"
+        program.write_text(f"import os, signal; print(os.getpid(), flush=True); {code}")
+        with subprocess.Popen([*words, str(program)], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            if end == -signal.SIGTERM:
+                process.terminate()
+            assert process.wait(30) == end
+    with subprocess.Popen([*words, str(program)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        fork = int(process.stdout.readline())
+        process.kill()
+        deadline = time.monotonic() + 30
+        while Path(f"/proc/{fork}").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not Path(f"/proc/{fork}").exists()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtri, pdtr
 
 from fedkern.kernels import families, glm
 from fedkern.kernels._cuda import glm as on_device
@@ -127,13 +127,23 @@ def test_draws_have_the_distribution(record: Family) -> None:
         assert abs(record.cdf(y, 0.9 * mean - 0.05, scale_of(record), trials) - share).max() > most
 
 
+@pytest.mark.parametrize("typical", [0.0, 1e-300, 1e-3, 0.3, 2.0, 20.0, 1e3, 1e7])
+def test_counts_are_the_smallest_whose_distribution_function_reaches_u(typical: float) -> None:
+    random = np.random.default_rng(3)
+    u = np.concatenate([[0.0, 1e-300, 1e-17, 1 - 2**-53], random.random(2000)])
+    mean = typical * random.lognormal(size=len(u))
+    y = FAMILIES["poisson"].draw(SimpleNamespace(uniform=lambda n: u), mean, 1.0, None)
+    assert (pdtr(y, mean) >= u).all()
+    assert ((y == 0) | (pdtr(np.maximum(y - 1, 0), mean) < u)).all()
+
+
 def test_large_counts_are_drawn_by_the_same_quantiles() -> None:
     """Where both ways can be had they agree; beyond, counts have the moments of a Poisson distribution."""
     u = np.random.default_rng(3).random(2000)
     source = SimpleNamespace(uniform=lambda n: u[:n])
-    for mean in (1e4, 1e6, families.MANY):  # whose draws are still the old ones
+    for mean in (1e4, 1e6, families.MANY):  # whose draws are still looked for
         np.testing.assert_array_equal(
-            families._many(u, np.full(2000, mean)), FAMILIES["poisson"].draw(source, np.full(2000, mean), 1.0, None)
+            families._expanded(u, np.full(2000, mean)), FAMILIES["poisson"].draw(source, np.full(2000, mean), 1.0, None)
         )
     for mean in (1e9, 1e11, 1e15):
         z = (FAMILIES["poisson"].draw(source, np.full(2000, mean), 1.0, None) - mean) / np.sqrt(mean)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import fedkern
 from fedkern.transports.driver import Signals
+
+from . import rank
 
 OPEN = """
 [job]
@@ -35,6 +41,9 @@ clip = 2.5
 noise_multiplier = 3.0
 sampling_rate = 0.1
 """
+
+RANK = Path(rank.__file__)
+seconds = 0.0  # of the processor, in all forked ranks: their server waits for them, and not this process
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ def python(*arguments: str | Path, timeout: float = 120, folder: Path | None = N
 
 
 def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120, beside: bool = False, before: Path | None = None) -> Ended:
-    """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python.
+    """`fedkern ARGUMENTS --mpi` on this machine, with the mpirun beside this Python. Ranks are forked (`rank.py`), but for
 
     `beside`: under the process that mpi/run.sh puts beside mpirun, whose own code after an abort tells nothing. `before`: a
     folder whose modules every rank finds first.
@@ -84,18 +93,43 @@ def mpirun_commands(ranks: int, path: Path, jobs: dict[str, list[str | Path]], t
 
 
 def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = (), before: Path | None = None) -> Ended:
+    global seconds
     path = os.pathsep.join(map(str, [*([before] if before else []), Path(fedkern.__file__).parents[1]]))
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = str(Path(sys.executable).with_name("mpirun"))
+    fresh = bool(words or before)
+    python = [sys.executable, *([] if fresh else ("-I", "-S", str(RANK), _server()))]
     done = subprocess.run(
-        [*words, launcher, "--oversubscribe", "-n", str(ranks), sys.executable, *program],
+        [*words, launcher, "--oversubscribe", "-n", str(ranks), *python, *program],
         env={**os.environ, **allowed, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
     )
+    if not fresh:
+        with rank.ask(_server(), [rank.SECONDS]) as server:
+            seconds = (rank.received(server) or 0) / 1e6
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@cache
+def _server() -> str:
+    """The socket of the process that forks ranks until this one ends."""
+    folder = Path(tempfile.mkdtemp(prefix="fedkern-ranks-"))
+    path = os.pathsep.join(map(str, (Path(fedkern.__file__).parents[1], RANK.parents[1])))
+    server = subprocess.Popen(
+        [sys.executable, "-P", str(RANK), "--serve", str(folder / "socket")],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    atexit.register(lambda: (server.communicate(), shutil.rmtree(folder, ignore_errors=True)))
+    assert server.stdout.readline() == "ready\n"
+    return str(folder / "socket")
 
 
 class StopsAt(Signals):
