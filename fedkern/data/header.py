@@ -40,10 +40,7 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
             # A private text names no column: the header may tell of the client's file.
             if spec is not None and spec.private:
                 text = f"{who(client)}: {unfit(spec)}"
-            others = [other for other in names if other not in needed]
-            near = " or ".join(map(repr, near_names([name], others)[name]))
-            meant = f": did you mean {near}? There are" if near else "; there are"
-            raise OwnFault(text, f"{own}: {what}{meant} {', '.join(names)}; {remedy}")
+            raise OwnFault(text, f"{own}: {what}{list_columns(name, names, needed)}; {remedy}")
     if spec is None:
         return
     known = spec.known
@@ -57,6 +54,13 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
         _check_declared(names, spec, begin, own)
     if not spec.covariates(tuple(names)) and not spec.intercept:
         raise JobError(f"{begin}: no covariate is left beside {', '.join(needed)}; add columns, or an intercept")
+
+
+def list_columns(missing: str, names: Sequence[str], needed: Iterable[str]) -> str:
+    """Returns the words, for the holder, on the columns that there are, the nearest of those that no other role has first."""
+    near = near_names([missing], [name for name in names if name not in {*needed}])[missing]
+    meant = f": did you mean {' or '.join(map(repr, near))}? There are" if near else "; there are"
+    return f"{meant} {', '.join(names)}"
 
 
 def not_there(ignored: Sequence[str], names: Sequence[str]) -> list[str]:

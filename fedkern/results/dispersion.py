@@ -18,6 +18,7 @@ from .verdict import Verdict
 ERRORS = 3.0  # standard errors that the ratio must be off before it counts
 OFF = 0.15  # and by how much
 FEW = 50  # events: with fewer the ratio tells nothing
+MENDED = "look at it again once the file is mended"
 LEAST = 1e-6  # of `excess`: a negative binomial with less is a Poisson's
 
 
@@ -158,8 +159,11 @@ def judge(own: Verdict, ratio: Dispersion | None, first: str = "") -> Verdict:
     return own if ratio.few else replace(own, why=f"{own.why}; {ratio.words}")
 
 
-def notes(own: Verdict, ratio: Dispersion | None) -> Iterator[str]:
-    """Yields notes for a reader beside the verdict: too few events, or a ratio that is off."""
+def notes(own: Verdict, ratio: Dispersion | None, *, mend_first: bool = False) -> Iterator[str]:
+    """Yields notes for a reader beside the verdict: too few events, or a ratio that is off.
+
+    `mend_first`: whether a file is to be mended, before any family is taken.
+    """
     if ratio is None:
         return
     if ratio.few:
@@ -168,4 +172,4 @@ def notes(own: Verdict, ratio: Dispersion | None) -> Iterator[str]:
             "model says; where they do, intervals are too narrow"
         )
     if ratio.off and own.converged is False:
-        yield ratio.wrong()
+        yield f"{ratio.words}: {MENDED}" if mend_first else ratio.wrong()

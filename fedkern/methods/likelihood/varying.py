@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges.replicated import Replicated
 from ...kernels.families import FAMILIES
 from ...models.mixed.predictive import Sums
+from ...results.dispersion import MENDED
 from . import excess
 from .model import Model
 
@@ -30,7 +31,6 @@ ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated
 STANDS_APART = 5.0  # times the others' excess, by their means, at one client: it is looked at first
 OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
 FIRST = "look at its counts and exposures first (a code such as 99, another unit)"
-MENDED = "look at it again once that is mended"
 
 
 class _Own(NamedTuple):

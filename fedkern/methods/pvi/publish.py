@@ -133,7 +133,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *_of_estimate(model, estimate, without),
             *ended.checked.notes,
             *varied.notes,
-            *dispersion.notes(own, varied.ratio),
+            *dispersion.notes(own, varied.ratio, mend_first=bool(ended.doubts)),
             *([] if errors is None else errors.notes(own)),
             *differences.notes(model, differ),
         ],

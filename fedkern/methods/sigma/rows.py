@@ -16,6 +16,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Encoding, Faults, Spec, encode
 from ...data.faults import HINT, LISTED
 from ...data.faults import who as begin
+from ...data.header import list_columns
 from ...data.places import zeros
 from ...data.table import Table
 from ...errors import JobError, OwnFault
@@ -200,11 +201,13 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     """
     data = config.data
     roles = [(role, getattr(data, role)) for role in ("response", "area", "period", "exposure", "trials", "variance", "offset")]
+    taken = [name for _, name in roles if name is not None]
     for role, name in [*roles, *(("location", name) for name in data.location)]:
         if name is not None and name not in names:
             what = f"column {name!r} (data.{role}) is missing"
             raise OwnFault(
-                f"{who}: {what}; the header names {len(names)} others; {HINT}", f"{who}: {what}; there are {', '.join(names)}"
+                f"{who}: {what}; the header names {len(names)} others; {HINT}",
+                f"{who}: {what}{list_columns(name, names, taken)}",
             )
 
 
