@@ -27,7 +27,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
 PYTEST := $(BIN)/python -P -m pytest -q -n 2
 
-test: lint suite
+# mypy is longer than all other lints together, and takes one core: it goes beside the tests.
+test: install
+	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy,$(LINTS))
+	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
 suite: install
 	cd tests && $(PYTEST) --dist loadfile
@@ -134,7 +137,9 @@ $(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
 	@touch $@
 
 # Tests ask every level: those that `make demo` has compiled are not compiled again.
+# Most of what pip unpacks is never imported: Python compiles the rest when it is, instead of pip all. A demo's ranks import at once.
 $(VENV)/test: EXTRAS := test
+$(VENV)/test: PIP += --no-compile
 $(VENV)/test: export FEDKERN_LEVELS := all
 $(VENV)/test: $(SOURCES) $(call lacking,all) | $(VENV)/bin/python
 	@$(compiled)

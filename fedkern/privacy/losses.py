@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -283,15 +283,29 @@ def bounds(
 def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, float]:
     """Returns start and spacing of the losses, so that the sum lies outside with a probability of at most 2 ETA (Chernoff's
     bound)."""
-    ends = []
-    for sign in (1, -1):
-        best = math.inf
-        for power in np.geomspace(1e-2, 1e3, 60):
-            rate = sum(steps * special.logsumexp(power * sign * t.loss, b=t.p) for t, steps in tables)
-            best = min(best, (rate - math.log(ETA)) / power)
-        ends.append(sign * best)
-    high, low = ends
+    powers = np.geomspace(1e-2, 1e3, 60)
+
+    def end(sign: int) -> float:
+        @cache
+        def bound(at: int) -> float:
+            rate = sum(steps * log_mean_exp(powers[at] * sign * t.loss, t.p) for t, steps in tables)
+            return float((rate - math.log(ETA)) / powers[at])
+
+        # The rate is convex in the power and 0 at 0, so that the bound falls up to its least value and rises from there.
+        low, high = 0, len(powers) - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if bound(middle) <= bound(middle + 1) else (middle + 1, high)
+        return sign * bound(low)
+
+    high, low = end(1), end(-1)
     return low, 1.02 * (high - low) / points
+
+
+def log_mean_exp(x: Vector, p: Vector) -> float:
+    """Returns log sum p exp(x)."""
+    most = float(x.max())
+    return most + math.log(float(p @ np.exp(x - most)))
 
 
 def place_masses(k: Vector, mass: Vector, points: int) -> Vector:

@@ -102,17 +102,26 @@ def test_import_of_the_package_imports_no_numba():
     assert run.out.split() == ["False"], run.err
 
 
-def test_a_choice_may_be_known_only_at_run_time_and_results_may_be_given():
-    loglik = compiled("glm.loglik_grad(X, y, theta, family=family, out=out)", "X", "y", "theta", "family", "out")
-    out = np.empty(2)
+LOGLIK = "glm.loglik_grad(X, y, theta, family=family, weights=weights, scale=scale, out=out)"
+GOOD = {"X": ROWS, "y": Y, "theta": np.zeros(2), "family": "poisson", "weights": Y, "scale": 1.0, "out": np.zeros(2)}
+
+
+@pytest.fixture(scope="module")
+def loglik():
+    """Compiled once, for arguments that are all known at run time only."""
+    return compiled(LOGLIK, *GOOD)
+
+
+def test_a_choice_may_be_known_only_at_run_time_and_results_may_be_given(loglik):
+    out, ones = np.empty(2), np.ones(3)
     for family in ("bernoulli", "poisson"):
-        value, grad = loglik(ROWS, Y, np.zeros(2), family, out)
+        value, grad = loglik(ROWS, Y, np.zeros(2), family, ones, 1.0, out)
         want = glm.loglik_grad(ROWS, Y, np.zeros(2), family=family)
         assert value == pytest.approx(want[0], rel=1e-12)
         np.testing.assert_allclose(grad, want[1], rtol=1e-12)
         assert np.shares_memory(grad, out)
     with pytest.raises(ValueError, match=r"glm.loglik_grad: family must be 'bernoulli' or"):
-        loglik(ROWS, Y, np.zeros(2), "weibull", out)
+        loglik(ROWS, Y, np.zeros(2), "weibull", ones, 1.0, out)
 
 
 def test_the_example_of_the_documents_runs():
@@ -130,16 +139,6 @@ def test_keys_are_those_of_python():
     assert compiled('rng.key(seed, "draws", chain=3)', "seed")(7) == rng.key(7, "draws", 3)
     rng.register("mine.nopython")
     assert compiled('rng.key(seed, "mine.nopython")', "seed")(7) == rng.key(7, "mine.nopython")
-
-
-LOGLIK = "glm.loglik_grad(X, y, theta, family=family, weights=weights, scale=scale, out=out)"
-GOOD = {"X": ROWS, "y": Y, "theta": np.zeros(2), "family": "poisson", "weights": Y, "scale": 1.0, "out": np.zeros(2)}
-
-
-@pytest.fixture(scope="module")
-def loglik():
-    """Compiled once, for arguments that are all known at run time only."""
-    return compiled(LOGLIK, *GOOD)
 
 
 @pytest.mark.parametrize(
