@@ -133,11 +133,11 @@ def describe_few(config: JobConfig) -> list[str]:
     if not config.looks_at_values:
         return [*said, "alike    nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
     if few := alike.asked(config, getattr(config.model, "family", "gaussian"), asked):
-        said.append(f"alike    {few} rows of a client share a value that its others lack, or it counts as small")
+        said.append(f"alike    a client also counts as small if fewer than {few} of its rows differ from its others in a column")
     if config.tells_combinations:
-        said.append(f"values   of at most {COARSE:,} combinations of covariates, a client tells how often each occurs")
+        said.append(f"values   a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
         if lowered(config) is None:
-            said.append(f"         so each has {LEAST_OF_LEVEL} rows, or the client {COARSE_ROWS:,}; else it counts as small")
+            said.append(f"         it counts as small unless each has {LEAST_OF_LEVEL} rows, or the client {COARSE_ROWS:,}")
     return said
 
 
@@ -332,7 +332,7 @@ def _instead(config: JobConfig) -> str:
 def curvature(config: JobConfig, p: int) -> list[str]:
     """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
     wanted = config.told_up_to(p)
-    none = f"one with at most {wanted:,} rows is none of this job"
+    none = f"each client needs more than {wanted:,} rows"
     if not config.told_of(p):
         said = [f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []
         return [*(said if lowered(config) is None else []), *rotation(config, p)]

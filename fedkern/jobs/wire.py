@@ -72,7 +72,7 @@ def describe_messages(
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
             yield from disclosure.describe_disclosure(config, stages, spec)
-    yield "each rank with clients, in an MPI job, besides"
+    yield "in an MPI job each process with clients also sends"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     control = _control(allgather, device, leaves_out, bool(config.read_alike))
     yield from laid_out(("message", "what", "bytes", ""), control)
@@ -90,7 +90,7 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
     rounds : at most, where budgets end the job
     """
     rows, every, others = [], 0, n_clients - 1
-    for title, way in (("sends", "to_server"), ("is sent", "to_client")):
+    for title, way in (("sends", "to_server"), ("receives", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
             codec = Codec(stage.dims, n_clients)
@@ -103,7 +103,7 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
                 every += 0 if stage.allgather and not gathered else n_clients * size
         rows.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
     most = "on average" if any(stage.by_chance for stage in stages) else "at most"
-    yield f"each client in the whole job, {most} (answers without content, checkpoints and long texts apart)"
+    yield f"each client in the whole job, {most} (not counted: answers without content, checkpoints, long texts)"
     yield from laid_out(("", "messages", "bytes", ""), rows)
     if any(stage.allgather for stage in stages):
         yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"

@@ -836,7 +836,7 @@ def test_a_client_with_few_values_is_small_as_others_are(fedkern: Any, tmp_path:
     assert own.code == 2
     assert "combinations of values, and " in own.out
     without = ("--set", 'data.small="leave-out"')
-    assert "of at most 2,400 combinations of covariates" in fedkern("check", federation.job, *without).out
+    assert "a client whose covariates have at most 2,400 combinations" in fedkern("check", federation.job, *without).out
     ended = fedkern("run", federation.job, *without, "--out", "out")
     assert ended.code == 0
     assert any("left out: client 'b'" in note for note in json.loads(Path("out/summary.json").read_text())["notes"])

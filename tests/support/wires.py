@@ -62,7 +62,7 @@ class Wire:
 
 def listed(said: str) -> tuple[Sizes, set[tuple[str, str]]]:
     """What `fedkern check` lists: (way, message) -> bytes, and those messages that not every run has."""
-    titles = {"each client may send": "to_server", "the server may send": "to_client", "each rank with clients": "control"}
+    titles = {"each client may send": "to_server", "the server may send": "to_client", "in an MPI job each process": "control"}
     sizes: Sizes = {}
     sometimes, way = set(), ""
     for line in said.splitlines():
@@ -128,13 +128,13 @@ def checked_and_run(
 
 def totals(said: str) -> dict[str, tuple[int, int]]:
     """What `fedkern check` says of the whole job: way -> messages and bytes of each client."""
-    ways = {"sends": "to_server", "is sent": "to_client"}
-    found = re.findall(r"^  (sends|is sent) +([\d,]+) +([\d,]+)", said, flags=re.MULTILINE)
+    ways = {"sends": "to_server", "receives": "to_client"}
+    found = re.findall(r"^  (sends|receives) +([\d,]+) +([\d,]+)", said, flags=re.MULTILINE)
     return {ways[way]: (int(messages.replace(",", "")), int(n_bytes.replace(",", ""))) for way, messages, n_bytes in found}
 
 
 def at_most(said: str, sent: Totals) -> None:
-    """No client sends or is sent more than was said; where chance decides whom a round asks, the mean of them doesn't."""
+    """No client sends or receives more than was said; where chance decides whom a round asks, the mean of them doesn't."""
     most = totals(said)
     assert most.keys() == {"to_server", "to_client"}
     if "whole job, on average" in said:

@@ -92,7 +92,7 @@ class LevelModel(Model):
         yield self._listed
         config = self.config
         least = alike.of_a_level(config, alike.asked(config, config.row.name, config.data.least_rows or 0))
-        few = f"; one that has a level in some rows, and in fewer than {least}, is none of this job" if least > 1 else ""
+        few = f"; one that occurs there must be in {least} rows or more" if least > 1 else ""
         yield f"         each client tells how many of its rows have each{few}"
         yield from super().describe_kind()
 

@@ -566,7 +566,7 @@ class Model(WeighedModel[OutputSection]):
         """Yields the lines on the disclosure of rows of this kind by clients' answers."""
         d, wanted = self.encoding.size, self.config.told_up_to(self.encoding.size)
         told = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
-        yield f"curvature {told}, and their labels; one with at most {wanted} rows is none of this job"
+        yield f"curvature {told}, and their labels; each client needs more than {wanted} rows"
         yield from few.rotation(self.config, d)
 
     def describe_priors(self) -> str:

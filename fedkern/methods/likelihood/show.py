@@ -51,14 +51,15 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
 
 
 def _hazards(content: Record) -> Iterator[str]:
-    """Survival times: events, concordance, the least p of proportional hazards, and curves."""
+    """Survival times: events, concordance, the smallest p-value of proportional hazards, and curves."""
     if "events" not in content:
         return
     slopes, proportional = content.get("proportional_hazards", {}), ""
     concordance = f", concordance {real(content['concordance']):.3f}" if "concordance" in content else ""
     if slopes:
         least = min(slopes, key=lambda name: real(slopes[name]["p"]))
-        proportional = f"; proportional hazards: the least p of {len(slopes)} is {real(slopes[least]['p']):.2g} ({least})"
+        which = f"the smallest p-value of {len(slopes)} is" if len(slopes) > 1 else "p-value"
+        proportional = f"; proportional hazards: {which} {real(slopes[least]['p']):.2g} ({least})"
     yield ""
     yield f"{content['events']} events{concordance}{proportional}"
     if words := describe_values(content.get("patient", {})):

@@ -155,9 +155,8 @@ class CoxModel(TimeModel):
         curves = f"of which it tells the cumulative hazard at {at}" if at else "which stays with it"
         yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {curves}"
         yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
-        few = f"one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job"
-        yield f"         {few}; one without"
-        yield "         any may be, and tells that it has none"
+        yield f"         each client needs more than {wanted} events while {LEAST_AT_RISK} rows or more are at risk, or no event"
+        yield "         at all: it takes part then, and tells that it has none"
 
 
 @dataclass(frozen=True)
@@ -343,7 +342,6 @@ class LifetimeModel(TimeModel):
             if self.secure
             else ("what a client sends tells X'WX of its rows, and whose events they are")
         )
-        yield f"curvature {told}: one with at most"
-        few = f"{wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job"
-        yield f"         {few}; one without any may be, and"
-        yield "         adds how long its rows were seen"
+        yield f"curvature {told}:"
+        yield f"         each client needs more than {wanted} events while {LEAST_AT_RISK} rows or more are at risk, or no event"
+        yield "         at all: it takes part then, and adds how long its rows were seen"

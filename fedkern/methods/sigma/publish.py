@@ -392,7 +392,7 @@ def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
 
 def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
-    notes = ["the areas' posteriors are in each client's own folder: they have no message"]
+    notes = ["the areas' posteriors are in each client's own folder: no message has them"]
     c, name = model.condition, model.common.condition.name
     if prior.errors:
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)

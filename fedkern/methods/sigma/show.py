@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
+from ...results.bounds import elbo_line
 from ...results.plain import Record, real
 from . import meanings
 
@@ -33,7 +34,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         )
         yield f"nested: {where}, k-hat {nested['k_hat']:.2f}"
     if "elbo" in about:
-        yield f"ELBO {about['elbo']:.2f} ± {real(about['elbo_error']):.2g} (mean of the last fifth of the rounds)"
+        yield elbo_line(about)
     if fit := about.get("fit"):
         sums = f"elpd {fit['elpd']:.1f} (se {fit['se']:.1f}), {fit['p_loo']:.1f} effective parameters"
         yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"

@@ -26,7 +26,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         yield from _found(content)
         yield from _modes(content.get("modes", []))
     yield ""
-    if "ess" in sampler:
+    if "ess" in sampler and "R-hat" not in content["verdict"]:  # the first line has said it
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
     if "loo" in content:
         yield loo.line(content["loo"])
@@ -60,7 +60,7 @@ def _found(content: Record) -> Iterator[str]:
     yield ""
     chosen = content["selection"]
     members = [marked(name, unsure) for name in chosen["members"][:SHOWN]]
-    yield f"in the slab (false discovery rate {chosen['fdr']:g}): {', '.join(members) or 'none'}"
+    yield f"in the slab, larger than what counts as zero (false discovery rate {chosen['fdr']:g}): {', '.join(members) or 'none'}"
     yield f"  {chosen['text']}"
     for group in content.get("groups", [])[:SHOWN]:
         yield (
@@ -68,7 +68,7 @@ def _found(content: Record) -> Iterator[str]:
             f"of one alone at most {group['largest']:.2f}"
         )
     yield from _deviating(content.get("deviating", []), chosen["delta"])
-    if unsure:
+    if unsure and LEGEND not in chosen["text"]:
         yield LEGEND
 
 
@@ -101,7 +101,7 @@ def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[s
             label = name.partition("[")[2][:-1]
             rows[label] = (row, parameters.get(f"average_std[{label}]", parameters.get(f"average[{label}]", {})))
     chosen = sorted(rows, key=lambda label: -rows[label][0]["pip"])[:SHOWN]
-    width = max((len(marked(label, unsure)) for label in chosen), default=6)
+    width = max(len("standardised"), *(len(marked(label, unsure)) for label in chosen))
     yield f"{'standardised':<{width}}    PIP  error     mean       sd      5 %     95 %    site average (5 %, 95 %)"
     for label in chosen:
         row, average = rows[label]

@@ -32,8 +32,9 @@ from .undivided import Undivided
 PRODUCT = (
     "the posterior is a product over clients and the server: where columns of different clients are correlated standard "
     "deviations are too small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and of labels and counts also where "
-    "an effect makes a column go with the intercept or with another client's. The first line of an open job says so where the "
-    "server sees it along clients' parts, and published ones are wider by it; what else there is no message shows"
+    "an effect makes a column go with the intercept or with another client's. Where an open job's server sees this along "
+    "clients' parts of the predictor, the first line says so, and published standard deviations are made wider by it; the rest "
+    "shows in no message"
 )
 
 Array = NDArray[np.float64]

@@ -263,7 +263,7 @@ def _about(model: VerticalModel) -> list[str]:
     """Returns notes on the limits of the numbers."""
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
-    notes = ["each client's coefficients are in its own folder: they have no message"]
+    notes = ["each client's coefficients are in its own folder: no message has them"]
     if model.inference == "sfvi" and len(model.names) > 1:
         notes.append(PRODUCT)
     if model.inference == "sfvi":

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
-from ...results.plain import Record, real
+from ...results.bounds import elbo_line
+from ...results.plain import Record
 from ...results.report import against_guessing
 
 FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "by the others' columns"}
@@ -27,7 +28,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         mean, sd, low, high = align_numbers(*(row[what] for what in ("mean", "sd", "q05", "q95")))
         yield f"{name:<12} {mean} sd {sd.strip()}  ({low.strip()}, {high.strip()})"
     if "elbo" in content:
-        yield f"ELBO {content['elbo']:.2f} ± {real(content['elbo_error']):.2g} (mean of the last fifth of the rounds)"
+        yield elbo_line(content)
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all" + (
