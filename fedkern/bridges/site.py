@@ -21,6 +21,7 @@ from ..errors import BudgetSpent, FedkernError, JobError
 from ..jobs.files import RunFolder
 from ..jobs.holders import SPENT
 from ..jobs.keys import JobConfig
+from ..jobs.ledger import write_early
 from ..jobs.limits import refusals
 from ..jobs.opened import sent
 from ..jobs.run import Output
@@ -264,7 +265,9 @@ class Resident:
             if code not in (0, FINISHED_WITHOUT) and not why:
                 why = ELSEWHERE if job.spoke.is_told else GONE
         finally:
-            left = _sent(config, folder, output, job.about["client"])
+            told = {kind: {"messages": n, "bytes": size} for kind, (n, size) in job.spoke.ranks.told.items()}
+            left = told | _sent(config, folder, output, job.about["client"])
+            self._write_early(job, output)
             try:
                 self.audit.write("ended", **job.about, exit=code, why=why[:LONGEST_WHY], sent=left)
             except OSError as error:
@@ -274,6 +277,16 @@ class Resident:
             made = output.folder is not None and output.folder.exists()
             files = f"its files are in {output.folder}" if made else "it has written no file"
             self.say(f"{job.about['file']} has ended with code {code}; {files}")
+
+    def _write_early(self, job: Running, output: Output) -> None:
+        """Writes what has left of a job that ended before its run began, where its folder is there; the log has the sums."""
+        assert output.folder is not None
+        ranks = job.spoke.ranks
+        path = RunFolder(output.folder, ()).ledger_of_rank(ranks.rank)
+        try:
+            write_early(path, ranks.unlogged)
+        except (JobError, OSError) as error:
+            self.say(f"{path} cannot be written ({without_folders(str(error))}): {self.audit.path} alone says what has left")
 
     def _folder(self, found: Accepted) -> Path:
         """Returns the folder of a new run, or of the last one of a job that goes on."""

@@ -34,8 +34,12 @@ def status(options: argparse.Namespace) -> int:
 
 def ledger(options: argparse.Namespace) -> int:
     """Runs `fedkern ledger`; with --json every line of every ledger."""
-    run = _opened(options)
-    sent, paths = SentByKind.of(run, options.folder), opened.ledgers(run)
+    if paths := opened.early_ledgers(Path(options.folder)):
+        print("fedkern: this job ended before its run began, and nothing of its rounds has left", file=sys.stderr)
+        sent = SentByKind(tuple(opened.kinds(paths)))
+    else:
+        run = _opened(options)
+        sent, paths = SentByKind.of(run, options.folder), opened.ledgers(run)
     rows = [{"who": who, **line._asdict()} for who, path in paths.items() for line in opened.sent(path)] if options.json else []
     for who, path in paths.items():
         if note := opened.torn(path):

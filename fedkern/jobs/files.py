@@ -293,6 +293,10 @@ class RunFolder:
         """Returns the file that lists the messages which left a client."""
         return self.path / "ledger" / f"{self._safe[client]}.jsonl"
 
+    def ledger_of_rank(self, rank: int) -> Path:
+        """Returns the file that lists the control messages which left a rank, or a site of an engine."""
+        return self.path / "ledger" / f"rank-{rank}.jsonl"
+
     def begun(self, parties: Iterable[int]) -> list[Path]:
         """Returns the folders that a run of these parties has filled so far."""
         folders = [self.home(party) / name for party in parties for name in ("checkpoint", "outbox")]

@@ -41,7 +41,7 @@ from ..transports.place import Transport
 from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
 from .holding.chain import Mark
-from .ledger import Ledger
+from .ledger import Ledger, control_line
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
 from .stamp import Stamp, boot
@@ -236,8 +236,7 @@ class Keeper(Hooks):
     def control(self, rank: int, what: str, n_bytes: int) -> None:
         """Writes a message between ranks into the rank's ledger."""
         if self.folder:
-            log = self._log(self.folder.path / "ledger" / f"rank-{rank}.jsonl")
-            log.append({"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0})
+            self._log(self.folder.ledger_of_rank(rank)).append(control_line(what, n_bytes))
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts the bytes of a message that has arrived."""

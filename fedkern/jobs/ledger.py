@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ..errors import JobError
 from ..ground import Ground
+from ..results.plain import Record
 from .files import Lines
 from .holding.chain import SIZE, START, Mark
 from .stamp import Stamp, boot
@@ -94,6 +95,33 @@ class Ledger(Lines):
         self._handle.close()
         self._handle, self._here = self._opened(), 0
         self.ground.sync(self.path.parent)
+
+
+def control_line(what: str, n_bytes: int) -> Record:
+    """Returns the line of a control message, which belongs to no protocol."""
+    return {"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0}
+
+
+def write_early(path: Path, told: Iterable[tuple[str, int]]) -> bool:
+    """Writes the ledger of a job that has ended before its run began; returns whether it did.
+
+    It does not where the run's folder is not there, or has ledgers of an earlier start: these may be sealed.
+
+    Parameters
+    ----------
+    told : kind and bytes of each control message
+    """
+    told = list(told)
+    if not told or path.parent.exists() or not path.parent.parent.is_dir():
+        return False
+    with Ground(path.parent.parent) as ground:
+        log = Lines(path, ground)
+        try:
+            for what, n_bytes in told:
+                log.append(control_line(what, n_bytes))
+        finally:
+            log.close()
+    return True
 
 
 def parts(path: Path) -> list[Path]:

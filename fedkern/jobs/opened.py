@@ -249,8 +249,27 @@ def ledgers(run: Opened) -> dict[str, Path]:
     """Returns the ledgers that are here, each by its owner: clients by their names, then ranks."""
     paths = {run.names[k]: run.files.ledger(k) for k in range(len(run.names))}
     known = set(paths.values())
-    ranks = {path.stem: path for path in sorted((run.path / "ledger").glob("rank-*.jsonl")) if path not in known}
+    ranks = {name: path for name, path in _ledgers_of_ranks(run.path).items() if path not in known}
     return {name: path for name, path in {**paths, **ranks}.items() if ledger.parts(path)}
+
+
+def early_ledgers(folder: Path) -> dict[str, Path]:
+    """Returns the ledgers of a job that ended before its run began, which has no record (job.json); none of any other folder.
+
+    Parameters
+    ----------
+    folder : where the run would be, or a client's own folder in it
+    """
+    for path in (folder, folder.resolve().parent):
+        if (path / NAME).exists():
+            return {}
+        if found := _ledgers_of_ranks(path):
+            return found
+    return {}
+
+
+def _ledgers_of_ranks(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted((folder / "ledger").glob("rank-*.jsonl"))}
 
 
 class Kind(NamedTuple):
@@ -276,15 +295,15 @@ class Kind(NamedTuple):
     charge: int
 
 
-def kinds(run: Opened) -> Iterator[Kind]:
-    """Yields the kinds of messages that have left each party whose ledger is here, in the order in which each first did.
+def kinds(paths: Mapping[str, Path]) -> Iterator[Kind]:
+    """Yields the kinds of messages that have left each owner of these ledgers, in the order in which each first did.
 
     Raises
     ------
     JobError
         A ledger cannot be read.
     """
-    for who, path in ledgers(run).items():
+    for who, path in paths.items():
         by_kind: dict[tuple[str, str], list[Sent]] = {}
         for line in sent(path):
             by_kind.setdefault((line.to, line.kind), []).append(line)

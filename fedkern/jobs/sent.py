@@ -37,9 +37,9 @@ class SentByKind:
     @classmethod
     def of(cls, run: Opened, folder: str | Path) -> SentByKind:
         """Reads the ledgers of an opened run; JobError, which names the folder that was asked for, where none is here."""
-        if not ledgers(run):
+        if not (paths := ledgers(run)):
             raise JobError(f"{folder}: no ledger is here; a client's lies in ledger/ of the run's folder, at its own place")
-        return cls(tuple(kinds(run)))
+        return cls(tuple(kinds(paths)))
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns a dictionary for each kind: for example a data frame's rows."""

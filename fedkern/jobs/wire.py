@@ -40,13 +40,14 @@ WHEN: dict[type[Message], str] = {
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }
+CONTROL = "each place with clients, a site of an engine or a rank of MPI,"  # begins the list of messages beside the rounds
 ALSO: dict[str, tuple[type[Message], ...]] = {"to_server": (Received, Kept), "to_client": (Keep,)}  # in every protocol
 
 
 def describe_messages(
     config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec, *, device: bool = False
 ) -> Iterator[str]:
-    """Yields both directions, with the facts that a client's messages tell of its rows; then the messages between MPI ranks.
+    """Yields both directions, with the facts that a client's messages tell of its rows; then control messages.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def describe_messages(
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
             yield from disclosure.describe_disclosure(config, stages, spec)
-    yield "in an MPI job each process with clients also sends"
+    yield f"{CONTROL} besides"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     control = _control(allgather, device, leaves_out, bool(config.read_alike))
     yield from laid_out(("message", "what", "bytes", ""), control)
@@ -148,13 +149,14 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
 
 
 def _control(allgather: bool, device: bool, leaves_out: bool, read_alike: bool) -> list[Sequence[str]]:
-    """Returns the kinds of messages in the ledger of a rank."""
+    """Returns the kinds of control messages of a rank, or of an engine's site."""
     rows = [
-        ("hello", "version, instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
+        ("hello", "version, instruction set, digest of the job; of a rank also its cores and host", f"{tags.HELLO.size}", ""),
         ("run", "whether with --resume; the run's id", "its text", "with --out"),
         ("offers", "numbers of checkpoints", f"{tags.OFFER.size} each", "with --resume"),
         ("stop", "the signal, the rank", "its text", "at a signal"),
-        ("fault", "exit code, what others may read of it", "its text", "at a fault"),
+        ("fault", "exit code, what others may read of it; that it comes may be due to rows", "its text", "at a fault"),
+        ("bye", "that its part has ended", "0", "at the end"),
     ]
     if leaves_out:
         rows.insert(1, ("run", "numbers of its clients that have too few rows", "its text", "at the start"))

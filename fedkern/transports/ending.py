@@ -113,7 +113,7 @@ def _tell_fault(ranks: Ranks, code: int, text: str, say: Say) -> None:
     except JobError as error:
         if text:
             say(text)
-        ranks.link.send(0, tags.FAULT, _fault(error.exit_code, _named(ranks, without_folders(str(error)))))
+        ranks.send_control("fault", tags.FAULT, _fault(error.exit_code, _named(ranks, without_folders(str(error)))))
 
 
 def _fault(code: int, text: str) -> bytes:
@@ -126,7 +126,7 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
     link = ranks.link
     if ranks.exit is None:
         if text is None:
-            link.send(0, tags.BYE)
+            ranks.send_control("bye", tags.BYE)
         else:
             _tell_fault(ranks, code, text, say)
         link.patience.reset()
@@ -142,5 +142,5 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
         say(text or f"{ranks.label(ranks.rank)}: {ranks.who(0)} is gone")
         return code or LostPeer.exit_code, False
     if text is not None:
-        link.send(0, tags.BYE)
+        ranks.send_control("bye", tags.BYE)
     return ranks.exit, True

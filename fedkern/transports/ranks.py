@@ -54,7 +54,8 @@ class Ranks:
         self.exit: int | None = None  # the code with which the server has told us to exit
         self._looked = self._attended = time.monotonic()
         self._stop: str | None = None
-        self._unlogged: list[tuple[str, int]] = []
+        self.told: dict[str, tuple[int, int]] = {}  # control messages that have left for the server: how many of a kind, bytes
+        self.unlogged: list[tuple[str, int]] = []  # those of them that are in no ledger yet, each with its bytes
 
     @property
     def gathering(self) -> Transport:
@@ -283,16 +284,22 @@ class Ranks:
 
     def tell(self, what: str, tag: int, data: bytes) -> None:
         """Sends a control message to the server, and enters it in this rank's ledger as soon as the ledger is open."""
-        self._unlogged.append((what, len(data)))
+        self.unlogged.append((what, len(data)))
         self._log()
+        self.send_control(what, tag, data)
+
+    def send_control(self, what: str, tag: int, data: bytes = b"") -> None:
+        """Sends a control message to the server, and counts it."""
+        messages, n_bytes = self.told.get(what, (0, 0))
+        self.told[what] = messages + 1, n_bytes + len(data)
         self.link.send(0, tag, data)
 
     def _log(self) -> None:
         """Enters control messages that were sent before the ledger was open."""
         if self.hooks:
-            for what, n_bytes in self._unlogged:
+            for what, n_bytes in self.unlogged:
                 self.hooks.control(self.rank, what, n_bytes)
-            self._unlogged.clear()
+            self.unlogged.clear()
 
     def check(self, rank: int) -> None:
         """Raises LostPeer if a rank has died, or has been silent for too long."""

@@ -6,6 +6,9 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.holders import SPENT
 from fedkern.jobs.holding.budget import Books, Near
+from fedkern.jobs.ledger import write_early
+from fedkern.transports import tags
+from fedkern.transports.relay_letters import Letter
 from support.organisations import (
     NAMES,
     POLICY,
@@ -36,7 +39,8 @@ def test_a_job_between_residents_has_the_digest_of_one_process(tmp_path, seed):
         assert (started["event"], started["identity"], started["client"]) == ("started", "server@example", name)
         assert (ended["event"], ended["exit"]) == ("ended", 0)
         assert ended["sent"]["Curvature"]["messages"] >= 1
-        assert all(of_kind["bytes"] > 0 for of_kind in ended["sent"].values())
+        assert all(of_kind["bytes"] > 0 for kind, of_kind in ended["sent"].items() if kind not in ("run", "bye"))
+        assert {"hello", "run", "bye"} <= ended["sent"].keys()  # beside the rounds
 
 
 def test_a_resident_refuses_a_folder_outside_the_sites(tmp_path):
@@ -118,3 +122,54 @@ def test_a_budget_that_a_policy_has_spent_is_named_on_both_sides(tmp_path):
     ends = {name: audit(tmp_path, name)[-1]["why"] for name in NAMES}
     assert set(ends.values()) == {SPENT}
     assert sum(SPENT in line for name, line in said if name == "ada") == 1
+
+
+@pytest.mark.parametrize("fault", ["a-wrong-cell", "few-rows", "policy"])
+def test_what_leaves_before_a_job_begins_is_in_the_log_and_in_a_ledger(tmp_path, capsys, monkeypatch, fault):
+    """A fault's text leaves, and that it comes tells of rows: "nothing" would be false. The wire is the judge."""
+    found(tmp_path)
+    home = tmp_path / "ada"
+    rows = home / "private" / "ada.csv"
+    lines = rows.read_text().splitlines()
+    if fault == "few-rows":
+        rows.write_text("\n".join(lines[:16]) + "\n")
+    elif fault == "a-wrong-cell":
+        rows.write_text("\n".join([*lines[:-1], lines[-1][:-1] + "7"]) + "\n")
+    else:
+        (home / "policy.toml").write_text("open = false\n" + (home / "policy.toml").read_text().replace("open = true\n", ""))
+    sites, left = residents(tmp_path), []
+    answer = sites["ada"].answer
+
+    def listened(request, *who):
+        reply = answer(request, *who)
+        left.extend(Letter.unpack(reply).items)
+        return reply
+
+    monkeypatch.setattr(sites["ada"], "answer", listened)
+    code, _, _ = run(tmp_path, sites)
+    assert code == JobError.exit_code
+    ended = next(line for line in audit(tmp_path, "ada") if line["event"] == "ended")
+    # A letter may come twice; a kind of `GATHER` has its own name in the log.
+    names = {tags.GATHER: ("hello", "run", "offers"), tags.FAULT: ("fault",), tags.BYE: ("bye",)}
+    once = dict.fromkeys((number % tags.RUN, bytes(data)) for number, data in left)
+    for tag, kinds in names.items():
+        sent = [ended["sent"][kind] for kind in kinds if kind in ended["sent"]]
+        assert sum(one["bytes"] for one in sent) == sum(len(data) for number, data in once if number == tag), tag
+    assert ended["sent"]["fault"]["messages"] == 1
+    assert main(["site", "log", str(home)]) == 0
+    assert "left: hello 1 (101 bytes)" in capsys.readouterr().out
+    for folder in (home / "runs" / "job", home / "runs" / "job" / "client-ada"):
+        assert main(["ledger", str(folder)]) == 0
+        said = capsys.readouterr().out
+        for kind, sums in ended["sent"].items():
+            if kind != "bye":  # the last word of all, after the ledger is sealed
+                assert any(line.split()[3:6] == [kind, str(sums["messages"]), str(sums["bytes"])] for line in said.splitlines())
+
+
+def test_a_start_that_fails_adds_nothing_to_the_ledgers_of_an_earlier_one(tmp_path):
+    """These may be sealed: the log alone says what has left of this start."""
+    (tmp_path / "run" / "ledger").mkdir(parents=True)
+    path = tmp_path / "run" / "ledger" / "rank-1.jsonl"
+    assert not write_early(path, [("hello", 101)])
+    assert not path.exists()
+    assert not write_early(tmp_path / "none" / "ledger" / "rank-1.jsonl", [("hello", 101)])

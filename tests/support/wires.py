@@ -62,7 +62,7 @@ class Wire:
 
 def listed(said: str) -> tuple[Sizes, set[tuple[str, str]]]:
     """What `fedkern check` lists: (way, message) -> bytes, and those messages that not every run has."""
-    titles = {"each client may send": "to_server", "the server may send": "to_client", "in an MPI job each process": "control"}
+    titles = {"each client may send": "to_server", "the server may send": "to_client", "each place with clients": "control"}
     sizes: Sizes = {}
     sometimes, way = set(), ""
     for line in said.splitlines():

@@ -13,6 +13,7 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...jobs.publish import Fit
 from ...models import psis, weighted
+from ...results import unseen
 from ...results import verdict as verdict_of
 from ...results.other_way import ALONE
 from ...results.plain import Record
@@ -143,10 +144,21 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         draws=model.output.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[*differing, *describe_sensitivity(sensitive, alone), *_tails(model, posterior), *ended.checked.notes],
+        notes=[
+            *_unseen(model),
+            *differing,
+            *describe_sensitivity(sensitive, alone),
+            *_tails(model, posterior),
+            *ended.checked.notes,
+        ],
         more=more,
         inference=INFERENCE,
     )
+
+
+def _unseen(model: Model) -> list[str]:
+    """The note on what secure sums hide."""
+    return [unseen.describe("secure sums hide each client's own numbers")] if model.secure else []
 
 
 def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
@@ -220,7 +232,13 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         draws=s.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[*([] if other_way is None else [other_way.note]), NO_WEIGHTS, *_tails(model, posterior), *ended.checked.notes],
+        notes=[
+            *_unseen(model),
+            *([] if other_way is None else [other_way.note]),
+            NO_WEIGHTS,
+            *_tails(model, posterior),
+            *ended.checked.notes,
+        ],
         more=more,
     )
 

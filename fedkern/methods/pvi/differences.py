@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...algorithms.pvi import machine as pvi
 from ...kernels.families import FAMILIES
 from ...models.expfam import unpack
-from ...results import heterogeneity, other_way, residuals
+from ...results import heterogeneity, other_way, residuals, unseen
 from ...results.verdict import Verdict
 from .arrival import Arrived
 from .dispersion import PearsonCheck
@@ -98,13 +98,27 @@ def find_reversed(model: Model, server: Server, own: Verdict, arrived: Arrived |
     return other_way.find(sums, names, response, effects=bool(model.encoding.clients))
 
 
-def notes(model: Model, differ: heterogeneity.Heterogeneity | None) -> list[str]:
-    """Returns the sentences for a reader about the coefficients that differ."""
+def notes(model: Model, server: Server, differ: heterogeneity.Heterogeneity | None) -> list[str]:
+    """Returns the sentences for a reader about the coefficients that differ, or about why nobody has looked whether they do."""
     if differ is None:
-        return []
+        return _unseen(model, server)
     sparse = "sparse" in FAMILIES[model.family].methods
     slopes = 'job.method = "sparse" has slopes that differ' if sparse else "fit those that differ in jobs of their own"
     return list(differ.notes(INTERCEPTS, slopes))
+
+
+def _unseen(model: Model, server: Server) -> list[str]:
+    """The note on contradictions that this job hides; none where it has one client, or only its end forbids the test."""
+    if len(model.names) < 2:
+        return []
+    if model.secure:
+        return [unseen.describe("secure sums hide each client's own numbers")]
+    if model.privacy is not None:
+        return [unseen.describe("noise of privacy looks like differences")]
+    if model.settings.variant != "pvi" or not isinstance(server, pvi.Server):
+        return [unseen.describe(f"algorithm.variant = {model.settings.variant!r} compares no sites", all_of_it=False)]
+    diagonal = model.encoding.size > 1 and server.q.P.ndim != 2
+    return [unseen.describe("sites are diagonal", all_of_it=False)] if diagonal else []
 
 
 SET = "model.site_intercepts = true"

@@ -135,7 +135,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *varied.notes,
             *dispersion.notes(own, varied.ratio, mend_first=bool(ended.doubts)),
             *([] if errors is None else errors.notes(own)),
-            *differences.notes(model, differ),
+            *differences.notes(model, server, differ),
         ],
         more={**ended.checked.more, **entries, **({} if differ is None else {"heterogeneity": differ.content})},
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.cli.report import write as write_report
 from fedkern.errors import JobError
+from fedkern.methods.likelihood.show import describe_run
 from support import wires
 
 CLIENTS, N = ("ada", "bo", "cy"), 200
@@ -112,3 +117,31 @@ def test_a_column_is_of_zeros_and_ones_where_it_is_so_at_each_client(folder: Pat
     assert effects["b"]["change"] == "a unit"
     whole = fitted(folder, "counts", secure=True)[0].summary["marginal"]["effects"]
     assert whole["b"]["change"] == "1 against 0"
+
+
+@pytest.mark.parametrize("chains", [False, True], ids=["weights", "chains"])
+@pytest.mark.parametrize("slip", ["turned", "twice"])
+def test_a_result_says_that_nobody_has_looked_for_contradictions(
+    folder: Path, slip: str, *, chains: bool, tmp_path: Path
+) -> None:
+    """An outcome the other way round at one client, or one file twice: masks hide it, and a silent result would pass for agreement."""
+    (tmp_path / "rows").mkdir()
+    for name in CLIENTS:
+        table = pd.read_csv(folder / "rows" / f"{'ada' if slip == 'twice' and name == 'bo' else name}.csv")[["x", "b", "z"]]
+        if slip == "turned" and name == "bo":
+            table["z"] = 1 - table["z"]
+        table.to_csv(tmp_path / "rows" / f"{name}.csv", index=False)
+    text = HEAD + 'response = "z"\n' + TAIL
+    if chains:
+        text = text.replace("[data]", "rounds = 60\n[data]") + '[algorithm]\nsampler = "hmc"\n'
+    for secure in (True, False):
+        (tmp_path / "job.toml").write_text(text if secure else text.replace('sums = "secure"\n', ""))
+        result = fedkern.run(tmp_path / "job.toml", out=tmp_path / str(secure))
+        said = [note for note in result.summary["notes"] if note.startswith("nobody has looked")]
+        assert len(said) == secure
+    page = html.unescape(write_report(tmp_path / "True").read_text())
+    (note,) = [one for one in fedkern.load(tmp_path / "True").summary["notes"] if one.startswith("nobody has looked")]
+    for words in ("secure sums hide", "differ by more than chance", "the other way round", "one file"):
+        assert words in note
+    assert note in page
+    assert note in "\n".join(describe_run(json.loads((tmp_path / "True" / "summary.json").read_text()), ""))

@@ -85,6 +85,39 @@ def test_sites_that_do_not_differ_are_not_named() -> None:
     assert "heterogeneity" not in fitted(simpson(0.0), model={"covariance": "diagonal"}).summary
 
 
+@pytest.mark.parametrize(
+    ("sections", "why"),
+    [
+        ({"model": {"covariance": "diagonal"}}, "sites are diagonal"),
+        ({"job": {"sums": "secure"}, "algorithm": {"schedule": "synchronous"}}, "secure sums hide"),
+        ({"algorithm": {"variant": "global-vi"}, "model": {"covariance": "diagonal"}}, "compares no sites"),
+    ],
+    ids=["diagonal", "secure", "another-variant"],
+)
+def test_a_job_that_cannot_look_says_so(sections: dict[str, Any], why: str) -> None:
+    """Sites that contradict each other: a silent result would be read as one whose sites agree."""
+    data = simpson(0.0)
+    data["b"]["y"] += 0.8 * data["b"]["z"]
+    (note,) = [one for one in fitted(data, **sections).summary["notes"] if one.startswith("nobody has looked")]
+    assert why in note
+    assert ("the other way round" in note) is ("secure" in why)  # else that is looked for
+    assert not any(one.startswith("nobody has looked") for one in fitted(data).summary["notes"])
+
+
+def test_a_private_job_says_that_noise_hides_differences() -> None:
+    columns = {"x": {"center": 0.0, "scale": 1.0}, "z": {"center": 0.0, "scale": 1.0}}
+    private = {"epsilon": 50.0, "delta": 1e-4, "clip": 2.0, "sampling_rate": 0.2, "noise_multiplier": 3.0}
+    tables = {
+        "job": {"method": "pvi", "rounds": 2},
+        "data": {"response": "y", "columns": columns},
+        "model": {"family": "gaussian", "scale": 1.0},
+        "privacy": private,
+    }
+    result = fedkern.run(tables, data=simpson(0.0))
+    (note,) = [one for one in result.summary["notes"] if one.startswith("nobody has looked")]
+    assert "noise of privacy" in note
+
+
 # The numbers --------------------
 
 
