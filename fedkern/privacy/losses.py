@@ -304,8 +304,8 @@ def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, flo
 
 def log_mean_exp(x: Vector, p: Vector) -> float:
     """Returns log sum p exp(x)."""
-    most = float(x.max())
-    return most + math.log(float(p @ np.exp(x - most)))
+    most = float(x.max(where=p > 0, initial=-math.inf))  # a larger one without a weight would leave zeros of all others
+    return most + math.log(float(p @ np.exp(np.minimum(x - most, 0.0))))
 
 
 def place_masses(k: Vector, mass: Vector, points: int) -> Vector:
