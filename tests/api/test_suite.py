@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -200,8 +201,10 @@ def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
 
 
 def test_a_forked_rank_ends_by_the_signal_and_with_its_process(tmp_path: Path) -> None:
-    """Both ways between the process that mpirun knows and the fork."""
+    """Both ways between the process that mpirun knows and the fork; and nothing comes of one that was killed as it asked."""
     words = [sys.executable, "-I", "-S", str(command.RANK), command._server()]
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.connect(command._server())
     ends = {"import os; os.kill(os.getpid(), 9)": -9, "raise SystemExit(7)": 7, "import time; time.sleep(60)": -signal.SIGTERM}
     for code, end in ends.items():
         program = tmp_path / "program.py"

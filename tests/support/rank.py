@@ -85,16 +85,21 @@ class Server:
     def accept(self, listening):
         connection, _ = listening.accept()
         told, files, *_ = socket.recv_fds(connection, SIZE.size, 3)
-        (size,), text = SIZE.unpack(told), b""
-        while len(text) < size:
-            text += connection.recv(size - len(text))
+        size = SIZE.unpack(told)[0] if told else 0
+        text = connection.recv(size, socket.MSG_WAITALL)
+        if not told or len(text) < size:  # it was killed as it asked
+            connection.close()
+            for file in files:
+                os.close(file)
+            return
         folder, cores, count, *rest = os.fsdecode(text).split("\0")
         words, variables = rest[: int(count)], rest[int(count) :]
         if words == [SECONDS]:
             connection.sendall(NUMBER.pack(int(self.seconds * 1e6)))
             connection.close()
         elif child := os.fork():
-            connection.sendall(NUMBER.pack(child))
+            with suppress(OSError):  # whom it stands for may have ended
+                connection.sendall(NUMBER.pack(child))
             self.running[child] = connection
             self.selector.register(connection, 1, lambda connection: self.cut(child, connection))
         else:
