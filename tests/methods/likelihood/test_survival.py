@@ -525,7 +525,7 @@ def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, c
     said = capsys.readouterr().out
     assert "hazards  each client's own baseline, which stays with it" in said
     assert "response months, event died" in said
-    assert "at most 30 events" in said
+    assert "needs more than 30 events" in said
     assert "of a client with 31 events, the fewest that this job takes" in said
     assert "SurvivalSums" in said
     assert "Replicated" not in said

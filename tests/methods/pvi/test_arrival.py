@@ -215,12 +215,12 @@ def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pyt
 def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
     text = "\n".join(fedkern.check(small(tmp_path, 50)))
     assert "full covariance" in text
-    assert "a client's full site is X'WX of its rows, and its labels; one with at most 48 rows" in text
+    assert "a client's full site is X'WX of its rows, and its labels; each client needs more than 48 rows" in text
     assert text.count("\n  Slope ") == 1, "it is asked during the rounds and after them, and listed once"
     checked_and_run(small(tmp_path, 50), tmp_path / "out")
     text = "\n".join(fedkern.check(small(tmp_path, 50, model={"covariance": "diagonal"})))
     assert "Slope" in text
-    assert "a client's sites can tell its rows where these are few; one with at most 35 rows" in text
+    assert "a client's sites can tell its rows where these are few; each client needs more than 35 rows" in text
 
 
 @pytest.mark.parametrize(
