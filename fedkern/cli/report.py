@@ -94,7 +94,7 @@ def show(page: Path) -> None:
 def _table(folder: Path, ratios: bool) -> Sequence[Record]:
     """Returns the rows of the result's table; none where it has no such table, or its draws cannot be read."""
     try:
-        return load(folder).rows(exp=ratios)
+        return load(folder).rows(exp=ratios, levels=False)
     except JobError:
         return ()
 

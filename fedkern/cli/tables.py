@@ -47,7 +47,9 @@ def parameters(options: argparse.Namespace) -> int:
             raise JobError(f"--level {column}{equals}{level}: wanted COLUMN=LEVEL")
     result = load(options.folder)
     reference = {column: level for column, _, level in pairs}
-    rows: list[dict[str, Any]] = [dict(row) for row in result.rows(exp=options.exp, reference=reference)]
+    # For programs all; for people contrasts in the place of levels' own coefficients, as everywhere.
+    every = options.table == "csv"
+    rows: list[dict[str, Any]] = [dict(row) for row in result.rows(exp=options.exp, reference=reference, levels=every)]
     if not rows:
         what = "ratios" if options.exp else "parameters"
         where = "; its coefficients are at the clients, each in its own folder" if result.summary["method"] == "vertical" else ""

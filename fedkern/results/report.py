@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..privacy.certificate import OF_CLIENTS, OF_COUNTS, WITH_NOISE
-from . import plots
+from . import plots, shown
 from .page import details, document, figure, markup, number, numbers_of, paragraph, piece, section, table
 from .plain import Record, real
 from .verdict import ending
@@ -146,6 +146,7 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
         tiles.append(("Rounds", number(rounds)))
     if sent := sum(way["to_server"]["bytes"] for way in summary.get("wire", {}).values()):
         tiles.append(("Sent by clients", _bytes(sent)))
+    notes, more = shown.first_notes(summary.get("notes", []))
     return {
         "word": "a client's own areas" if run.own else ended.label,
         "mood": "good" if run.own else ended.mood,
@@ -153,7 +154,7 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
         "doubt": said.get("converged") is False,
         "labels": [word for word in labels if word],
         "tiles": tiles,
-        "notes": [],
+        "notes": [*notes, *([f"{more} more notes: under Record"] if more else [])],
     }
 
 
@@ -256,9 +257,9 @@ def _shape(shape: object) -> str:
 
 
 def _record(run: RunFiles) -> str:
-    """Makes the section with notes, digest, versions and the job."""
+    """Makes the section with notes that are not at the head, digest, versions and the job."""
     summary, parts = run.summary, []
-    if notes := [str(note) for note in [*run.notes, *summary.get("notes", [])]]:
+    if notes := [str(note) for note in [*run.notes, *shown.in_order(summary.get("notes", []))[shown.NOTES :]]]:
         parts.append(piece("bullets", notes))
     if summary.get("digest"):
         parts.append(piece("code", "Digest", str(summary["digest"])))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import JobError
 from ..kernels.families import FAMILIES
 from ..printing import printable
-from . import page, plain, table
-from .frames import SHOWN, Rows, TableRow, first_rows, to_frame
+from . import page, plain, shown, table
+from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
 from .released import Released
@@ -20,7 +20,6 @@ from .verdict import Word
 if TYPE_CHECKING:
     from .frames import PredictionFrame, TableFrame
 
-LINES = 10  # of `repr`
 SAME = 1e-7  # of their size: numbers of responses that differ by less are one
 
 
@@ -103,7 +102,15 @@ class Result:
         """The reason why the rounds ended: "rounds", "updates", "converged", "enough" (draws), "settled", "budget" or "lost"."""
         return str(self.summary["stop"])
 
-    def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> Rows[TableRow]:
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know of data, model and run: sites that differ, a column that may be in another unit somewhere.
+
+        Those on data and model come first. `print(result)` shows the first of them.
+        """
+        return shown.in_order(self.summary["notes"])
+
+    def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None, levels: bool = True) -> Rows[TableRow]:
         """Returns the rows of `table`, each a dictionary."""
         columns = self.job.get("data", {}).get("columns") or {}
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
@@ -112,11 +119,11 @@ class Result:
         family += "-probit" if self.job.get("model", {}).get("link") == "probit" else ""
         kind = self.job.get("model", {}).get("kind")
         family = {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(kind), family)
-        asked = table.Asked(exp, family, {**declared, **(reference or {})})
+        asked = table.Asked(exp, family, {**declared, **(reference or {})}, levels)
         rows: Rows[Any] = Rows(table.rows(self.summary, self.posterior, asked))
         return rows
 
-    def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> TableFrame:
+    def table(self, exp: bool = False, reference: Mapping[str, str] | None = None, *, levels: bool = True) -> TableFrame:
         """Returns all parameters on the data's scale, of each site where the server has them, and levels against their reference.
 
         Parameters
@@ -125,6 +132,8 @@ class Result:
             and of contrasts
         reference : categorical column -> the level that others are compared with; by default `[data.columns.NAME] reference`,
             else the first in sorted order
+        levels : whether levels' own coefficients stand beside their contrasts; they have no meaning alone, and `print(result)`,
+            the terminal and pages leave them out
 
         Returns
         -------
@@ -136,7 +145,7 @@ class Result:
         JobError
             A reference is no level of the result, or coefficients are no logarithms of ratios.
         """
-        frame: TableFrame = to_frame(self.rows(exp=exp, reference=reference))
+        frame: TableFrame = to_frame(self.rows(exp=exp, reference=reference, levels=levels))
         return frame
 
     def predict(self, rows: object) -> PredictionFrame:
@@ -244,12 +253,22 @@ class Result:
         return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws, made=self.made)
 
     def __repr__(self) -> str:
-        """Returns ten lines: whether it has converged, the reason that it ended, metrics and privacy, and the first rows of the
-        table."""
-        lines = [*self._head(), *_shown(rows := self.rows(), LINES - 2 - len(self._head()))]
-        if len(lines) - len(self._head()) - 1 < len(rows):
-            lines.append(f"({len(rows)} rows in all: .table())")
+        """Returns whether it has converged, the reason that it ended, metrics and privacy, the clearest rows of the table, and
+        notes."""
+        rows, count = self._shown()
+        lines = [*self._head(), *_columns(rows)]
+        if len(rows) < count:
+            lines.append(f"({len(rows)} of {count} rows, of slopes those furthest from zero in standard deviations: .table())")
+        notes, others = shown.first_notes(self.summary["notes"])
+        lines += [f"note: {note}" for note in notes]
+        if others:
+            lines.append(f"({others} more notes: .notes)")
         return "\n".join(printable(line) for line in lines)
+
+    def _shown(self) -> tuple[Rows[Any], int]:
+        """Returns the rows that are shown, and how many there are."""
+        rows: Rows[Any] = self.rows(levels=False)
+        return Rows(shown.choose(rows, self.summary)), len(rows)
 
     def _head(self) -> list[str]:
         """Returns the lines above the table."""
@@ -264,13 +283,18 @@ class Result:
         return lines
 
     def _repr_html_(self) -> str:
-        """Returns the verdict and the table, for notebooks."""
+        """Returns the verdict, the table and notes, for notebooks."""
         head, *others = self._head()
-        rows = self.rows()
+        rows, count = self._shown()
         text = page.piece("notebook", head, others)
         if rows:
-            text += first_rows(rows)
-        return text + (page.paragraph(f"{SHOWN} of {len(rows)} rows; .table() has all", "") if len(rows) > SHOWN else "")
+            text += page.table(rows.columns, [page.numbers_of(row) for row in rows])
+        if len(rows) < count:
+            clearest = "of slopes those furthest from zero in standard deviations; .table() has all"
+            text += page.paragraph(f"{len(rows)} of {count} rows, {clearest}", "")
+        notes, more = shown.first_notes(self.summary["notes"])
+        text += page.piece("bullets", notes) if notes else ""
+        return text + (page.paragraph(f"{more} more notes: .notes", "") if more else "")
 
 
 def _other_times(*own: plain.Record) -> str:
@@ -353,12 +377,12 @@ def _unlike(*own: plain.Record) -> str:
     return ""
 
 
-def _shown(rows: Rows[Any], most: int) -> list[str]:
-    """Returns the first rows in columns, under a heading."""
+def _columns(rows: Rows[Any]) -> list[str]:
+    """Returns rows in columns, under a heading."""
     if not rows:
         return []
-    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows[:most]]
-    width = max(map(len, names))
+    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows]
+    width = max(map(len, ("parameter", *names)))
     lines = [" ".join([f"{'parameter':<{width}}", *(f"{key:>9}" for key in table.NUMBERS)])]
     for name, row in zip(names, rows):
         lines.append(" ".join([f"{name:<{width}}", *(f"{row[key]:>9.4g}" for key in table.NUMBERS)]))

@@ -1,6 +1,7 @@
 """Makes a table of a result: a row for each parameter (and site), and for each level of a category against its reference.
 
-Means, deviations and 90 % intervals are those of `summary.json`; 95 % intervals and contrasts are computed from the posterior.
+Means, deviations and intervals are those of `summary.json`, as far as it has them: 95 % intervals and contrasts that it
+has not are computed from the posterior.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
 from .marginals import difference
 from .plain import Record, real
 from .released import Released
+from .shown import blocks, own_levels
 
 Row = dict[str, Any]
 
@@ -38,11 +40,13 @@ class Asked:
     exp : ratios instead of coefficients
     family : of the response
     reference : categorical column -> the level that others are compared with; by default the first in sorted order
+    levels : whether levels' own coefficients stand beside their contrasts
     """
 
     exp: bool = False
     family: str = ""
     reference: Mapping[str, str] = field(default_factory=dict)
+    levels: bool = True
 
     @property
     def ratio(self) -> str:
@@ -95,6 +99,9 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
     _check(asked.reference, levels)
     every_row = [*_parameters(summary, posterior), *contrasts(summary, posterior, levels, asked.reference)]
+    if not asked.levels:
+        own, against = own_levels(summary), {(row["site"], row["column"]) for row in every_row if row["contrast"]}
+        every_row = [row for row in every_row if (row["site"], own.get(row["parameter"], "")) not in against]
     if asked.exp:
         every = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
         ratio, hot = asked.ratio, {f"{before}{one}" for before in blocks(summary) for one in every}
@@ -102,11 +109,6 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     more = [key for key in MORE if any(key in row for row in every_row)]
     head = ("parameter", "site", *((asked.ratio, *ENDS) if asked.exp else NUMBERS), *more)
     return [{key: row.get(key, math.nan) for key in head} for row in every_row]
-
-
-def blocks(summary: Record) -> list[str]:
-    """Returns the beginnings of coefficients' names: "mild:" for each level that has coefficients, else one empty text."""
-    return [f"{level}:" for level in summary.get("nominal", ())] or [""]
 
 
 TIDY = {"mean": "estimate", "sd": "std.error", "q025": "conf.low", "q975": "conf.high"}  # as R's broom has them
@@ -140,14 +142,35 @@ def contrasts(
         for site in ("", *(site for site in sites if site)):
             for level in those:
                 names = [f"theta[{before}{column}={one}]" for one in (level, base)]
+                label = f"{before}{column}[{level} vs {base}]"
                 if level == base or blank & set(names) or {f"theta[{name}]" for name in silent.get(site, ())} & set(names):
+                    continue
+                about = {"site": site, "contrast": True, "column": f"{before}{column}"}
+                if (known := None if site else _published(summary, f"{before}{column}", level, base)) is not None:
+                    yield {"parameter": label, **known, **about}
                     continue
                 both = difference(*(posterior.marginal(name, site) for name in names))
                 if both is None:
                     continue
-                row: Row = {"parameter": f"{before}{column}[{level} vs {base}]", "site": site, "mean": both.mean, "sd": both.sd}
+                row: Row = {"parameter": label, "mean": both.mean, "sd": both.sd}
                 ends = both.quantiles([*ENDS.values(), 0.5])
-                yield row | dict(zip([*ENDS, "median"], ends)) | {"contrast": True}
+                yield row | dict(zip([*ENDS, "median"], ends)) | about
+
+
+def _published(summary: Record, column: str, level: str, base: str) -> Row | None:
+    """Returns the numbers of a contrast that `summary.json` has, there as it is or the other way round; None where it has not.
+
+    They are of all weighted draws: draws of equal weight would give one result two numbers.
+    """
+    published: Mapping[str, Record] = summary.get("contrasts", {})
+    turned = {"q025": "q975", "q05": "q95", "q50": "q50", "q95": "q05", "q975": "q025"}
+    if (one := published.get(f"{column}[{level} vs {base}]")) is not None:
+        row = {key: real(one[key]) for key in ("mean", "sd", *turned)}
+    elif (one := published.get(f"{column}[{base} vs {level}]")) is not None:
+        row = {key: -real(one[other]) for key, other in {"mean": "mean", **turned}.items()} | {"sd": real(one["sd"])}
+    else:
+        return None
+    return {**row, "median": row["q50"]}
 
 
 def _columns(summary: Record) -> Sequence[Record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...results import loo, plots
+from ...results import loo, plots, shown
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, numbers_of, paragraph, section, table
 from ...results.plain import Record, real
@@ -34,26 +34,29 @@ def sections(run: RunFiles) -> list[str]:
 
 def tiles(run: RunFiles) -> list[Tile]:
     """Returns the names and figures at the top of the page."""
-    shown = measured(run)
+    top = measured(run)
     if "k_hat" in run.summary:
-        shown += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
-        shown.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
-    return shown
+        top += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
+        top.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
+    return top
 
 
 def _coefficients(run: RunFiles) -> str:
     parameters = run.summary.get("parameters", {})
     own = "own" in run.summary  # whose parameters have the names that their package gives them
     slopes = {name: row for name, row in comparable(parameters).items() if own or name.startswith(("theta", "intercept"))}
+    if contrasts := run.summary.get("contrasts", {}):
+        hidden = shown.own_levels(run.summary)
+        slopes = {name: row for name, row in slopes.items() if name not in hidden} | contrasts
     if not slopes:
         return ""
     n = len(slopes)
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
-    shown = numbers(run)
-    if not shown:  # without a posterior.nc
+    tables = numbers(run)
+    if not tables:  # without a posterior.nc
         rows = [[name, *numbers_of(v, ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
-        shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
-    return figure("Parameters" if own else "Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *shown)
+        tables = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
+    return figure("Parameters" if own else "Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *tables)
 
 
 def _marginal(run: RunFiles) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from ...models.encoding import INTERCEPT
 from ...printing import align_numbers
-from ...results import loo
+from ...results import loo, shown
 from ...results.plain import Record, real
 from ...results.report import against_guessing
-from ...results.table import blocks, ratio_of
+from ...results.table import ratio_of
 from . import changes
 from .patient import describe_values
 
-SHOWN = 12  # coefficients; all of them are in summary.json
 WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio", "mean_ratio": "ratio of means"}
 
 
@@ -45,7 +44,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
     yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
-    for note in content["notes"]:
+    for note in shown.in_order(content["notes"]):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 
@@ -74,37 +73,32 @@ def _hazards(content: Record) -> Iterator[str]:
 
 def _coefficients(content: Record) -> Iterator[str]:
     """On the data's scale; of a slope also its ratio, where the link has one."""
-    contrasts = content.get("contrasts", {})
-    hot = [f"{c['name']}={level}" for c in content["encoding"].get("columns", ()) for level in c.get("levels", ())]
-    levels = {f"theta[{before}{one}]" for before in blocks(content) for one in hot} if contrasts else set[str]()
-    every = {name: row for name, row in content["parameters"].items() if "_std" not in name.partition("[")[0]}
-    every = {name: row for name, row in every.items() if name not in levels} | contrasts
-    slopes = [name for name in every if name.startswith("theta[") or name in contrasts]
-    intercepts = {f"theta[{before}{INTERCEPT}]" for before in blocks(content)}
-    clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
-    named = [name for name in every if name in clearest or name not in slopes]
+    every = shown.of_summary(content)
+    named = shown.choose(every, content)
+    slopes = shown.slopes_begin(content)
+    intercepts = {f"theta[{before}{INTERCEPT}]" for before in shown.blocks(content)}
     encoding = content["encoding"]
     ratio = WORDS.get(ratio_of(content.get("hazards", encoding.get("family", ""))), "")
     if encoding.get("family") == "ordinal" and "nominal" not in content:
         ratio = "odds ratio of a higher level"
-    width = max(map(len, named), default=0)
+    width = max((len(row["parameter"]) for row in named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
-    for name in named:
-        row = every[name]
+    for row in named:
+        name = row["parameter"]
         mean, sd, low, high = align_numbers(row["mean"], row["sd"], row["q025"], row["q975"])
         line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
-        if ratio and name in slopes and name not in intercepts:
+        if ratio and name.startswith(slopes) and name not in intercepts:
             ends = [math.exp(min(row[key], 700.0)) for key in ("q50", "q025", "q975")]
             line += "   {:.3g} ({:.3g}, {:.3g})".format(*ends)
         yield line
-    if len(slopes) > SHOWN:
-        yield f"({SHOWN} of {len(slopes)} slopes, those furthest from zero in standard deviations)"
+    if len(named) < len(every):
+        yield f"({len(named)} of {len(every)} rows, of slopes those furthest from zero in standard deviations)"
 
 
 def _marginal(effects: Record) -> Iterator[str]:
     """Changes of the response's mean, averaged over rows."""
-    clearest = sorted(effects, key=lambda name: -abs(effects[name]["mean"]) / max(effects[name]["sd"], 1e-300))[:SHOWN]
+    clearest = sorted(effects, key=lambda name: -abs(effects[name]["mean"]) / max(effects[name]["sd"], 1e-300))[: shown.SLOPES]
     words = {name: f"{name} ({effects[name]['change']})" for name in effects if name in clearest}
     head = "marginal effects"
     width = max(map(len, (head, *words.values())))
@@ -112,5 +106,5 @@ def _marginal(effects: Record) -> Iterator[str]:
     for name, said in words.items():
         mean, sd, low, high = align_numbers(*(real(effects[name][key]) for key in changes.SHOWN))
         yield f"{said:<{width}} {mean} {sd}  {low}  {high}"
-    if len(effects) > SHOWN:
-        yield f"({SHOWN} of {len(effects)}, those furthest from zero in standard deviations)"
+    if len(effects) > shown.SLOPES:
+        yield f"({shown.SLOPES} of {len(effects)}, those furthest from zero in standard deviations)"

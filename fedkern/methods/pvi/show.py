@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...models import psis
 from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
-from ...results import loo, reweighed
+from ...results import loo, reweighed, shown
 from ...results.gaussian import comparable
 from ...results.plain import Record, real
 from ...results.report import against_guessing
@@ -39,7 +39,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         yield from format_certificates(content["privacy"])
     else:
         yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
-    for note in content["notes"]:
+    for note in shown.in_order(content["notes"]):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
+from ...results import shown
 from ...results.bounds import elbo_line
 from ...results.plain import Record, real
 from . import meanings
@@ -46,7 +47,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield f"clients sent {sent:,} bytes in all; {claim}"
     if content["privacy"]:
         yield from format_certificates(content["privacy"])
-    for note in content["notes"]:
+    for note in shown.in_order(content["notes"]):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from ...printing import align_numbers
-from ...results import chains, loo
+from ...results import chains, loo, shown
 from ...results.plain import Record, real
 from ...results.verdict import LEGEND, MARK, is_doubtful, marked
 
@@ -39,7 +39,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and rows can be told where they are few"
-    for note in content["notes"]:
+    for note in shown.in_order(content["notes"]):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
+from ...results import shown
 from ...results.bounds import elbo_line
 from ...results.plain import Record
 from ...results.report import against_guessing
@@ -34,7 +35,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield f"clients sent {sent:,} bytes in all" + (
         "" if content["privacy"] else "; no privacy is claimed, and each row's part of the predictor is told"
     )
-    for note in content["notes"]:
+    for note in shown.in_order(content["notes"]):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
     if content["privacy"]:

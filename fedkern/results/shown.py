@@ -1,0 +1,92 @@
+"""Chooses what a person is shown of a result, by one rule for the terminal, Python's prompt, notebooks and pages.
+
+*Rows.* A level's own coefficient has no meaning alone, for it leans on the intercept: its contrasts with the reference stand in
+its place (`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown.
+
+*Notes.* Those on data and model come before those on the run's own doings, and of many the first are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from .plain import Record, real
+
+SLOPES = 12  # slopes and contrasts
+OTHERS = 24  # intercepts, standard deviations, thresholds and the like
+NOTES = 6
+# So begin notes that tell what was done, or what a reader does not have, and not what may be wrong with data or model.
+ROUTINE = (
+    "sensitive to the prior",
+    "each client's coefficients are in",
+    "the areas' posteriors are in",
+    "chains have no log evidence",
+    "clients with fewer than",
+    "rows that lack a cell",
+    "no posterior.nc",
+)
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+def blocks(summary: Record) -> list[str]:
+    """Returns the beginnings of coefficients' names: "mild:" for each level that has coefficients, else one empty text."""
+    return [f"{level}:" for level in summary.get("nominal", ())] or [""]
+
+
+def own_levels(summary: Record) -> dict[str, str]:
+    """Returns the name of each level's own coefficient -> its column, as names of contrasts begin: `theta[sex=F]` -> `sex`."""
+    columns = [column for column in summary["encoding"].get("columns", ()) if "levels" in column]
+    return {
+        f"theta[{before}{column['name']}={level}]": f"{before}{column['name']}"
+        for column in columns
+        for before in blocks(summary)
+        for level in column["levels"]
+    }
+
+
+def of_summary(summary: Record) -> list[dict[str, Any]]:
+    """Returns the rows of a summary that has its contrasts: parameters on the data's scale, contrasts for levels."""
+    contrasts = summary.get("contrasts", {})
+    hidden = own_levels(summary) if contrasts else {}
+    every = {name: row for name, row in summary["parameters"].items() if "_std" not in name.partition("[")[0]}
+    every = {name: row for name, row in every.items() if name not in hidden} | contrasts
+    return [{"parameter": name, "site": "", **row} for name, row in every.items()]
+
+
+def slopes_begin(summary: Record) -> tuple[str, ...]:
+    """Returns how the names of slopes and contrasts begin, for `str.startswith`."""
+    return ("theta[", *(f"{column}[" for column in dict.fromkeys(own_levels(summary).values())))
+
+
+def choose(rows: Sequence[Row], summary: Record) -> list[Row]:
+    """Returns the rows that are shown, in their order: all, where they are few.
+
+    Of a result with coefficients of all sites together and of each, those of all together.
+    """
+    common = [row for row in rows if not row.get("site")] or list(rows)
+    begin = slopes_begin(summary)
+    slopes = [k for k, row in enumerate(common) if str(row["parameter"]).startswith(begin)]
+    among = set(slopes)
+    others = [k for k in range(len(common)) if k not in among]
+    clearest = sorted(slopes, key=lambda k: -_distance(common[k]))[:SLOPES]
+    shown = {*clearest, *others[:OTHERS]}
+    return [row for k, row in enumerate(common) if k in shown]
+
+
+def _distance(row: Mapping[str, Any]) -> float:
+    """Returns how many standard deviations a number is from zero; nothing known comes last."""
+    mean, sd = real(row.get("mean")), real(row.get("sd"))
+    return -1.0 if math.isnan(mean) or math.isnan(sd) else abs(mean) / max(sd, 1e-300)
+
+
+def in_order(notes: Sequence[str]) -> list[str]:
+    """Returns notes with those on data and model first."""
+    return sorted(notes, key=lambda note: note.startswith(ROUTINE))
+
+
+def first_notes(notes: Sequence[str]) -> tuple[list[str], int]:
+    """Returns the notes that are shown, and the number of others."""
+    ordered = in_order(notes)
+    return ordered[:NOTES], max(len(ordered) - NOTES, 0)
