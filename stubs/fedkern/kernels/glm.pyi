@@ -53,8 +53,8 @@ def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Rea
     weights : (n,) array, float32 or float64, optional
         Multiply each row's log-likelihood.
     scale : float, positive and finite
-        Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with
-        variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
+        Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in float32
+        [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
     out : (d,) float64 array, optional
         Filled and returned; never converted.
     n_threads : int
@@ -72,7 +72,7 @@ def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Rea
     Raises
     ------
     TypeError, ValueError
-        Wrong type or shape, an unknown family, a `scale` that is not positive or that the family does not have.
+        Wrong type or shape, an unknown family, a `scale` that is not in its range or that the family does not have.
 
     Source: docs/spec/pvi.md, section 1.
 
@@ -110,8 +110,8 @@ def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: st
     weights : (n,) array, float32 or float64, optional
         Multiply each row's log-likelihood.
     scale : float, positive and finite
-        Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with
-        variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
+        Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in float32
+        [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
     prior_shift : (d,) float64 array, or float
         Shift in the prior exp(prior_shift'theta - theta' P theta / 2).
     prior_precision : (d,) or (d, d) float64 array, or float
@@ -188,8 +188,8 @@ def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family:
     weights : (n,) array, float32 or float64, optional
         Multiply each row's log-likelihood.
     scale : float, positive and finite
-        Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with
-        variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
+        Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in float32
+        [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
     out : tuple of 3 arrays, optional
         Filled and returned; never converted.
     n_threads : int
@@ -275,8 +275,8 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     weights : (n,) array, float32 or float64, optional
         Multiply each row's log-likelihood.
     scale : float, positive and finite
-        Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with
-        variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
+        Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in float32
+        [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
     rows : (b,) int64 array, optional
         The batch, by numbers of rows; default all. A row that is named twice counts twice.
     estimator : str, "analytic" or "weight-mc" or "activation-mc"
@@ -365,8 +365,8 @@ def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *
     weights : (n,) array, float32 or float64, optional
         Multiply each row's log-likelihood. It is read in every call, and must stay where it is.
     scale : float, positive and finite
-        Dispersion of the families that have one: of the gaussian its standard deviation, of the negative-binomial r, with
-        variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
+        Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in float32
+        [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).
     rows : (b,) int64 array, optional
         Of any call: all have its sizes.
     estimator : str, "analytic" or "weight-mc" or "activation-mc"

@@ -19,7 +19,7 @@ def gp_covariance(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: fl
     x : (n, p) float64 array
         Locations.
     lengthscale : (m,) float64 array
-        A number that is not positive gives NaN.
+        A number that is not in (0, 1e150] gives NaN; below 1e-150 it counts as 1e-150.
     kind : str, "rbf" or "matern12" or "matern32" or "matern52"
         exp(-s^2 / 2); exp(-s); (1 + a) exp(-a), a = sqrt(3) s; (1 + a + a^2 / 3) exp(-a), a = sqrt(5) s.
     jitter : float, >= 0 and finite
@@ -63,7 +63,7 @@ def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tol
     x : (n, p) float64 array
         Locations.
     lengthscale : (m,) float64 array
-        A number that is not positive gives NaN.
+        A number that is not in (0, 1e150] gives NaN; below 1e-150 it counts as 1e-150.
     rank : int
         Columns of a factor, >= 0.
     kind : str, "rbf" or "matern12" or "matern32" or "matern52"
@@ -108,7 +108,7 @@ def gp_sample(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=
     x : (n, p) float64 array
         Locations.
     lengthscale : (m,) float64 array
-        A number that is not positive gives NaN.
+        A number that is not in (0, 1e150] gives NaN; below 1e-150 it counts as 1e-150.
     kind : str, "rbf" or "matern12" or "matern32" or "matern52"
         exp(-s^2 / 2); exp(-s); (1 + a) exp(-a), a = sqrt(3) s; (1 + a + a^2 / 3) exp(-a), a = sqrt(5) s.
     jitter : float, >= 0 and finite
