@@ -124,7 +124,7 @@ def test_a_column_is_of_zeros_and_ones_where_it_is_so_at_each_client(folder: Pat
 def test_a_result_says_that_nobody_has_looked_for_contradictions(
     folder: Path, slip: str, *, chains: bool, tmp_path: Path
 ) -> None:
-    """An outcome the other way round at one client, or one file twice: masks hide it, and a silent result would pass for agreement."""
+    """An outcome the other way round at one client, or one file twice: masks hide it, and silence would pass for agreement."""
     (tmp_path / "rows").mkdir()
     for name in CLIENTS:
         table = pd.read_csv(folder / "rows" / f"{'ada' if slip == 'twice' and name == 'bo' else name}.csv")[["x", "b", "z"]]
