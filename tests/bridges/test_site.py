@@ -207,6 +207,8 @@ def test_accepting_compares_with_the_rows_of_jobs_that_have_not_run(tmp_path, ca
 
 def test_a_function_of_a_job_is_not_run_where_no_policy_lists_it(tmp_path, capsys, monkeypatch):
     """To show the job is to run its code on the rows, and nobody has said yes to that."""
+    monkeypatch.setenv("FEDKERN_SITE", "")  # --site sets it for the process
+    monkeypatch.delenv("FEDKERN_SITE")
     found(tmp_path, accepted=())
     home, mark = tmp_path / "ada", tmp_path / "ran"
     installed(
