@@ -16,13 +16,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from ..errors import JobError
 from ..printing import printable
 from ..transports.relay_letters import run_of
-from .site import LONGEST, Resident
+from .site import LONGEST, LONGEST_FIRST, Resident
 
 LENGTH = struct.Struct(">Q")
 MOST = 8  # connections at a time
@@ -40,8 +40,8 @@ RUN = 16  # bytes of the name of a run
 class TooLong(OSError):
     """Tells that a frame has more bytes than one may have."""
 
-    def __init__(self, length: int) -> None:
-        super().__init__(f"a message of {length} bytes, at most {_most()} expected")
+    def __init__(self, length: int, most: int) -> None:
+        super().__init__(f"a message of {length} bytes, at most {most} expected")
         self.length = length
 
 
@@ -118,6 +118,7 @@ def listening(
     answer: Callable[[bytes, str], bytes],
     peer: int | None = None,
     refuse: Callable[[str, str], None] = lambda why, user: None,
+    longest: Callable[[], int] = lambda: LONGEST,
 ) -> Iterator[None]:
     """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
 
@@ -128,6 +129,7 @@ def listening(
     peer : the number of one other user who may ask: that of an engine's client which runs code that others bring. Others may
         enter the folder then, and root gives the socket to that user
     refuse : is given why a request, or the reply to one, does not pass, and the user from whom it came; the reply is empty then
+    longest : the bytes that a letter may have now; of those that are longer than a first one, one is in memory at a time
 
     Raises
     ------
@@ -135,7 +137,7 @@ def listening(
         Somebody listens there already, the folder is open to others, or the path is too long.
     """
     with _bound(path, 0o077 if peer is None else 0o066) as gate:
-        places = threading.BoundedSemaphore(MOST)
+        places, large = threading.BoundedSemaphore(MOST), threading.Lock()
 
         def listen() -> None:
             while True:
@@ -152,8 +154,13 @@ def listening(
             user = f"user {_user(line)}"
             try:
                 with line, suppress(OSError):  # who asked has gone
-                    while (request := _request(line, user, refuse)) is not None:
-                        reply = answer(request, user)
+                    while (length := _announced(line, user, refuse, longest)) is not None:
+                        with large if length > _frame_of(LONGEST_FIRST) else nullcontext():
+                            request = _exactly(line, length, PATIENCE)
+                            if request is None:
+                                break
+                            reply = answer(request, user)
+                            del request
                         if len(reply) > _most():
                             refuse(f"a reply of {len(reply)} bytes, at most {_most()} expected", user)
                             reply = b""
@@ -266,15 +273,21 @@ def _user(line: socket.socket) -> int | None:
 
 
 def _most() -> int:
-    """Returns the bytes that a frame may have: a letter, and who asks."""
-    return LONGEST + len(WHO) + 4 * LONGEST_WHO + 1
+    """Returns the bytes that a frame may have."""
+    return _frame_of(LONGEST)
 
 
-def _request(line: socket.socket, user: str, refuse: Callable[[str, str], None]) -> bytes | None:
-    """Returns the next request that is not too long; None where the other end has closed."""
+def _frame_of(letter: int) -> int:
+    """Returns the bytes of a frame with a letter, and who asks."""
+    return letter + len(WHO) + 4 * LONGEST_WHO + 1
+
+
+def _announced(line: socket.socket, user: str, refuse: Callable[[str, str], None], longest: Callable[[], int]) -> int | None:
+    """Returns the length of the next request that is not too long, of which nothing is read; None where the other end has
+    closed."""
     while True:
         try:
-            return _frame(line, IDLE, PATIENCE)
+            return _length(line, IDLE, _frame_of(longest()))
         except TooLong as fault:
             refuse(str(fault), user)
             # It is taken off the line and has a reply, or who asks would hear of a broken line, and would ask again.
@@ -285,13 +298,19 @@ def _request(line: socket.socket, user: str, refuse: Callable[[str, str], None])
 
 def _frame(line: socket.socket, idle: float, patience: float) -> bytes | None:
     """Returns the next frame; None where the other end has closed. TooLong where it announces more than a frame may have."""
+    length = _length(line, idle, _most())
+    return None if length is None else _exactly(line, length, patience)
+
+
+def _length(line: socket.socket, idle: float, most: int) -> int | None:
+    """Returns the length that the next frame announces; None where the other end has closed."""
     line.settimeout(idle)
     if (head := _exactly(line, LENGTH.size)) is None:
         return None
     (length,) = LENGTH.unpack(head)
-    if length > _most():
-        raise TooLong(length)
-    return _exactly(line, length, patience)
+    if length > most:
+        raise TooLong(length, most)
+    return int(length)
 
 
 def _exactly(line: socket.socket, length: int, patience: float | None = None) -> bytes | None:

@@ -123,6 +123,11 @@ class Resident:
         with self._lock:
             self._refuse(b"", self._about(who), why)
 
+    @property
+    def longest(self) -> int:
+        """The bytes that a request may have now: until a job has begun here there is none with a frame."""
+        return LONGEST_FIRST if self._running is None else LONGEST
+
     def _about(self, who: str | None) -> dict[str, Any]:
         return {"engine": self.engine, "identity": who or self.identity}
 

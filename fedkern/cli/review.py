@@ -24,12 +24,14 @@ from ..errors import JobError
 from ..jobs import holders
 from ..jobs.engine import there
 from ..jobs.files import write_atomically
-from ..jobs.holding.binding import bind, known_policies
+from ..jobs.holding.binding import account, bind, known_policies
+from ..jobs.holding.statement import statements
 from ..jobs.keys import JobConfig
 from ..jobs.machine import versions
 from ..jobs.parties import Parties
 from ..jobs.run import Part
 from ..jobs.site import GIVEN, Sites
+from ..jobs.wire import CONTROL
 from ..methods import METHODS, load, load_method
 from ..printing import printable
 from ..transports.inprocess import InProcess
@@ -55,6 +57,7 @@ class Facts(NamedTuple):
     policies : the files of the policies that are asked on this machine
     columns : the columns of the clients' files that are here, a line for each set of columns
     site : the holder's site file, where one was named
+    accounts : what the accounts of the data that are here say of earlier jobs on them, a line for each
     alone : the client whose file alone is here, where others' are not: the lines are of a job in which all have its columns
     """
 
@@ -64,6 +67,7 @@ class Facts(NamedTuple):
     policies: Sequence[Path]
     columns: Sequence[str]
     site: str | None
+    accounts: Sequence[str] = ()
     alone: str | None = None
 
     @property
@@ -90,6 +94,12 @@ class Facts(NamedTuple):
             lines += [line] if goes_on and line not in but else []
         return lines
 
+    @property
+    def control(self) -> list[str]:
+        """The lines of `fedkern check` on what leaves a holder beside the rounds: how a job begins and ends."""
+        lines = self.part(CONTROL)
+        return [*lines[:1], *takewhile(lambda line: line.startswith(" "), lines[1:])]
+
     def line(self, word: str) -> str:
         """Returns the text of the line of `fedkern check` that begins with this word; empty if there is none."""
         return next((line[len(word) :].strip() for line in self.check if line.startswith(f"{word} ")), "")
@@ -114,7 +124,16 @@ def review(options: argparse.Namespace) -> int:
             raise JobError(f"{error}; {invented}") from None
     check = check_job(Here(_identity(config, folder)), shown, folder, held)
     assert check is not None
-    facts = Facts(options.job, config, check, _policies(parties, here), _columns(parties, here), options.site, alone)
+    facts = Facts(
+        options.job,
+        config,
+        check,
+        _policies(parties, here),
+        _columns(parties, here),
+        options.site,
+        _accounts(parties, here),
+        alone,
+    )
     text = "\n".join(dpia(facts) if options.form == "dpia" else security(facts)) + "\n"
     if options.out is None:
         print("\n".join(map(printable, text.splitlines())))
@@ -140,6 +159,15 @@ def _policies(parties: Parties, here: Sequence[int]) -> list[Path]:
     """Returns the files of policies that are asked for the data of these clients, and those in the usual places."""
     files = [file for k in here for _, file in bind(parties.names[k], parties.holding(k)).files]
     return list(dict.fromkeys(file.path for file in [*files, *known_policies()]))
+
+
+def _accounts(parties: Parties, here: Sequence[int]) -> list[str]:
+    """Returns what the accounts of these clients' data say: what private jobs have spent, and how many open ones there were."""
+    said = []
+    for k in here:
+        if (own := account(bind(parties.names[k], parties.holding(k)))) is not None and (own.folder / "budget.jsonl").is_file():
+            said += [one.total.text() for one in statements([own.folder / "budget.jsonl"]) if one.data == own.data]
+    return list(dict.fromkeys(said))
 
 
 def _columns(parties: Parties, here: Sequence[int]) -> list[str]:
@@ -175,7 +203,7 @@ def dpia(facts: Facts) -> Iterator[str]:
     )
     yield "\n## 3. What leaves a data holder\n"
     yield f"Rows stay in the holder's file; messages are computed from them. All kinds that a holder may send, from {check}:\n"
-    yield from _block([*facts.part(CLIENT, "computed", SERVER), *filter(TEXTS.match, facts.part(SERVER))])
+    yield from _block([*facts.part(CLIENT, "computed", SERVER), *filter(TEXTS.match, facts.part(SERVER)), *facts.control])
     yield "\nWhat can be computed from them, as far as it is known:\n"
     yield from _block(facts.part("computed", SERVER))
     yield ""
@@ -183,8 +211,8 @@ def dpia(facts: Facts) -> Iterator[str]:
         ("What did leave, message by message, after the run", "`fedkern ledger RUN`", "`ledger/` of the run's folder"),
         (
             "The result",
-            "the posterior of the model's parameters, a verdict, notes on columns and clients, counts of messages",
-            "`summary.json`, and `posterior.nc` where the extra `results` is installed, of the run's folder",
+            _of_result(facts),
+            "`docs/start/index.md`; `summary.json`, `report.html`, and `posterior.nc` where the extra `results` is installed",
         ),
         ("What else is asked of the result", _asked(facts.config), f"`[output]` of `{facts.job}`"),
         ("Would a reader learn of one patient from the result?", EMPTY, "the controller"),
@@ -200,9 +228,9 @@ def dpia(facts: Facts) -> Iterator[str]:
         ("Fewest rows of a holder", _fewest(facts), check),
         ("Policies that are asked here", _listed(facts.policies), PLACES),
         (
-            "Budget over all jobs, spent so far",
-            "`fedkern budget`",
-            "`budget.jsonl` beside the policy, or in `client-NAME` where none binds",
+            "Earlier jobs on these rows, to which this one adds",
+            "; ".join(facts.accounts) or "no account is here, or none has a job yet: nobody counts them here",
+            "`fedkern budget`: `budget.jsonl` beside the policy, or in `client-NAME` where none binds",
         ),
         *(
             [("Noise against whom, and what is trusted", "as printed above", check)]
@@ -213,7 +241,12 @@ def dpia(facts: Facts) -> Iterator[str]:
     yield "\n## 5. Where it is kept, and for how long\n"
     yield from _table(
         (
-            "Holder: what has left, its budget, its own results",
+            "Holder: what has left",
+            "`ledger/` of the run's folder (between organisations `runs/` of the site's), closed to other users",
+            "`docs/start/index.md`, `docs/how-to/site.md`",
+        ),
+        (
+            "Holder: its budget, its own results",
             f"folder `client-NAME` of {_whose_folder(facts.config)}, closed to other users; budgets beside policies",
             "`docs/start/index.md`, `docs/how-to/policy.md`",
         ),
@@ -266,7 +299,7 @@ def security(facts: Facts) -> Iterator[str]:
         ("Ports", "none of its own in one process; over MPI those of the MPI library", "`docs/how-to/mpi.md`"),
         ("and between organisations", "those of the engine; a Unix socket of mode 0600", "`docs/how-to/site.md`"),
         ("Ports, certificates and addresses of the engine", EMPTY, "the administrator"),
-        ("Code that a job file can name", _code(facts.config), f"`{facts.job}`"),
+        ("Code that a job file can name", _code(facts), f"`{facts.job}`; policies"),
         ("Account under which it runs; what else that account may read", EMPTY, "the administrator"),
     )
     yield "\n## 3. What it sends\n"
@@ -354,6 +387,23 @@ def _ignored(config: JobConfig) -> str:
     return ", ".join(f"`{name}`" for name in getattr(config.data, "ignore", ())) or "none is named"
 
 
+def _of_result(facts: Facts) -> str:
+    """Says what the files of the result hold, beside the posterior."""
+    always = "the posterior of the model's parameters, a verdict, notes on columns and clients, counts of messages"
+    if facts.private:
+        return f"{always}, certificates, and the numbers on columns that the job file gives"
+    exact = f"{always}; statistics of all rows together, exactly and without noise (the method's page says which)"
+    if facts.config.job.method == "likelihood":
+        exact = (
+            f"{always}; of all rows together, exactly and without noise: how many there are, the means and standard deviations "
+            "of covariates, the levels of those that are text, the response's mean and spread or how many rows have an event, "
+            "and that by tenth of what the model foresees (of few rows in a tenth it tells each)"
+        )
+    if facts.config.secure:
+        return f"{exact}; no statistic of single clients"
+    return f"{exact}; by client, statistics of how clients differ, and numbers of rows where they were told"
+
+
 def _fewest(facts: Facts) -> str:
     """Says with how many rows a holder takes part: as many as the coefficients need, where that is more than it asks for."""
     told = re.search(r"[\d,]+ rows, the fewest that this job takes(?: \([^()]*\))?", facts.line("computed"))
@@ -372,8 +422,8 @@ def _written(config: JobConfig) -> str:
     """Says where a job writes files."""
     mode = "for its user alone (0700)"
     if config.output.client_folder is None:
-        return f"below `--out`: `client-NAME` {mode}, all else as the user's mask says"
-    return f"`client-NAME` {mode}, in {_whose_folder(config)}; below `--out` all else, as the user's mask says"
+        return f"below `--out`: `client-NAME` and `ledger` {mode}, all else as the user's mask says"
+    return f"`client-NAME` {mode}, in {_whose_folder(config)}; below `--out` `ledger` too, all else as the user's mask says"
 
 
 def _asked(config: JobConfig) -> str:
@@ -412,9 +462,16 @@ def _sums(facts: Facts) -> str:
     return " ".join([facts.check[first].removeprefix("sums").strip(), *map(str.strip, goes_on)])
 
 
-def _code(config: JobConfig) -> str:
+def _code(facts: Facts) -> str:
     """Returns the code of other packages that this job has run, in words."""
-    factory, method = getattr(config.model, "factory", None), config.job.method
+    factory, method = getattr(facts.config.model, "factory", None), facts.config.job.method
     named = [f"factory `{factory}`"] if factory else []
     named += [] if method in METHODS else [f"method `{method}`"]
-    return f"{' and '.join(named)}, where the holder's policy lists it" if named else "none"
+    if not named:
+        return "none"
+    lists = "where the holder's policy lists it"
+    if not facts.policies:
+        lists = (
+            "no policy is asked here: in a run of one's own all that is installed may run, and `fedkern site accept` refuses it"
+        )
+    return f"{' and '.join(named)}, {lists}"

@@ -113,7 +113,14 @@ def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> See
     client = Sites(folder, names).whose()
     number = names.index(client)
     parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
-    permit(config, parties, number, RELAYED, (number,) if signs else ())
+    binding = permit(config, parties, number, RELAYED, (number,) if signs else ())
+    # To show the job would be to run this code on the rows, before anybody has said yes to it.
+    if config.factory is not None and not binding.bound:
+        raise JobError(
+            f'this job has a function of your packages run on your rows (model.factory = "{config.factory}"), and no policy '
+            "names these data: nothing of it was run; look at that code, and if it may run write "
+            f'factories = ["{config.factory}"] into a policy that names them (docs/how-to/policy.md)'
+        )
     (path, *_) = parties.holding(number).paths
     held = _made_up(config, folder, parties, number)
     seen = _alone(config, folder, names, path, keep=held is not None)

@@ -25,12 +25,17 @@ from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_o
 from ..bridges.saying import say, tell_manager
 from ..bridges.site import RUNS, Resident
 from ..errors import FedkernError, JobError
+from ..jobs import counting
+from ..jobs.engine import there
 from ..jobs.keys import JobConfig
+from ..jobs.run import Part
 from ..jobs.site import SHARED, Sites
-from ..methods import load
+from ..methods import load, load_method
 from ..printing import align_columns, printable, without_folders
-from ..privacy.disclosure import NEAR
+from ..privacy.disclosure import NEAR, NEAR_ROWS
+from ..privacy.sketch import Sketch
 from ..transports.driver import Signals
+from ..transports.inprocess import InProcess
 from .seen import check_shown, show
 
 SOCKET = Path("socket") / "site.sock"  # in the folder of a site
@@ -58,7 +63,8 @@ def accept(options: argparse.Namespace) -> int:
         raise JobError(f"{job.name} is not accepted: it could not run here, see above")
     check_shown(job.name, unseen, yes=options.yes)
     for text in _near(consent, config, folder, digest):
-        print(printable(f"\nnote: {text}"))
+        print()
+        print(printable(f"note: {text}"))
     who = options.who or getpass.getuser()
     peers = {} if identity is None else dict(identity.peers)
     said = AcceptedSection(
@@ -66,8 +72,10 @@ def accept(options: argparse.Namespace) -> int:
     )
     often = "as often as the policy allows" if said.limits == UNLIMITED else f"for {said.limits}"
     if (own := config.output.own_folders(folder)) is not None:
-        print(printable(f"\nEach run writes this site's own folder into {own} (output.client_folder), not into {RUNS}/."))
-    print(f"\nAccepting lets the server run exactly this job, {digest[:12]}, on these rows, {often}.")
+        print()
+        print(printable(f"Each run writes this site's own folder into {own} (output.client_folder), not into {RUNS}/."))
+    print(f"\nAccepting lets the server run exactly this job on these rows, {often}. Its digest, which the coordinator has, too:")
+    print(digest)
     if others := [said.file for said in before if said.file != file]:
         print(printable(f"It takes the place of {', '.join(others)}, which is the same job with other paths."))
     if not options.yes and not _agreed():
@@ -98,25 +106,42 @@ def accept(options: argparse.Namespace) -> int:
 
 
 def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Iterator[str]:
-    """Yields the accepted open jobs on the same data whose clients are those of this open job but for one or two.
+    """Yields the accepted open jobs on the same data whose clients, or whose rows that count, are those of this one but for few.
 
-    Jobs that have run are compared by the account of the data, where there is one, rows too; these need not have run.
+    Jobs that have run are compared by the account of the data, where there is one; these need not have run.
     """
     names = names_of(config)
     sites = Sites(folder, names)
     client = sites.whose()
+    key, alike = os.urandom(16), list[str]()
+    mine: Sketch | None = None
+    tells = "what is told once in both tells, subtracted, what is theirs alone"
     for said in consent.read().job if not config.private else ():
         with suppress(FedkernError):  # one that begins no more
-            other, there = consent.load(said)
+            other, beside = consent.load(said)
             others = names_of(other)
+            own = Sites(beside, others)
+            data = sites.of(client).path, own.of(own.whose()).path
+            if said.digest == digest or other.private or (None not in data and data[0] != data[1]):
+                continue
             but = sorted({*names} ^ {*others})
-            data = sites.of(client).path, Sites(there, others).of(client).path
-            apart = None not in data and data[0] != data[1]
-            if said.digest != digest and not other.private and 0 < len(but) <= NEAR and not apart:
-                yield (
-                    f"the clients of {said.file}, accepted {said.date}, are those of this job but for "
-                    f"{' and '.join(map(repr, but))}: what is told once in both tells, subtracted, what is theirs alone"
-                )
+            if 0 < len(but) <= NEAR:
+                who = " and ".join(map(repr, but))
+                yield f"the clients of {said.file}, accepted {said.date}, are those of this job but for {who}: {tells}"
+            mine = mine or _rows_that_count(config, folder, client, key)
+            apart = mine.apart(_rows_that_count(other, beside, own.whose(), key))
+            if apart and apart < NEAR_ROWS:
+                alike.append(said.file)
+    if alike:
+        more = f" and of {len(alike) - 1} more" if len(alike) > 1 else ""
+        yield f"the rows here that count in {alike[0]}{more} are those of this job but for fewer than {NEAR_ROWS}: {tells}"
+
+
+def _rows_that_count(config: JobConfig, folder: Path, client: str, key: bytes) -> Sketch:
+    """Returns a sketch of this site's rows as a job reads them: cells that count as empty, and rows that lack one, left out."""
+    parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
+    table = parties.rows(parties.names.index(client))
+    return counting.sketch(table, parties.spec_of(table.names), key)
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
@@ -324,7 +349,7 @@ def run_resident(options: argparse.Namespace) -> int:
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")
     path = path.absolute()
-    gate = listening(path, heeding(resident, options.identity), _peer(options.peer), resident.refuse)
+    gate = listening(path, heeding(resident, options.identity), _peer(options.peer), resident.refuse, lambda: resident.longest)
     with signals.held(), one_resident(folder, path), gate:
         resident.audit.write("opened", engine=options.engine, who=getpass.getuser())
         say(f"the resident of {folder} listens at {path}")

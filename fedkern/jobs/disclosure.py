@@ -85,7 +85,7 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
     # A private job is bounded by its plan; only messages without noise are listed beside it.
     if config.privacy is not None:
         computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
-        bound = "the plan's epsilon and delta bound what anybody can compute of one row"
+        bound = "the plan's epsilon and delta bound what this job tells anybody of one row, to which other jobs on these rows add"
         if config.privacy.noise_source != "secure":
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
         yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")

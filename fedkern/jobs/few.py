@@ -128,7 +128,7 @@ def describe_few(config: JobConfig) -> list[str]:
     assert isinstance(config.data, FewSection)
     ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
     # How many columns there are is known only there.
-    more = ", more where a line below says so" if config.told_up_to(2) and lowered(config) is None else ""
+    more = ", more where another line says so" if config.told_up_to(2) and lowered(config) is None else ""
     said = [f"least    {asked} rows of each client{more}; one that has fewer {ends}"]
     if not config.looks_at_values:
         return [*said, "alike    nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..errors import HolderError, JobError
-from ..ground import Foreign, Ground, on
+from ..ground import OPEN, OPEN_FOLDER, OWN, OWN_FOLDER, Foreign, Ground, on
 from ..printing import printable
 from ..results.plain import Record, plain
 from ..transports.codec import pack, unpack
@@ -112,11 +112,12 @@ def write_atomically(
 class Lines:
     """Writes a log of JSON lines.
 
-    A line is with the operating system when `append` returns: a crash of the process can't lose it.
+    A line is with the operating system when `append` returns: a crash of the process can't lose it. `secret`: a new file, and
+    its folder, are their owner's alone.
     """
 
-    def __init__(self, path: Path, ground: Ground | None = None) -> None:
-        self.path, self.ground = path, ground or Ground(path.parent)
+    def __init__(self, path: Path, ground: Ground | None = None, *, secret: bool = False) -> None:
+        self.path, self.ground, self.secret = path, ground or Ground(path.parent), secret
         with writing(path):
             self._handle = self._opened()
             end = os.fstat(self._handle.file).st_size
@@ -156,7 +157,8 @@ class Lines:
         self._handle.close()
 
     def _opened(self) -> Handle:
-        return Handle(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self.ground)
+        mode, folders = (OWN, OWN_FOLDER) if self.secret else (OPEN, OPEN_FOLDER)
+        return Handle(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self.ground, mode, folders)
 
     def _write(self, data: bytes) -> None:
         self._handle.append(data)

@@ -23,15 +23,15 @@ class Handle:
     ----------
     path, flags : as `os.open` takes them
     ground : below which the file lies
-    mode : the permissions of a file that the flags make
+    mode, folders : the permissions of a file that the flags make, and of folders on the way to it
     """
 
     __slots__ = ("_file", "_flags", "_ground", "_same", "path")
     _open: ClassVar[dict[Handle, None]] = {}  # in the order in which they were opened
 
-    def __init__(self, path: Path, flags: int, ground: Ground, mode: int = OPEN) -> None:
+    def __init__(self, path: Path, flags: int, ground: Ground, mode: int = OPEN, folders: int = OPEN_FOLDER) -> None:
         self.path, self._flags, self._ground = path, flags & ~(os.O_CREAT | os.O_TRUNC), ground
-        self._file: int | None = self._taken_in(ground.open(path, flags, mode, make=OPEN_FOLDER))
+        self._file: int | None = self._taken_in(ground.open(path, flags, mode, make=folders))
         state = os.fstat(self._file)
         self._same = state.st_dev, state.st_ino
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -228,20 +229,37 @@ def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
 
 def _said(near: Iterable[Near]) -> list[str]:
     """Returns the texts for a holder about earlier jobs that differ by little from this one."""
-    return [text for one in near for text in _little(one)]
+    clients, rows = dict[frozenset[str], list[str]](), dict[bool, list[str]]()  # when each of one kind was
+    for one in near:
+        if one.clients:
+            clients.setdefault(one.clients, []).append(one.when)
+        if one.rows:
+            rows.setdefault(one.begun, []).append(one.when)
+    return [*starmap(_few_clients, clients.items()), *starmap(_few_rows, rows.items())]
 
 
-def _little(one: Near) -> Iterator[str]:
-    """Yields how an earlier job differs from this one."""
-    earlier = f"an earlier job on these data ({one.when})"
-    tells = "what was told once in both tells, subtracted, what is theirs alone"
-    if one.clients:
-        names = " and ".join(map(repr, sorted(one.clients)))
-        yield f"the clients of {earlier} were those of this one but for {names}: {tells}"
-    if one.rows:
-        if not one.begun:
-            earlier, tells = f"{earlier}, begun or refused,", "whether each has enough rows tells what is theirs alone"
-        yield f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}: {tells}"
+TELLS = "what was told once in both tells, subtracted, what is theirs alone"
+
+
+def _few_clients(names: frozenset[str], when: list[str]) -> str:
+    """Says by which clients earlier jobs differ from this one."""
+    but = " and ".join(map(repr, sorted(names)))
+    return f"the clients of {_earlier(when)} were those of this one but for {but}: {TELLS}"
+
+
+def _few_rows(begun: bool, when: list[str]) -> str:
+    """Says that earlier jobs differ from this one by few rows."""
+    earlier, tells = _earlier(when), TELLS
+    if not begun:
+        earlier, tells = f"{earlier}, begun or refused,", "whether each has enough rows tells what is theirs alone"
+    return f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}: {tells}"
+
+
+def _earlier(when: list[str]) -> str:
+    """Names one earlier job by its time, and counts several."""
+    if len(when) == 1:
+        return f"an earlier job on these data ({when[0]})"
+    return f"{len(when)} earlier jobs on these data ({min(when)} to {max(when)})"
 
 
 def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding], *, alone: bool) -> None:

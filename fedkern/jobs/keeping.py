@@ -386,7 +386,8 @@ class Keeper(Hooks):
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:
         if path not in self._logs:
-            self._logs[path] = Lines(path, None if self.folder is None else self.folder.ground(path))
+            own = path.parent.name == "ledger"  # as those of clients are
+            self._logs[path] = Lines(path, None if self.folder is None else self.folder.ground(path), secret=own)
             if at is not None:
                 self._logs[path].cut(at)
         return self._logs[path]

@@ -51,7 +51,7 @@ class Ledger(Lines):
 
     def __init__(self, path: Path, ground: Ground | None = None) -> None:
         self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), 0, 0
-        super().__init__(path, ground)
+        super().__init__(path, ground, secret=True)
         self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), size(path), path.stat().st_size
         for data in _content(path):
             self._hash.update(data)
@@ -115,7 +115,7 @@ def write_early(path: Path, told: Iterable[tuple[str, int]]) -> bool:
     if not told or path.parent.exists() or not path.parent.parent.is_dir():
         return False
     with Ground(path.parent.parent) as ground:
-        log = Lines(path, ground)
+        log = Lines(path, ground, secret=True)
         try:
             for what, n_bytes in told:
                 log.append(control_line(what, n_bytes))

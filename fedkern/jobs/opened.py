@@ -250,7 +250,10 @@ def ledgers(run: Opened) -> dict[str, Path]:
     paths = {run.names[k]: run.files.ledger(k) for k in range(len(run.names))}
     known = set(paths.values())
     ranks = {name: path for name, path in _ledgers_of_ranks(run.path).items() if path not in known}
-    return {name: path for name, path in {**paths, **ranks}.items() if ledger.parts(path)}
+    try:
+        return {name: path for name, path in {**paths, **ranks}.items() if ledger.parts(path)}
+    except PermissionError:  # another user's, whose alone they are
+        return {}
 
 
 def early_ledgers(folder: Path) -> dict[str, Path]:

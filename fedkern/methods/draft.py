@@ -177,7 +177,12 @@ def job(wanted: Wanted) -> Draft:
 def policy(files: Sequence[Path]) -> str:
     """Drafts a commented policy of the holder of these files (docs/how-to/policy.md)."""
     lines = ["# What jobs may do with these data, over all of them together: ~/.fedkern/policy.toml (docs/how-to/policy.md).", ""]
-    lines += ["require = true   # data that no policy names are in no job"]
+    lines += ["require = true   # data that no policy names are in no job", ""]
+    lines += [
+        "[disclosure]     # of open jobs",
+        "# none with nearly the clients, or nearly the rows, of an earlier one: the difference",
+    ]
+    lines += ["# is those few; then your site file says which cells are empty, and no job does", 'differencing = "refuse"']
     for path in files:
         lines += ["", f"[data.{_text(stem(path))}]", f"paths = [{_text(str(path.resolve()))}]"]
         lines += ["epsilon = 1.0    # of all jobs together; set it before the first one", "delta = 1e-5"]

@@ -264,13 +264,15 @@ def test_a_disk_that_takes_no_file_any_more_ends_a_job_as_documented(tmp_path, m
     full("put", lambda data: True)
     full("first", lambda data: True)
     code, said, _ = run(tmp_path, residents(tmp_path))
-    assert begun == refused
+    # Once more after the end, where it is to say what has left: the audit log has it all the same.
+    assert [*dict.fromkeys(begun)] == [*dict.fromkeys([*refused, "rank-2.jsonl"])]
     assert (code, len(said)) == (2, 1)
     assert said[0].startswith("client 'bo': cannot write ")
     assert "No space left on device; free some space there" in said[0]
     assert str(tmp_path) not in said[0]
     assert [audit(tmp_path, name)[-1]["exit"] for name in NAMES] == [2, 2, 2]
     assert "No space left on device" in audit(tmp_path, "bo")[-1]["why"]
+    assert {"hello", "fault"} <= audit(tmp_path, "bo")[-1]["sent"].keys()
 
 
 def test_the_log_says_whose_fault_has_ended_a_job_and_nothing_of_what_others_say_of_it(tmp_path):

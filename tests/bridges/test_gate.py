@@ -265,13 +265,13 @@ def test_the_examples_of_units_start_commands_that_there_are():
     options = command_of(UNIT)
     assert (options.command, options.step, options.folder) == ("site", "run", "/var/lib/fedkern-site")
     assert options.peer is None
-    assert "TimeoutStopSec=60" in UNIT.read_text()
+    assert {"TimeoutStopSec=60", "MemoryMax=4G"} <= {*UNIT.read_text().splitlines()}
     assert options.grace < 60
     # A list of commands is replaced, after which the peer gets the socket; in a user namespace its number would not be seen.
     for name, path in PEERS.items():
         assert vars(command_of(path)) == {**vars(options), "peer": name, "engine": name}
         assert "ExecStart=\nExecStart=/" in path.read_text()
-        gives = f"ExecStartPost=+/bin/chown {name} /run/fedkern-site/site.sock"
+        gives = f"ExecStartPost=+/bin/chown -h {name} /run/fedkern-site/site.sock"
         assert {gives, "PrivateUsers=no", "RuntimeDirectoryMode=0711"} <= {*path.read_text().splitlines()}
 
 
@@ -456,3 +456,45 @@ def test_a_letter_of_very_many_items_is_refused_before_they_are_read():
     letter = Letter(WAITING, b"r" * 16, 1, [(0, b"")] * (MOST_ITEMS + 1)).pack()
     with pytest.raises(RemoteFault, match="65537 items, at most 65536"):
         Letter.unpack(letter)
+
+
+def test_until_a_job_has_begun_a_long_frame_is_refused_unread(tmp_path, path):
+    """The engine's account may open several connections: it must not fill this machine's memory before anything is accepted."""
+    found(tmp_path)
+    ada = residents(tmp_path)["ada"]
+    assert ada.longest == gate.LONGEST_FIRST
+    asked = []
+    refuse, heard = ada.refuse, lambda request, user: asked.append(request) or b""
+    with listening(path, heard, refuse=refuse, longest=lambda: ada.longest):
+        assert ask(path, bytes(gate._frame_of(gate.LONGEST_FIRST) + 1)) == b""
+        assert not asked
+        assert "bytes, at most" in audit(tmp_path, "ada")[-1]["why"]
+        ask(path, bytes(gate.LONGEST_FIRST))
+        assert len(asked) == 1
+        ada._running = object()
+        ask(path, bytes(gate.LONGEST_FIRST + 10_000))
+        assert len(asked) == 2
+
+
+def test_one_long_frame_is_in_memory_at_a_time(path, monkeypatch):
+    monkeypatch.setattr(gate, "LONGEST_FIRST", 100)
+    here, most, lock = [0], [0], threading.Lock()
+
+    def answer(request, user):
+        with lock:
+            here[0] += 1
+            most[0] = max(most[0], here[0])
+        time.sleep(0.05)
+        with lock:
+            here[0] -= 1
+        return b"told"
+
+    long, told = bytes(gate._frame_of(100) + 1), []
+    with listening(path, answer):
+        threads = [threading.Thread(target=lambda: told.append(ask(path, long))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20.0)
+    assert told == [b"told"] * 4
+    assert most == [1]

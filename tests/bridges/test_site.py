@@ -2,11 +2,13 @@
 
 import pytest
 
+from fedkern.bridges.digest import digest_of
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.holders import SPENT
 from fedkern.jobs.holding.budget import Books, Near
 from fedkern.jobs.ledger import write_early
+from fedkern.methods import load
 from fedkern.transports import tags
 from fedkern.transports.relay_letters import Letter
 from support.organisations import (
@@ -22,6 +24,7 @@ from support.organisations import (
     run,
     write_rows,
 )
+from support.own_package import found_first, installed
 from support.relayed import careless
 
 pytestmark = pytest.mark.usefixtures("one_thread_of_blas")
@@ -173,3 +176,51 @@ def test_a_start_that_fails_adds_nothing_to_the_ledgers_of_an_earlier_one(tmp_pa
     assert not write_early(path, [("hello", 101)])
     assert not path.exists()
     assert not write_early(tmp_path / "none" / "ledger" / "rank-1.jsonl", [("hello", 101)])
+
+
+def test_accepting_compares_with_the_rows_of_jobs_that_have_not_run(tmp_path, capsys):
+    """One patient's cell is "empty" by one job's rule and not by the other's: several such jobs are one line."""
+    found(tmp_path)
+    home = tmp_path / "ada"
+    text = (home / "job.toml").read_text()
+    first = (home / "private" / "ada.csv").read_text().splitlines()[1].split(",")[0]
+    for seed, name in enumerate(("one", "two")):
+        (home / f"{name}.toml").write_text(text.replace("seed = 5", f"seed = {7 + seed}"))
+        assert main(["site", "accept", str(home / f"{name}.toml"), "--yes"]) == 0
+        said = capsys.readouterr().out
+        assert "note: the rows here" not in said  # the same rows
+    less = text.replace("seed = 5", "seed = 9").replace(
+        "[output]", f'[model]\nmissing = "drop"\n[data.dialect]\nmissing = ["{first}"]\n[output]'
+    )
+    (home / "less.toml").write_text(less)
+    assert main(["site", "accept", str(home / "less.toml"), "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "\nnote: the rows here that count in job.toml and of 2 more are those of this job but for fewer than 20" in said
+    assert "\\n" not in said
+    assert digest_of(load(home / "less.toml")[0]).hex() in said
+
+
+def test_a_function_of_a_job_is_not_run_where_no_policy_lists_it(tmp_path, capsys, monkeypatch):
+    """To show the job is to run its code on the rows, and nobody has said yes to that."""
+    monkeypatch.setenv("FEDKERN_SITE", "")  # --site sets it for the process
+    monkeypatch.delenv("FEDKERN_SITE")
+    found(tmp_path, accepted=())
+    home, mark = tmp_path / "ada", tmp_path / "ran"
+    installed(
+        tmp_path / "packages",
+        "models_of_nobody",
+        f"open({str(mark)!r}, 'w')\ndef make(table, options):\n    open({str(mark)!r}, 'w')\n",
+    )
+    found_first(monkeypatch, tmp_path / "packages", "models_of_nobody")
+    (home / "site.toml").write_text('client = "ada"\npath = "private/ada.csv"\n')
+    job = (home / "job.toml").read_text().replace(
+        'response = "died"\n', ""
+    ) + '[model]\nkind = "own"\nfactory = "models_of_nobody:make"\n[model.priors]\na = {kind = "normal", sd = 1.0}\n'
+    (home / "job.toml").write_text(job)
+    for command in (
+        ["site", "accept", str(home / "job.toml"), "--yes"],
+        ["review", str(home / "job.toml"), "--site", str(home / "site.toml")],
+    ):
+        assert main(command) == JobError.exit_code
+        assert "no policy names these data: nothing of it was run" in capsys.readouterr().err
+    assert not mark.exists()

@@ -214,7 +214,16 @@ def test_a_holders_policy(tmp_path: Path) -> None:
     assert main(["init", str(path), "--holder", "--out", str(tmp_path / "policy.toml")]) == 0
     text = (tmp_path / "policy.toml").read_text()
     assert tomllib.loads(text)["data"]["nord"]["paths"] == [str(path)]
-    assert policy.read_policies(tmp_path / "policy.toml").require
+    read = policy.read_policies(tmp_path / "policy.toml")
+    assert read.require
+    assert [one.differencing for one in read.policies] == ["refuse"]
+
+
+def test_the_policy_on_the_page_of_sites_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "site.md").read_text()
+    (tmp_path / "policy.toml").write_text(page.partition("# policy.toml\n")[2].partition("```")[0])
+    (only,) = policy.read_policies(tmp_path / "policy.toml").policies
+    assert (only.data, only.differencing) == ("stroke", "refuse")
 
 
 def test_a_holders_site_file_is_read_with_its_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_pages_that_a_draft_names_have_the_fact(page: str) -> None:
 def test_modes_of_files_are_those_of_the_draft(fedkern: Any, written: Any, tmp_path: Path) -> None:
     path = written()
     draft = fedkern("review", path, "--form", "security").out
-    assert "`client-NAME` for its user alone (0700), all else as the user's mask says" in draft
+    assert "`client-NAME` and `ledger` for its user alone (0700), all else as the user's mask says" in draft
     before = os.umask(0o022)
     try:
         assert fedkern("run", path, "--out", "out", "--quiet").code == 0
@@ -87,6 +88,8 @@ def test_modes_of_files_are_those_of_the_draft(fedkern: Any, written: Any, tmp_p
         os.umask(before)
     modes = {one.relative_to("out").as_posix(): one.stat().st_mode & 0o777 for one in Path("out").iterdir()}
     assert (modes["client-ada"], modes["summary.json"], modes["posterior.nc"]) == (0o700, 0o644, 0o644)
+    assert modes["ledger"] == 0o700
+    assert {one.stat().st_mode & 0o777 for one in Path("out/ledger").iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("form", ["dpia", "security"])
@@ -211,3 +214,46 @@ def test_there_is_one_number_of_fewest_rows(fedkern: Any, written: Any, family: 
     named = re.findall(r"([\d,]+) rows, the fewest that this job takes", draft)
     assert len(named) >= 2  # what can be computed says it, too
     assert {*named} == {cell.split()[0]}
+
+
+def test_what_the_result_holds_and_what_leaves_beside_the_rounds_is_named(fedkern: Any, written: Any) -> None:
+    """Each part is looked for in the summary of a run, and each kind in the ledger of a place."""
+    path = written()
+    draft = fedkern("review", path).out
+    (cell,) = re.findall(r"^\| The result \| ([^|]*) \|", draft, re.MULTILINE)
+    assert fedkern("run", path, "--out", "out", "--quiet").code == 0
+    summary = json.loads(Path("out/summary.json").read_text())
+    for words, there in (
+        ("how many there are", summary["predictive"]["rows"]),
+        ("means and standard deviations of covariates", summary["encoding"]["columns"][0]["center"]),
+        ("the response's mean", summary["predictive"]["response"]["mean"]),
+        ("by tenth of what the model foresees", summary["predictive"]["tenths"]),
+        ("how clients differ", summary["heterogeneity"]),
+    ):
+        assert words in cell
+        assert there
+    assert [word for word in ("hello", "run ", "fault", "bye") if not re.search(f"^  {word}", draft, re.MULTILINE)] == []
+    assert "`ledger/` of the run's folder" in draft
+
+
+def test_earlier_jobs_on_the_rows_are_counted(fedkern: Any, written: Any, tmp_path: Path) -> None:
+    path = written(PRIVATE % "secure", "pvi")
+    assert "nobody counts them here" in fedkern("review", path).out
+    (tmp_path / "fedkern-policy.toml").write_text(
+        "open = true\n"
+        + "".join(f'[data.{name}]\npaths = ["{name}.csv"]\nepsilon = 50.0\ndelta = 1e-3\n' for name in ("ada", "bo"))
+    )
+    opened = tmp_path / "open.toml"
+    opened.write_text(
+        '[job]\nmethod = "pvi"\n[model]\nfamily = "poisson"\n'
+        + path.read_text()
+        .partition("[model]")[2]
+        .partition("\n")[2]
+        .partition("[data.columns]")[0]
+        .replace('family = "poisson"\n', "")
+    )
+    assert fedkern("run", opened, "--out", "out", "--quiet").code == 0
+    draft = fedkern("review", path).out
+    (cell,) = re.findall(r"^\| Earlier jobs on these rows, to which this one adds \| ([^|]*) \|", draft, re.MULTILINE)
+    assert "1 open job" in cell
+    assert "bound what this job tells anybody of one row, to which other jobs on these rows add" in draft

@@ -252,7 +252,7 @@ def test_a_job_that_lowers_the_number_says_so(fedkern: Any, tmp_path: Path) -> N
     assert says.split(":")[0] in (Path("out") / "report.html").read_text()
     usual = fedkern("check", Federation(tmp_path).job).out
     assert "LOWERED" not in usual
-    assert f"least    {LEAST_ROWS} rows of each client, more where a line below says so; one that has fewer ends the job" in usual
+    assert f"least    {LEAST_ROWS} rows of each client, more where another line says so; one that has fewer ends the job" in usual
 
 
 def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_path: Path) -> None:
@@ -489,11 +489,11 @@ def test_two_jobs_that_differ_by_a_client_are_told_to_the_holder(
     assert first.code == 0
     assert "earlier job" not in first.err.replace("no earlier job", "")
     again = fedkern("run", without(federation.job, "c"), "--out", "again", "--quiet")
-    assert "the clients of an earlier job" not in again.err, "the same clients tell nothing more"
+    assert "of this one but for" not in again.err, "the same clients tell nothing more"
     said = fedkern("run", federation.job, "--out", "two", "--quiet")
     assert said.code == 0
     words = "those of this one but for 'c': what was told once in both tells, subtracted, what is theirs alone"
-    assert "fedkern: client 'b': the clients of an earlier job on these data (20" in said.err
+    assert "fedkern: client 'b': the clients of 2 earlier jobs on these data (20" in said.err, "one line, with a count"
     assert words in said.err
     assert words in (Path("two") / "client-b" / "account.json").read_text()
     assert words not in (Path("two") / "summary.json").read_text()
