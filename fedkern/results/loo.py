@@ -1,7 +1,8 @@
 """Computes leave-one-out predictive densities of rows by PSIS, where the rows are, and words for their sums over clients.
 
 The tails have the length for independent draws (a relative efficiency of 1), whatever the sampler. Source: Vehtari, Gelman and
-Gabry (2017), Practical Bayesian model evaluation.
+Gabry (2017), Practical Bayesian model evaluation. The Monte Carlo error, and how the server makes it smaller:
+docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
 from ..models import psis
 from . import page
-from .plain import Record
+from .plain import Record, real
 
 Array = NDArray[np.float64]
 
 EDGES = (psis.GOOD, psis.UNRELIABLE, 1.0)  # of the bins of k-hat
 BLOCK = 256  # rows at once: memory is that of the draws times this
+REMAINS = 0.4  # of the Monte Carlo error once it is corrected, by benchmarks/loo_error.py
+SMOOTHED = 0.015  # of p_loo: so much is elpd too low there, by smoothing the tails of 200 draws
 
 
 def sums(n_rows: int, log_likelihood: Callable[[slice], Array]) -> LooSums:
@@ -56,15 +59,16 @@ def sums_of(n_rows: int, blocks: Iterable[Array]) -> LooSums:
     return LooSums(0, n_rows, density, squares, effective, bins)
 
 
-def summary(told: Sequence[LooSums], unit: float = 1.0) -> dict[str, Any]:
+def summary(told: Sequence[LooSums], unit: float = 1.0, draws: int | None = None) -> dict[str, Any]:
     """Returns the entry of summary.json from clients' sums in their order; empty without rows.
 
     It has `elpd`, its standard error over rows, `p_loo`, `rows`, and `k_hat`: how many rows have one of at most 0.5, 0.7, 1, and
-    more.
+    more. With `draws` also `monte_carlo_error`, that of `elpd`.
 
     Parameters
     ----------
     unit : of the model's response in the data's, by which densities are smaller there
+    draws : how many independent draws the densities are of; None where they are not known to be independent
     """
     n = sum(one.rows for one in told)
     if not n:
@@ -74,12 +78,54 @@ def summary(told: Sequence[LooSums], unit: float = 1.0) -> dict[str, Any]:
     bins = [int(count) for count in np.sum([one.bins for one in told], axis=0)]
     labels = [*(f"<= {edge:g}" for edge in EDGES), f"> {EDGES[-1]:g}"]
     density -= n * math.log(unit)
-    return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
+    error = {} if draws is None else {"monte_carlo_error": _error((2 * max(effective, 0.0) / draws) ** 0.5, effective)}
+    return {"elpd": density, "se": spread**0.5, **error, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
+
+
+def corrected(content: dict[str, Any], at_draws: float, mean: float, variance: float) -> dict[str, Any]:
+    """Returns the entry with what chance has put into its draws taken back, as far as the log-likelihood shows it.
+
+    Near its mode the log-likelihood of all rows is a constant less half a chi-square, and the sum of the rows' squared deviations
+    is p_loo / (2 variance) times that chi-square: by both, elpd follows the log-likelihood's mean over the draws.
+
+    Parameters
+    ----------
+    at_draws : the mean of the log-likelihood of all rows over the draws that the densities are of
+    mean, variance : of the log-likelihood in the posterior, known from many more draws
+    """
+    if not content or not variance > 0:
+        return content
+    chance, ratio = at_draws - mean, max(content["p_loo"], 0.0) / (2 * variance)
+    p_loo = content["p_loo"] + 2 * ratio * chance
+    error = _error(REMAINS * _of_draws(content), p_loo)
+    return content | {"elpd": content["elpd"] - (1 + ratio) * chance, "p_loo": p_loo, "monte_carlo_error": error}
+
+
+def error_of_difference(mine: Record, theirs: Record) -> float:
+    """Returns the Monte Carlo error of a difference of two elpd of the same rows; nan where one has none.
+
+    What smoothing takes away is taken from both.
+    """
+    if not all("monte_carlo_error" in one for one in (mine, theirs)):
+        return math.nan
+    return math.hypot(_of_draws(mine), _of_draws(theirs), SMOOTHED * (real(mine["p_loo"]) - real(theirs["p_loo"])))
+
+
+def _error(of_draws: float, p_loo: float) -> float:
+    """Returns the Monte Carlo error of an elpd: that of its draws, and what smoothing takes away."""
+    return math.hypot(of_draws, SMOOTHED * p_loo)
+
+
+def _of_draws(content: Record) -> float:
+    """Returns the part of the error that is of draws."""
+    return max(real(content["monte_carlo_error"]) ** 2 - (SMOOTHED * real(content["p_loo"])) ** 2, 0.0) ** 0.5
 
 
 def line(sums: Record) -> str:
     """Returns the line that a finished job prints."""
-    return f"rows without themselves: elpd {sums['elpd']:.1f} (standard error {sums['se']:.1f}), p_loo {sums['p_loo']:.1f}"
+    of_draws = f", of draws {real(sums['monte_carlo_error']):.2g}" if "monte_carlo_error" in sums else ""
+    errors = f"standard error over rows {sums['se']:.1f}{of_draws}"
+    return f"rows without themselves: elpd {sums['elpd']:.1f} ({errors}), p_loo {sums['p_loo']:.1f}"
 
 
 def piece(summary: Record) -> str:
@@ -87,10 +133,11 @@ def piece(summary: Record) -> str:
     sums = summary.get("loo", {})
     if not sums:
         return ""
+    of_draws = f", Monte Carlo error {real(sums['monte_carlo_error']):.2g}" if "monte_carlo_error" in sums else ""
     text = (
         f"The log predictive density of each of {sums['rows']:,} rows by the other rows, summed (PSIS-LOO): elpd "
-        f"{sums['elpd']:.1f}, standard error over rows {sums['se']:.1f}; p_loo {sums['p_loo']:.1f}, as many free parameters "
-        f"have such an effect. Of two models of the same rows the larger elpd foresees better. Rows with a k-hat above "
+        f"{sums['elpd']:.1f}, standard error over rows {sums['se']:.1f}{of_draws}; p_loo {sums['p_loo']:.1f}, as many free "
+        "parameters have such an effect. Of two models of the same rows the larger elpd foresees better. Rows with a k-hat above "
         f"{psis.UNRELIABLE:g} are not reliable."
     )
     counts = [[label, f"{rows:,}"] for label, rows in sums["k_hat"].items()]

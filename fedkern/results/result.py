@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import JobError
 from ..kernels.families import FAMILIES
 from ..printing import printable
-from . import page, plain, shown, table
+from . import loo, page, plain, shown, table
 from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
@@ -203,7 +204,10 @@ class Result:
         Returns
         -------
         `log_bayes_factor`, above 0 where the rows are more probable under this model and its priors, and its standard `error`;
-        `elpd_difference` of leave-one-out densities, where both jobs have output.loo
+        where both jobs have output.loo also `elpd_difference` of leave-one-out densities, with as many digits as it has, and
+        `elpd_error`, its Monte Carlo error: with other draws the difference would be another by about as much. How far it
+        depends on the rows, its standard error over rows, is not known: that needs each row's difference, and rows' densities
+        stay with the clients
 
         Raises
         ------
@@ -242,9 +246,7 @@ class Result:
             )
         (value, error), (value_2, error_2) = evidences
         out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
-        if all("loo" in one for one in own):
-            out["elpd_difference"] = plain.real(own[0]["loo"]["elpd"]) - plain.real(own[1]["loo"]["elpd"])
-        return out
+        return out | _elpd_difference(*(one.get("loo") for one in own))
 
     def to_arviz(self) -> Any:
         """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
@@ -295,6 +297,18 @@ class Result:
         notes, more = shown.first_notes(self.summary["notes"])
         text += page.piece("bullets", notes) if notes else ""
         return text + (page.paragraph(f"{more} more notes: .notes", "") if more else "")
+
+
+def _elpd_difference(mine: Record | None, theirs: Record | None) -> dict[str, float]:
+    """Returns the difference of two sums of leave-one-out densities, with two digits of its Monte Carlo error."""
+    if not mine or not theirs:
+        return {}
+    difference = plain.real(mine["elpd"]) - plain.real(theirs["elpd"])
+    error = loo.error_of_difference(mine, theirs)
+    if not (math.isfinite(error) and error > 0):
+        return {"elpd_difference": difference, "elpd_error": error}
+    digits = 1 - math.floor(math.log10(error))
+    return {"elpd_difference": round(difference, digits), "elpd_error": round(error, digits)}
 
 
 def _other_times(*own: plain.Record) -> str:

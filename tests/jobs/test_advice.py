@@ -245,7 +245,10 @@ def test_two_models_of_the_same_rows_are_compared_as_the_page_says(fedkern: Any,
     _, two = hospitals.run()
     first, second = package.load(one), package.load(two)
     compared = first.compare(second)
-    assert set(compared) == {"log_bayes_factor", "error", "elpd_difference"}
+    assert set(compared) == {"log_bayes_factor", "error", "elpd_difference", "elpd_error"}
+    exact = first.summary["loo"]["elpd"] - second.summary["loo"]["elpd"]
+    assert abs(compared["elpd_difference"] - exact) <= 0.05 * compared["elpd_error"] + 1e-12
+    assert len(f"{compared['elpd_difference']:g}") <= 7, "no more digits than its error allows"
     assert compared["log_bayes_factor"] == pytest.approx(-second.compare(first)["log_bayes_factor"])
     hospitals.files["bo"]["died"] = 1 - hospitals.files["bo"]["died"]
     _, other = hospitals.run()

@@ -1,9 +1,9 @@
-"""Sums, after a job that asks for it, by how much the mean of the response, or the probability of each of its
-levels, changes with each covariate.
+"""Sums, after a job that asks for it, the derivatives of the mean of the response, or of the probability of each of its levels,
+in each numeric covariate, and its differences between levels.
 
-Each client has computed the change of every row's mean at draws of the posterior that it was sent, and sends the sums over its
-rows, to four digits (of levels three), with their number; a client with fewer than five rows answers with zeros. For a column
-whose values are 0 and 1 the change is from one to the other. Source: docs/spec/likelihood.md, section 5.
+Each client has computed the slope of every row's mean, or its difference, at draws of the posterior that it was sent, and sends
+the sums over its rows, to four digits (of levels three), with their number; a client with fewer than five rows answers with zeros.
+For a column whose values are 0 and 1 it is the difference between the two. Source: docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

@@ -17,11 +17,12 @@ from .model import TOLD, Model
 from .moved import Of
 
 SHOWN = ("mean", "sd", "q025", "q975")
+SLOPE = "slope per unit"  # of a numeric column: an average derivative
 
 
 @dataclass(frozen=True)
 class Change:
-    """Describes one change of a covariate, whose effect on the mean of the response is asked for.
+    """Describes one change of a covariate, whose effect on the mean of the response is asked for: a slope or a difference.
 
     Attributes
     ----------
@@ -41,7 +42,7 @@ class Change:
 def changes(model: Model) -> list[Change]:
     """Lists the changes of each covariate.
 
-    A numeric one changes by a unit, and from 0 to 1; a level changes against the reference, which by default is the first.
+    Of a numeric one there are its slope, and the change from 0 to 1; a level changes against the reference, by default the first.
     """
     if model.encoding.formula is not None:
         return of_formula(model.encoding.formula)
@@ -52,7 +53,7 @@ def changes(model: Model) -> list[Change]:
         if column.levels is None:
             center, scale = column.constants
             ends = tuple(((value - center) / scale,) for value in (0.0, 1.0))
-            listed.append(Change(column.name, "a unit", Slope(at, 1 / scale), numeric=numeric))
+            listed.append(Change(column.name, SLOPE, Slope(at, 1 / scale), numeric=numeric))
             listed.append(Change(column.name, "1 against 0", Contrast((at,), *ends), binary=numeric))
             at, numeric = at + 1, numeric + 1
             continue
@@ -78,7 +79,7 @@ def of_formula(formula: Formula) -> list[Change]:
     for name in formula.variables:
         levels = formula.known[name].levels
         if levels is None:
-            listed.append(Change(name, "a unit", Of(name), numeric=numeric))
+            listed.append(Change(name, SLOPE, Of(name), numeric=numeric))
             listed.append(Change(name, "1 against 0", Of(name, (0.0, 1.0)), binary=numeric))
             numeric += 1
             continue

@@ -24,7 +24,7 @@ from ...results.plain import Record
 from . import marginal, response_units, sites, varying
 from .few_events import describe_events
 from .keys import Config
-from .model import Model
+from .model import TOLD, Model
 from .own import Own, ask_clients, complete_draws, draw_secret_key, write_effects
 from .publish import Checked, join
 from .rows import Held
@@ -96,7 +96,7 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
     told = ask_clients(run, stage_of_loo(model), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
     if told is None:
         return Checked()
-    summary = loo.summary(in_order(told.replies), model.units.scale)
+    summary = loo.summary(in_order(told.replies), model.units.scale, TOLD)
     return Checked({"loo": summary}, tuple(loo.notes(summary, told, model.telling)))
 
 

@@ -148,7 +148,10 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, resumable="drawn_at_the_end", help="importance: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable="drawn_at_the_end", help="sets of draws, or Markov chains")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
-    marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
+    marginal: bool = key(
+        False,
+        help="average marginal effects (of numbers derivatives, per unit): clients with at least 5 rows also send sums of them",
+    )
     sites: bool = key(False, help="each client also sends what its rows say alone: a holder's policy must allow it")
     survival_at: list[float] | None = key(
         None, help="survival: times at which the probability to survive is wanted; cox: clients send cumulative hazards at them"

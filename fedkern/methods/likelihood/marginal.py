@@ -1,5 +1,5 @@
-"""Computes average marginal effects: how much the mean of the response, or the probability of each of its levels, changes with
-each covariate, over all clients' rows.
+"""Computes average marginal effects on the mean of the response, or on the probability of each of its levels, over all clients'
+rows: average derivatives in numeric columns, and differences between values of others.
 
 Each client sends sums over its rows, at the draws that the server has told (docs/spec/likelihood.md, section 5).
 """

@@ -13,7 +13,7 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...jobs.publish import Fit
 from ...models import psis, weighted
-from ...results import unseen
+from ...results import loo, unseen
 from ...results import verdict as verdict_of
 from ...results.other_way import ALONE
 from ...results.plain import Record
@@ -32,7 +32,7 @@ from .differently import (
     sensitivity,
 )
 from .level_predictive import predictive_of
-from .model import Model
+from .model import TOLD, Model
 from .predictive import one_row
 
 Array = NDArray[np.float64]
@@ -114,6 +114,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
+        **_left_out(model, ended.checked.content, weights, sampled.values.sum(axis=1)),
     }
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
@@ -159,6 +160,20 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
 def _unseen(model: Model) -> list[str]:
     """The note on what secure sums hide."""
     return [unseen.describe("secure sums hide each client's own numbers")] if model.secure else []
+
+
+def _left_out(model: Model, content: Record, weights: weighted.Weighted, values: Array) -> Record:
+    """`loo` of summary.json, where the log-likelihood of all rows is known at more draws than clients were told.
+
+    With effects of groups or clients rows do not add up to it.
+    """
+    if not content.get("loo") or model.layout.group or model.layout.client:
+        return {}
+    told = weights.resampled(TOLD, importance.offset(model.seed))
+    own = np.where(weights.weights > 0, values, 0.0)  # where it is not finite, the weight is 0
+    mean = float(weights.weights @ own)
+    variance = float(weights.weights @ (own - mean) ** 2)
+    return {"loo": loo.corrected(content["loo"], float(values[told].mean()), mean, variance)}
 
 
 def _tails(model: Model, posterior: WeightedDraws) -> list[str]:

@@ -66,8 +66,11 @@ def _marginal(run: RunFiles) -> str:
     levels = any("level" in row for row in content["effects"].values())
     what = "probability of each level" if levels else "mean of the response"
     text = (
-        f"By how much the {what} changes, on average over the clients' {number(content['rows'])} rows and over the "
-        "effects of new groups and clients: for a unit of a numeric column, and for one value against another."
+        f"Average marginal effects on the {what}, over the clients' {number(content['rows'])} rows and over the effects of new "
+        f"groups and clients. Of a number ({changes.SLOPE}) it is the average derivative: the slope, at each row's own value, "
+        f"of the {what}, per unit of the column. Where a unit is large beside the column's spread (a share in [0, 1]), nothing can "
+        "change by that much: multiply it by a step of a size that occurs, such as 0.1. Of 0 and 1, and of levels, it is the "
+        "difference between one value and another for all rows."
     )
     rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in content["effects"].items()]
     return section("Marginal effects", paragraph(text, ""), table(["name", "change", "mean", "sd", "2.5 %", "97.5 %"], rows))

@@ -97,7 +97,7 @@ def _coefficients(content: Record) -> Iterator[str]:
 
 
 def _marginal(effects: Record) -> Iterator[str]:
-    """Changes of the response's mean, averaged over rows."""
+    """Slopes and changes of the response's mean, averaged over rows."""
     clearest = sorted(effects, key=lambda name: -abs(effects[name]["mean"]) / max(effects[name]["sd"], 1e-300))[: shown.SLOPES]
     words = {name: f"{name} ({effects[name]['change']})" for name in effects if name in clearest}
     head = "marginal effects"

@@ -1,4 +1,4 @@
-"""Computes marginal effects: how much the mean of the response changes with a covariate, on average over rows and random effects.
+"""Computes marginal effects: derivatives and differences of the mean of the response, on average over rows and random effects.
 
 Given xi, the predictor of a row over new groups and clients is normal: its mean is that without effects, its variance
 V = z' T T' z + s' T_c T_c' s. With m the mean of the family, E m(eta) is an integral in one dimension; for a covariate that may

@@ -89,7 +89,7 @@ def test_effects_on_levels_are_averages_over_the_pooled_rows(model: dict[str, An
 
     h = 1e-3
     wanted = {
-        "age": ("a unit", (at(age=rows.age + h) - at(age=rows.age - h)) / (2 * h)),
+        "age": ("slope per unit", (at(age=rows.age + h) - at(age=rows.age - h)) / (2 * h)),
         "male": ("1 against 0", at(male=1) - at(male=0)),
         "unit=low": ("low against mid", at(unit="low") - at(unit="mid")),
         "unit=top": ("top against mid", at(unit="top") - at(unit="mid")),

@@ -103,7 +103,12 @@ def test_marginal_effects_are_averages_over_the_pooled_rows(family: str, random:
         low, high = np.quantile(values, [0.025, 0.975], method="hazen")
         assert (row["q025"], row["q975"]) == pytest.approx((low, high), rel=5e-4, abs=1e-6), name
     changes = {name: row["change"] for name, row in found["effects"].items()}
-    assert changes == {"age": "a unit", "male": "1 against 0", "unit=low": "low against mid", "unit=top": "top against mid"}
+    assert changes == {
+        "age": "slope per unit",
+        "male": "1 against 0",
+        "unit=low": "low against mid",
+        "unit=top": "top against mid",
+    }
 
 
 def test_a_column_of_other_numbers_at_one_client_has_a_slope() -> None:
@@ -111,7 +116,7 @@ def test_a_column_of_other_numbers_at_one_client_has_a_slope() -> None:
     held["bo"].loc[3:9, "male"] = 2
     tables = {**JOB, "data": {"response": "y"}, "model": {"family": "poisson"}}
     found = fedkern.run(tables, data=held).summary["marginal"]["effects"]
-    assert {name: row["change"] for name, row in found.items()} == {"age": "a unit", "male": "a unit"}
+    assert {name: row["change"] for name, row in found.items()} == {"age": "slope per unit", "male": "slope per unit"}
 
 
 @pytest.mark.parametrize("asked", [True, False])
