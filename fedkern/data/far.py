@@ -65,6 +65,11 @@ def notes(table: Table, encoding: Encoding, response: Array | None, offset: Arra
     return [*lines, *(_code(encoding.response, code, int((response == code).sum()), LEAVE_OUT) for code in codes)]
 
 
+def sources(table: Table, encoding: Encoding) -> dict[str, Array]:
+    """Returns the numeric columns of a file of which a formula makes the model's; none where there is no formula."""
+    return {} if encoding.formula is None else {name: numbers(table, name) for name in encoding.formula.numbers}
+
+
 def count_notes(table: Table, name: str, family: str, y: Array, offset: Array | None = None) -> list[str]:
     """Returns lines for rows.json on counts that are a code for a missing value.
 

@@ -364,7 +364,9 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     numbers = ", ".join(f"{_joined(other, repr)} of {other.n_rows}" for other in also)
     text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     rows = f"rows{by} have" if one.n_rows > 1 else f"row{by} has"
-    alone = f"{has} that {one.n_rows} {rows} and all others lack; {wanted} are asked for"
+    number = f"fewer than {wanted}" if by and one.n_rows >= wanted else f"{one.n_rows}"  # which is rounded up
+    rows = f"rows{by} have" if number != "1" else rows
+    alone = f"{has} that {number} {rows} and all others lack; {wanted} are asked for"
     if one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels):
         alone = f"has nearly all of its sum in few rows, by their effective number at most {one.n_rows}; {wanted} are asked for"
     where = _farthest(one, table) if one.n_rows <= 2 and not by else ""

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple
 
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
+from ..data import far
 from ..data.degenerate import Degenerate, degenerate, with_far
 from ..data.design import check_header, column_of, describe, encode
 from ..data.faults import who
@@ -123,7 +124,8 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
         there = (column_of(spec, table, name) for name in spec.covariates(table.names))
         encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
     design = encode(table, encoding, private=True, missing=True)
-    return with_far(degenerate(design.X, encoding, intercept=intercept), design.X, encoding, design.y, design.offset)
+    nothing = degenerate(design.X, encoding, intercept=intercept)
+    return with_far(nothing, design.X, encoding, design.y, design.offset, far.sources(table, encoding))
 
 
 def public(spec: Spec) -> Spec:

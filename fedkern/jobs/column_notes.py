@@ -43,12 +43,16 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         # A value that is not the mean of all rows is one of several: the sites differ, and that tells the column's effect.
         differ = _not_given(at, own.apart) if told and at.config.data.standardise == "exchange" else ()
         constant = tuple(name for name in own.constant if name not in differ)
-        clients[k] = column_notes.Client(replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking))
+        zeros = {name: own.zeros[name] for name in _not_given(at, tuple(own.zeros))}
+        mended = replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking, zeros=zeros)
+        clients[k] = column_notes.Client(mended)
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
     if server is None:
         return Said()
     _check_ignored(at, server.misspelt)
-    spec = at.parties.spec_of(tuple(server.far))
+    missing, common = server.zeros(at.sizes)
+    far = {name: where for name, where in missing.items() if name not in server.far} | server.far
+    spec = at.parties.spec_of(tuple(far))
     right = POSITIVE if not FAMILIES[spec.family].measured else LIKELIHOOD if at.config.job.method == "likelihood" else RESPONSE
     response = spec.response or at.config.data.response  # of areas the agreement is about covariates alone
     coded = {getattr(at.config.data, "time", None): "times"}
@@ -58,9 +62,9 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         CODED.format(name, coded[name], where)
         if name in coded
         else FAR.format(name, where, right if name == response else COLUMN)
-        for name, where in server.far.items()
+        for name, where in far.items()
     ]
-    return Said(server.notes, doubts)
+    return Said([*server.notes, *(ZEROS.format(*one) for one in common.items() if one[0] not in far)], doubts)
 
 
 def _check_ignored(at: At[Any], misspelt: Mapping[str, Mapping[str, str]]) -> None:
@@ -83,6 +87,11 @@ FAR = (
     "column {!r} has a cell, or several with one value, far from all others at {}: see rows.json there; a wrong cell, or a code "
     "for a missing value, changes the result by itself: mend it, make it empty (model.missing says what becomes of the row), or "
     "leave its row out; where it is right, {}"
+)
+ZEROS = (
+    "column {!r} has zeros far from all its other cells at {}, and no other client shows that they are none: where they are "
+    "measured (a dose that was not given), nothing is to be done; where they stand for a missing value, make these cells empty, "
+    "and say what becomes of the rows (model.missing)"
 )
 CODED = (
     "column {!r} has {} that look like a code for a missing value (99, 999) at {}: see rows.json there; they change the "

@@ -48,6 +48,9 @@ Array = NDArray[np.float64]
 LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
+VALUES = (25, 15, 10, 7, 5, 3, 2, 1)  # of data.least_rows, of which the largest that does is named
+MOST_TRIED = 100_000  # rows of a file that is looked through so often
+ELSE = 'or go on without this client (data.small = "leave-out")'
 
 
 class Few(NamedTuple):
@@ -150,8 +153,32 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
 
 
 def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
-    """Returns why a client has too few rows for the job or for its own policies; None if it has enough."""
+    """Returns why a client has too few rows for the job or for its own policies; None if it has enough.
+
+    Where lowering data.least_rows is a way out, its holder reads the value that this file needs.
+    """
     policies = tuple(policies)
+    found = _find_few(config, table, spec, client, policies)
+    if (
+        found is None
+        or table.n_rows > MOST_TRIED
+        or not found.own.endswith(alike.LOWER)
+        or not isinstance(config.data, FewSection)
+    ):
+        return found
+    for least in VALUES:
+        data = config.data.model_copy(update={"least_rows": least})
+        if (
+            least < (config.data.least_rows or 0)
+            and _find_few(config.model_copy(update={"data": data}), table, spec, client, policies) is None
+        ):
+            all_of_it = "" if least > 1 else ", which asks for nothing at all any more"
+            return found._replace(own=f"{found.own} to {least}{all_of_it} (other files may need less); {ELSE}")
+    return found._replace(own=f"{found.own}, which does not do for this file alone; {ELSE}")
+
+
+def _find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: tuple[Policy, ...]) -> Few | None:
+    """Returns the same without a value."""
     asked, least = holders.least(config), holders.least(config, policies)
     if asked is None or least is None:
         return None

@@ -111,6 +111,11 @@ class At(Generic[C]):
         return self.parties.names
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The clients' numbers of rows, where the server was told them."""
+        return ()
+
+    @property
     def mine(self) -> list[int]:
         """The clients that live here."""
         return self.place.mine(len(self.names))
@@ -200,6 +205,11 @@ class Run(At[C]):
             hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The clients' numbers of rows, where the server was told them."""
+        return self.hooks.sizes
 
     @property
     def threads(self) -> int:

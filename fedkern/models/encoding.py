@@ -136,6 +136,7 @@ class Spec:
     levels : the names of the levels that the response may have, in their order
     formula : the covariates are then the columns that it reads
     coefficients : their number in the model, where the covariates do not tell it
+    derived : columns that a formula's terms make of several, or of splines: clients' means of these are not compared
     """
 
     response: str | None
@@ -158,6 +159,7 @@ class Spec:
     levels: tuple[str, ...] = ()
     formula: Formula | None = None
     coefficients: int | None = None
+    derived: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":

@@ -23,6 +23,7 @@ from ..core import once, pieces
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
+from . import column_zeros
 
 DIMS = {"schema": pieces.PIECE}
 NEAR = 0.7  # of two names' letters that are alike, from which on one may be meant by the other
@@ -37,7 +38,7 @@ class AskNotes(Message, kind=143):
 
 TELLS = Tells(
     "names of columns that have one value, follow from others, have a cell far from all others, or are nearly called as one of "
-    "data.ignore that is not there"
+    "data.ignore that is not there; of columns with zeros at one end their share in whole percents"
 )
 
 
@@ -64,6 +65,8 @@ class Degenerate:
     judged : whether the rows were enough to say which are constant, and which are collinear
     lacking : name of data.ignore that the file lacks -> columns that are nearly called so
     apart : those of `constant` whose value is not the column's centre; no message has it
+    zeros : column -> percent of its cells that are 0, nearly all others being on one side, and whether they stand apart from
+    these (2: and are few)
     """
 
     constant: tuple[str, ...] = ()
@@ -73,6 +76,7 @@ class Degenerate:
     far: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
+    zeros: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def describe_columns(self) -> list[str]:
         """Returns notes for the client alone."""
@@ -166,6 +170,23 @@ class Server:
         names = dict.fromkeys(name for one in told for name in one.far)
         return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
 
+    def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those that all have.
+
+        Parameters
+        ----------
+        sizes : the clients' numbers of rows; () where they were not told
+        """
+        told = in_order(self.told)
+        lacking, common = dict[str, str](), dict[str, str]()
+        for name in dict.fromkeys(name for one in told for name, (_, apart) in one.zeros.items() if apart):
+            shares = {k: one.zeros[name] for k, one in enumerate(told) if name in one.zeros}
+            split = self.split or len(told) == 1
+            found = [] if split else column_zeros.lacking(shares, sizes or [0] * len(told))
+            where = found or [k for k, (_, apart) in shares.items() if apart]
+            (lacking if found else common)[name] = _named([self.clients[k] for k in where])
+        return lacking, common
+
     @property
     def misspelt(self) -> dict[str, dict[str, str]]:
         """The names of data.ignore that no client's file has -> columns that are nearly called so -> who has these."""
@@ -199,6 +220,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         "collinear": {name: list(others) for name, others in one.collinear.items()},
     }  # fmt: skip
     content |= {"far": list(one.far)} if one.far else {}
+    content |= {"zeros": {name: list(share) for name, share in one.zeros.items()}} if one.zeros else {}
     content |= {"lacking": {name: list(near) for name, near in one.lacking.items()}} if one.lacking else {}
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
 
@@ -216,14 +238,28 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _checked(who: str, content: dict[str, Any]) -> Degenerate:
-    content = {"far": [], "lacking": {}, **content}
-    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged", "far", "lacking"})
+    content = {"far": [], "lacking": {}, "zeros": {}, **content}
+    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged", "far", "lacking", "zeros"})
     constant, coarse, far = (tuple(pieces.texts(who, name, content[name])) for name in ("constant", "coarse", "far"))
     if content["judged"] not in ([0, 0], [0, 1], [1, 0], [1, 1]):
         raise RemoteFault(f"{who}: judged must have two flags")
     judged = bool(content["judged"][0]), bool(content["judged"][1])
     collinear, lacking = (_lists(who, name, content[name]) for name in ("collinear", "lacking"))
-    return Degenerate(constant, coarse, collinear, judged, far, lacking)
+    return Degenerate(constant, coarse, collinear, judged, far, lacking, zeros=_shares(who, content["zeros"]))
+
+
+def _shares(who: str, told: object) -> dict[str, tuple[int, int]]:
+    """Returns shares of zeros by name."""
+    if not isinstance(told, dict):
+        raise RemoteFault(f"{who}: zeros must have shares by column")
+    shares = {}
+    for name, one in told.items():
+        if not (isinstance(one, list) and len(one) == 2 and all(type(part) is int for part in one)):
+            raise RemoteFault(f"{who}: zeros of {name} must be two whole numbers")
+        if not (1 <= one[0] <= 100 and one[1] in (0, 1, 2)):
+            raise RemoteFault(f"{who}: zeros of {name} must be a percentage from 1 to 100, and 0, 1 or 2")
+        shares[name] = one[0], one[1]
+    return shares
 
 
 def _lists(who: str, what: str, told: object) -> dict[str, tuple[str, ...]]:

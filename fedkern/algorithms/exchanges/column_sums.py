@@ -303,7 +303,7 @@ def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> t
     for j, name in enumerate(block):
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
-        pair = slips.Sums(both, (Column(name),), sizes, told.centres[j : j + 1], *two)
+        pair = slips.Sums(both, (Column(name),), sizes, told.centres[j : j + 1], *two, state.spec.derived)
         (said, doubts), (mean, theirs), (own, their_variance) = (
             slips.of_units(pair),
             *(one[:, 0].tolist() for one in pair.moments),

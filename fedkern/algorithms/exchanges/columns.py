@@ -404,7 +404,9 @@ def _sums(state: Server) -> slips.Sums:
     replies = in_order(state.replies)
     columns = tuple(column for column in state.columns if column.kind == "numeric")
     sums, squares = (np.array([reply[name] for reply in replies], np.float64) for name in ("sums", "squares"))
-    return slips.Sums(state.clients, columns, np.array(state.sizes, np.float64), np.array(state.means), sums, squares)
+    return slips.Sums(
+        state.clients, columns, np.array(state.sizes, np.float64), np.array(state.means), sums, squares, state.spec.derived
+    )
 
 
 def _places(numeric: Sequence[str], reply: Record) -> tuple[int, ...]:

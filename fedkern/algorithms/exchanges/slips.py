@@ -162,6 +162,7 @@ class Sums:
     sizes : (m,) numbers of rows
     centre : (p,) the pooled means that they were told
     sums, squares : (m, p) of deviations from these, and of their squares
+    derived : columns that a formula makes of several, as products, of which no unit or code is asked
     """
 
     clients: tuple[str, ...]
@@ -170,6 +171,7 @@ class Sums:
     centre: Array
     sums: Array
     squares: Array
+    derived: frozenset[str] = frozenset()
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
@@ -241,7 +243,7 @@ def _coded_apart(told: Sums) -> Said:
                 larger |= {low} if n >= OF_TWO else set()
             elif n and not (both[1] <= NOISE and 0 <= both[0] <= 2):  # one value may be one of the two
                 others = True
-        if len(clients_of) < 2 or column.center is not None:
+        if len(clients_of) < 2 or column.center is not None or column.name in told.derived:
             continue
         said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(clients_of.items())]
         words = f"column {column.name!r} has two values, and not the same two at all clients: {'; '.join(said)}; "
@@ -330,7 +332,7 @@ def _compared(told: Sums) -> Said:
     lines, doubts = list[str](), list[str]()
     for column, mean, own in zip(told.columns, means.T, variances.T):
         two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), own.tolist()))
-        if column.center is not None or two:
+        if column.center is not None or two or column.name in told.derived:
             continue
         what = f"column {column.name!r}"
         right = RIGHT.format(column.name)

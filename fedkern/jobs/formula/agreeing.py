@@ -70,7 +70,9 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     # Only columns whose mean and spread nobody has told yet are exchanged a second time.
     lacking = [name for name, column in columns.items() if column is None]
     if lacking:
-        second = run.agreed({k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first), AGAIN)
+        second = run.agreed(
+            {k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first, formula), AGAIN
+        )
         columns |= {column.name: column for column in second.columns}
     return _encoding(spec, formula, columns, first.labels)
 
@@ -89,7 +91,7 @@ def count_legs(spec: Spec, encoding: Encoding) -> int | None:
     legs = agreement.count_legs(own, names, ["categorical" if name in labelled else "numeric" for name in names])
     told = {name: Column(name, "numeric", None, 0.0, 1.0) for name in names if name not in labelled} if asked else {}
     lacking = [one.name for one in formula.made if _constants(spec, formula, one, told) is None]
-    again = _of(spec, encoding)
+    again = _of(spec, encoding, formula)
     return legs + (agreement.count_legs(again, lacking, ["numeric"] * len(lacking)) if lacking else 0)
 
 
@@ -175,12 +177,12 @@ def _made(table: Table, spec: Spec, formula: Formula, names: list[str]) -> Table
     return replace(table, names=(*roles, *names), columns=columns, matrix=None, matrix_names=())
 
 
-def _of(spec: Spec, first: Encoding) -> Spec:
+def _of(spec: Spec, first: Encoding, formula: Formula) -> Spec:
     """Returns a declaration of these columns in which nothing is known but the response's labels."""
     columns = {name: column for name, column in spec.columns.items() if name == spec.response}
     if spec.response and first.labels:
         columns[spec.response] = Column(spec.response, "categorical", first.labels)
-    return replace(spec, formula=None, columns=columns, ignore=())
+    return replace(spec, formula=None, columns=columns, ignore=(), derived=formula.derived)
 
 
 def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:

@@ -20,7 +20,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts
+from . import contrasts, given_scales
 from .differently import (
     INTERCEPTS,
     OF_A_COLUMN,
@@ -135,6 +135,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
             (
                 *ended.doubts,
                 *model.doubts(sampled.began),
+                *filter(None, [given_scales.doubt(sampled, model)]),
                 *([] if other_way is None else filter(None, [other_way.doubt])),
                 *filter(None, [ended.checked.doubt]),
             ),
@@ -216,9 +217,11 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     posterior = release_walks(model, server)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
-    other_way = find_reversed(importance.read_result(mode), model)
+    at_mode = importance.read_result(mode)
+    other_way = find_reversed(at_mode, model)
+    of_columns = filter(None, [given_scales.doubt(at_mode, model)])
     of_response = [] if other_way is None else filter(None, [other_way.doubt])
-    if doubts := [*ended.doubts, *of_response, *filter(None, [ended.checked.doubt])]:
+    if doubts := [*ended.doubts, *of_columns, *of_response, *filter(None, [ended.checked.doubt])]:
         judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,

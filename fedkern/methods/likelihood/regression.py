@@ -107,7 +107,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     ]
     notes += [*far.notes(table, encoding, design.y, design.offset), *describe_groups(table, model.group)]
     notes += far.repeated_ids(table, encoding.row_id)
-    nothing = with_far(nothing, design.X, encoding, design.y, design.offset)
+    nothing = with_far(nothing, design.X, encoding, design.y, design.offset, far.sources(table, encoding))
     if (times := times_of(model.config)) is not None:
         others = [name for name in (times.entry, times.upper) if name is not None]
         codes = far.coded_times(table, times.time)

@@ -31,6 +31,10 @@ ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated
 STANDS_APART = 5.0  # times the others' excess, by their means, at one client: it is looked at first
 OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
 FIRST = "look at its counts and exposures first (a code such as 99, another unit)"
+OFFSET = (
+    "data.offset is added to the predictor as it is: see that it is the logarithm of the exposure (log 3, not 3), and that "
+    "exposures are in one unit at all clients (years, not days at one)"
+)
 
 
 class _Own(NamedTuple):
@@ -76,7 +80,7 @@ def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool =
         there = f"{own[apart].ratio:.3g} times, {others.ratio:.3g} at the others"
         words = f"{words}, most at {model.telling[apart]!r} ({there}): {FIRST}"
     if not 1 / WILD < ratio < WILD:
-        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.offset else ""
+        offset = f"; {OFFSET}" if model.offset else ""
         said = f"{words}: " if apart is None else f"{words}; "
         return f"{said}it is no model of them, and its intervals cannot be used{offset}"
     by = ratio**0.5

@@ -65,8 +65,28 @@ def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
 def describe_rows(model: Model, client: str, X: NDArray[np.float64]) -> Iterator[str]:
     """Yields warnings for the holder alone: rows that are not as the job file says of them."""
     yield from not_binary(model, X)
-    if model.with_noise and model.privacy is not None and model.family == "bernoulli":
+    if model.privacy is not None and of_rows(model):
         yield from describe_long_rows(X, model.privacy.of(client).clip)
+
+
+def of_rows(model: Model) -> bool:
+    """Tells whether a holder is told how many of its rows the clip cuts: of a logistic job, where a gradient is no longer than
+    its row."""
+    return model.privacy is not None and not model.by_client and model.family == "bernoulli"
+
+
+def of_clip(model: Model) -> list[str]:
+    """Returns the note on what the clip may do that no noisy sum tells; [] in an open job."""
+    if model.privacy is None or linear.is_private(model):
+        return []
+    cut = "the clip pulls the answer toward zero where it cuts many gradients, which no interval has in it; "
+    if not of_rows(model):
+        return [f"{cut}nobody is told how many it has cut: see that center and scale in [data.columns] are those of the rows"]
+    return [
+        f"{cut}how many, each holder alone can see: `fedkern check JOB --local FILE` says it before any epsilon is spent, and "
+        f"rows.json in its own folder after that. Ask all: from {CUT:.0%} of rows that are over twice as long as the clip this "
+        "answer is off, and another job needs center and scale in [data.columns] that are those of the rows, or a wider clip"
+    ]
 
 
 def describe_long_rows(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
@@ -74,8 +94,9 @@ def describe_long_rows(X: NDArray[np.float64], clip: float | None) -> Iterator[s
     share = 0.0 if clip is None or not len(X) else float((np.linalg.norm(X, axis=1) > 2 * clip).mean())
     if share > CUT:
         yield (
-            f"{share:.0%} of the rows are over twice as long as clip = {clip:g}, which cuts their gradients: the result is then "
-            "off, and nobody else can see it; are center and scale in [data.columns] those of these rows?"
+            f"the job's constants do not fit your data: {share:.0%} of the rows are over twice as long as clip = {clip:g}, which "
+            f"cuts their gradients (up to {CUT:.0%} does no harm): the result is then pulled toward zero, and nobody else can "
+            "see it; are center and scale in [data.columns] those of these rows? Spend no epsilon on it before they are"
         )
 
 

@@ -365,7 +365,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
             certificate = "" if model.privacy is None else ", and it has told no certificate"
             notes.append(f"client {name!r} was lost after {updates[k]} updates: they are in this result{certificate}")
     if model.privacy is not None:  # there noise alone can carry them away
-        return notes + linear.notes(model)
+        return [*notes, *linearised.of_clip(model), *linear.notes(model)]
     if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
         notes.append(
             f"r = {model.response.r:.3g} (model.scale), which was learnt, cannot be told from a Poisson's, that is infinite: "

@@ -116,7 +116,10 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         notes += far.repeated_ids(table, model.encoding.row_id)
         used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
         offset = None if design.offset is None else design.offset[used_rows]
-        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows], offset)
+        sources = far.sources(table, model.encoding)
+        if design.weights is not None and design.units is None:
+            sources = {name: values[used_rows] for name, values in sources.items()}
+        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows], offset, sources)
     elif model.counted_weights is not None:
         notes += describe_counts(table, model.counted_weights)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None

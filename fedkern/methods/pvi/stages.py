@@ -159,6 +159,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield from few.curvature(config, d)
     if a.variant == "pvi" and (said := linear.of_clip(model)):
         yield f"clip     {said}"
+    yield from (f"clip     {note}" for note in linearised.of_clip(model))
 
 
 def _rounds(model: Model) -> str:

@@ -124,6 +124,15 @@ class Formula:
         return any(one.call in ("bs", *NATURAL) and one.arguments for one in self.factors.values())
 
     @property
+    def derived(self) -> frozenset[str]:
+        """Names of its columns that are products, or made of several columns or by a basis: they are no measurement."""
+        return frozenset(one.name for one in self.made if len(one.of) > 1 or self._is_derived(one.of[0][0]))
+
+    def _is_derived(self, factor: str) -> bool:
+        one = self.factors[factor]
+        return bool(one.call) or len(one.variables) > 1
+
+    @property
     def text(self) -> str:
         """The formula's canonical text: all terms, as they are expanded."""
         return " + ".join(["1" if self.intercept else "0", *(":".join(term) for term in self.terms)])

@@ -246,5 +246,5 @@ def test_a_holder_sees_rows_that_the_clip_cuts_before_the_job(tmp_path: Path, ca
     for name in "ab":
         assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / f"{name}.csv")]) == 0
         said[name] = capsys.readouterr().out
-    assert "note: 100% of the rows are over twice as long as clip = 2" in said["b"]
+    assert "note: the job's constants do not fit your data: 100% of the rows are over twice as long as clip = 2" in said["b"]
     assert "twice as long" not in said["a"]

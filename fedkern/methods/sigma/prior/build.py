@@ -38,6 +38,7 @@ from .train import shape_of
 
 TIMED = 700  # rows and columns of a matrix whose square shows how fast a machine is
 EFFICIENCY = 0.45  # of what is not all matrix products, measured on the large map of benchmarks/sigma_within.py
+ABOVE = 1.05  # times the error that is asked for, from which on it is said: the number of latents is found to a twentieth
 LEAST_OTHERS = 3  # unknowns of a job beside those that tie clients: intercept, sigma_theta, phi
 
 
@@ -58,10 +59,9 @@ class Built:
     def notes(self) -> tuple[str, ...]:
         """The notes for a user."""
         asked, most = self.config.within, float(self.tied.errors.max())
-        if asked.latents != "auto" or most <= asked.error:
+        if asked.latents != "auto" or most <= ABOVE * asked.error:
             return self.source.notes
-        note = f"{self.latents} latents have an error of {most:.3f}, not {asked.error:g}: more than {MOST} are never taken"
-        return (*self.source.notes, note)
+        return (*self.source.notes, _of_error(self.latents, self.tied.n_borders, most, asked.error))
 
     def as_dict(self) -> Record:
         """Returns the content of fit.json."""
@@ -207,3 +207,15 @@ def _write(built: Built, out: Path) -> None:
     errors = [(float(phi), float(error)) for phi, error in zip(built.tied.phi, built.tied.errors)]
     loadings, versions = of_within(tied.clients), machine.of_a_run()
     artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=put)
+
+
+def _of_error(latents: int, n_borders: int, most: float, asked: float) -> str:
+    """Returns the note on an error that is larger than the one that is asked for, with digits that tell them apart."""
+    digits = next((n for n in range(2, 16) if f"{most:.{n}g}" != f"{asked:.{n}g}"), 16)
+    why = f"no more than {MOST:,} are ever taken" if latents >= MOST else ""
+    why = why or (f"there are {n_borders} areas on borders, and no more numbers than that" if latents >= n_borders else "")
+    return (
+        f"the {latents} numbers that tie the clients together leave posterior means off by {most:.{digits}g} of what independent "
+        f"areas have, and within.error asks for {asked:.{digits}g} at most"
+        + (f": {why}" if why else "; give within.latents a larger number where that matters")
+    )

@@ -1,0 +1,50 @@
+"""Constants of a column that do not fit the rows: the prior keeps its coefficient near 0, and the result does not stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from support import few
+
+WORDS = "center and scale in [data.columns] do not fit the rows of "
+
+
+def sites(seed: int, sizes: tuple[int, ...] = (250, 200, 150), family: str = "gaussian") -> dict[str, Any]:
+    pd = pytest.importorskip("pandas")
+    found = {}
+    for k, n in enumerate(sizes):
+        random = np.random.default_rng([seed, k])
+        x, z = random.normal(50 + 5 * (k - 1), 10, n), random.normal(size=n)
+        mean = 0.05 * (x - 50) + 0.2 * z
+        y = 100 + 10 * mean + random.normal(0, 5, n) if family == "gaussian" else random.random(n) < 1 / (1 + np.exp(-mean))
+        found["abc"[k]] = pd.DataFrame({"x": x, "z": z, "y": y.astype(float)})
+    return found
+
+
+def verdict(clients: dict[str, Any], center: float, scale: float, family: str = "gaussian") -> Any:
+    data = {"response": "y", "columns": {"x": {"center": center, "scale": scale}}, **few.ANY}
+    algorithm = {"points": 256, "effective": 50}
+    job = {"job": {"method": "likelihood"}, "data": data, "model": {"family": family}, "algorithm": algorithm}
+    return fedkern.run(job, data=clients).summary
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_a_scale_that_is_far_too_large_is_said_with_the_numbers_that_fit(family: str) -> None:
+    said = verdict(sites(1, family=family), 0.0, 1000.0, family)
+    assert said["converged"] is False
+    assert WORDS + "'x'" in said["verdict"]
+    assert "given are 0 and 1000" in said["verdict"]
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_public_constants_that_nearly_fit_say_nothing(family: str) -> None:
+    for seed, (center, scale) in enumerate([(50.0, 10.0), (60.0, 15.0), (40.0, 5.0), (55.0, 30.0)]):
+        assert WORDS not in verdict(sites(seed, (40, 60, 30), family), center, scale, family)["verdict"]
+
+
+def test_a_wrong_scale_that_moves_nothing_says_nothing() -> None:
+    assert WORDS not in verdict(sites(1), 50.0, 1.0)["verdict"]
