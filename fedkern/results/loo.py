@@ -118,7 +118,7 @@ def _error(of_draws: float, p_loo: float) -> float:
 
 def _of_draws(content: Record) -> float:
     """Returns the part of the error that is of draws."""
-    return max(real(content["monte_carlo_error"]) ** 2 - (SMOOTHED * real(content["p_loo"])) ** 2, 0.0) ** 0.5
+    return math.sqrt(max(real(content["monte_carlo_error"]) ** 2 - (SMOOTHED * real(content["p_loo"])) ** 2, 0.0))
 
 
 def line(sums: Record) -> str:
