@@ -2,8 +2,8 @@
 in each numeric covariate, and its differences between levels.
 
 Each client has computed the slope of every row's mean, or its difference, at draws of the posterior that it was sent, and sends
-the sums over its rows, to four digits (of levels three), with their number; a client with fewer than five rows answers zeros.
-For a column whose values are 0 and 1 it is the difference between the two. Source: docs/spec/likelihood.md, section 5.
+the sums over its rows, to four digits (of levels three), with their number; a client with fewer than five rows answers with
+zeros. For a column whose values are 0 and 1 it is the difference between the two. Source: docs/spec/likelihood.md, section 5.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def _marginal(run: RunFiles) -> str:
     text = (
         f"Average marginal effects on the {what}, over the clients' {number(content['rows'])} rows and over the effects of new "
         f"groups and clients. Of a number ({changes.SLOPE}) it is the average derivative: the slope, at each row's own value, "
-        f"of the {what}, per unit of the column. Where a unit is large beside the column's spread (a share in [0, 1]), nothing "
-        "can change by that much: multiply it by a step of a size that occurs, such as 0.1. Of 0 and 1, and of levels, it is the "
+        f"of the {what}, per unit. Where a unit is large beside the column's spread (a share in [0, 1]), nothing can "
+        "change by that much: multiply it by a step of a size that occurs, such as 0.1. Of 0 and 1, and of levels, it is the "
         "difference between one value and another for all rows."
     )
     rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in content["effects"].items()]

@@ -133,4 +133,4 @@ def test_they_are_announced_and_shown(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "and which of its columns are 0 or 1" in said
     assert main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "out")]) == 0
     assert "severe:male (1 against 0)" in capsys.readouterr().out
-    assert "By how much the probability of each level changes" in report.write(tmp_path / "out").read_text()
+    assert "Average marginal effects on the probability of each level" in report.write(tmp_path / "out").read_text()

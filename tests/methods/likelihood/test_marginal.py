@@ -166,3 +166,24 @@ def test_a_client_of_few_rows_is_left_out_by_name() -> None:
 )
 def test_answers_that_cannot_be_are_left_out(answer: marginal_sums.MarginalSums, why: str) -> None:
     assert why in marginal_sums.QUESTION.wrong(answer)
+
+
+def test_a_number_has_a_slope_and_is_not_said_to_change_the_mean_by_a_unit(tmp_path: Path) -> None:
+    """A share has a slope above 1, by which no probability can change."""
+    random, data = np.random.default_rng(4), {}
+    for name in ("ay", "bo"):
+        share = random.beta(2, 2, 300)
+        data[name] = pd.DataFrame({"share": share, "y": (random.random(300) < 1 / (1 + np.exp(-9 * (share - 0.5)))).astype(int)})
+    job = {
+        "job": {"method": "likelihood"},
+        "data": {"response": "y"},
+        "model": {"family": "bernoulli"},
+        "output": {"marginal": True},
+    }
+    result = fedkern.run(job, data=data, out=tmp_path / "out")
+    row = result.summary["marginal"]["effects"]["share"]
+    assert row["mean"] > 1
+    assert row["change"] == "slope per unit"
+    page = report.write(tmp_path / "out").read_text(encoding="utf-8")
+    assert "average derivative" in page
+    assert "for a unit of a numeric column" not in page
