@@ -346,7 +346,13 @@ def test_an_exposure_that_is_no_logarithm_is_named() -> None:
     data = {"response": "y", "offset": "years", "ignore": ["ward", "logt"]}
     wrong = fedkern.run({"job": {"method": "likelihood"}, "data": data, "model": {"family": "poisson"}}, data=frames).summary
     assert wrong["converged"] is False
-    assert "of an exposure take the logarithm" in wrong["verdict"] or "vary" in wrong["verdict"]
+    assert "see that it is the logarithm of the exposure (log 3, not 3)" in wrong["verdict"]
+    last = max(frames)
+    logged = {name: one.assign(days=one["logt"] + np.log(365) * (name == last)) for name, one in frames.items()}
+    data = {"response": "y", "offset": "days", "ignore": ["ward", "logt", "years"]}
+    other = fedkern.run({"job": {"method": "likelihood"}, "data": data, "model": {"family": "poisson"}}, data=logged).summary
+    assert other["converged"] is False
+    assert "of an exposure take the logarithm" not in other["verdict"]
 
 
 def test_a_model_that_does_not_fit_is_said(files: Path) -> None:

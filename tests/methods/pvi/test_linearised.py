@@ -223,6 +223,17 @@ def test_a_private_linear_job_says_that_it_takes_the_size_of_its_errors_for_gran
         assert "cuts a usual row where its response is more than " in said
 
 
+def test_every_private_logistic_result_says_that_holders_alone_see_what_the_clip_cuts() -> None:
+    data = {name: rows(300, seed, normal, 0.0) for seed, name in enumerate("ab")}
+    usual = tables({"x2": NORMAL})
+    for job in (usual, {**usual, "algorithm": {"local_steps": 5}}):
+        for said in (fedkern.run(job, data=data).summary["notes"], fedkern.check(job, data=data)):
+            (note,) = (line for line in said if "each holder alone can see" in line)
+            assert "`fedkern check JOB --local FILE`" in note
+            assert "rows.json" in note
+            assert "from 2% of rows" in note
+
+
 def test_wrong_constants_are_told_to_the_holder() -> None:
     X = np.random.default_rng(0).normal(size=(500, 4))
     assert not list(linearised.describe_long_rows(X, 2.2))
