@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import fedkern
 from fedkern.results import loo
 
 DRAWS = 200
@@ -54,3 +55,16 @@ def test_sums_of_draws_that_are_not_independent_have_none() -> None:
     assert "monte_carlo_error" not in content
     assert math.isnan(loo.error_of_difference(content, content))
     assert loo.corrected({}, 0.0, 0.0, 1.0) == {}
+
+
+def test_results_of_several_seeds_differ_by_less_than_their_draws_do() -> None:
+    random, data = np.random.default_rng(6), {}
+    for name in ("ay", "bo"):
+        X = random.normal(size=(150, 8))
+        data[name] = (X, (random.random(150) < 1 / (1 + np.exp(-X[:, 0]))).astype(float))
+    job = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "output": {"loo": True}}
+    told = [fedkern.run(job, data=data, job={"seed": seed}).summary["loo"] for seed in range(5)]
+    of_draws = math.sqrt(2 * told[0]["p_loo"] / DRAWS)
+    assert np.std([one["elpd"] for one in told], ddof=1) < 0.4 * of_draws
+    assert np.std([one["p_loo"] for one in told], ddof=1) < 0.4 * of_draws
+    assert all(one["monte_carlo_error"] < 0.8 * of_draws for one in told)

@@ -166,9 +166,11 @@ def _unseen(model: Model) -> list[str]:
 def _left_out(model: Model, content: Record, weights: weighted.Weighted, values: Array) -> Record:
     """`loo` of summary.json, where the log-likelihood of all rows is known at more draws than clients were told.
 
-    With effects of groups or clients rows do not add up to it.
+    With effects of groups or clients rows do not add up to it, nor without the rows of a client whose answer was refused.
     """
     if not content.get("loo") or model.layout.group or model.layout.client:
+        return {}
+    if content["loo"]["rows"] != content.get("predictive", {}).get("rows"):
         return {}
     told = weights.resampled(TOLD, importance.offset(model.seed))
     own = np.where(weights.weights > 0, values, 0.0)  # where it is not finite, the weight is 0
