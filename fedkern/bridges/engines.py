@@ -88,11 +88,15 @@ def servers_copy(folder: Path, brought: Path, digest: str, name: str = "") -> Pa
 
 
 def run_folder(runs: Path, name: str, *, resume: bool) -> Path:
-    """Returns the folder of a new run, NAME, NAME-2, ..; with `resume` the last that is there, or the first."""
-    path, number = runs / name, 2
-    while path.exists():
-        after = runs / f"{name}-{number}"
-        if resume and not after.exists():
-            break
-        path, number = after, number + 1
-    return path
+    """Returns the folder of a new run, NAME, NAME-2, ..
+
+    With `resume` it is the last that has a checkpoint: a start that failed early has left a folder without one.
+    Where none has, it is the last that is there, or the first.
+    """
+    folders = [runs / name]
+    while folders[-1].exists():
+        folders.append(runs / f"{name}-{len(folders) + 1}")
+    if not resume:
+        return folders[-1]
+    begun = [path for path in folders if any(path.glob("checkpoint/*.ckpt")) or any(path.glob("*/checkpoint/*.ckpt"))]
+    return (begun or folders[:-1] or folders)[-1]

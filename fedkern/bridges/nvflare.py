@@ -81,7 +81,7 @@ class Server(Controller):  # type: ignore[misc]
     ----------
     names : of the sites, in the order of the job's clients
     digest : of the job, in hexadecimal digits
-    resume : go on from the last checkpoint of the job's latest run
+    resume : go on from the last checkpoint that a run of the job has left
     job : the name of the file that was submitted, without .toml; empty where it is not known
     """
 

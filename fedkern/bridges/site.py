@@ -36,6 +36,7 @@ from ..transports.relay_letters import ANEW, WAITING
 from .audit import Audit
 from .consent import Accepted, AcceptedSection, Consent
 from .digest import names_of
+from .engines import run_folder
 from .identity import identity_of
 from .saying import say
 
@@ -294,15 +295,8 @@ class Resident:
             self.say(f"{path} cannot be written ({without_folders(str(error))}): {self.audit.path} alone says what has left")
 
     def _folder(self, found: Accepted) -> Path:
-        """Returns the folder of a new run, or of the last one of a job that goes on."""
-        first = self.folder / RUNS / Path(found.said.file).stem
-        path, number = first, 2
-        while path.exists():
-            after = first.with_name(f"{first.name}-{number}")
-            if found.resume and not after.exists():
-                break
-            path, number = after, number + 1
-        return path
+        """Returns the folder of a new run, or that of the run that goes on."""
+        return run_folder(self.folder / RUNS, Path(found.said.file).stem, resume=found.resume)
 
     def _forgotten(self, asked: Letter, about: dict[str, Any]) -> bytes:
         """Returns the reply to a request of a run that has begun here before this process did."""
