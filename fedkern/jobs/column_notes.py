@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..algorithms.exchanges import column_notes
+from ..algorithms.exchanges import column_notes, column_zeros
 from ..data.degenerate import Degenerate
 from ..errors import JobError
 from ..kernels.families import FAMILIES
@@ -44,6 +44,8 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         differ = _not_given(at, own.apart) if told and at.config.data.standardise == "exchange" else ()
         constant = tuple(name for name in own.constant if name not in differ)
         zeros = {name: own.zeros[name] for name in _not_given(at, tuple(own.zeros))}
+        if at.config.secure:
+            zeros = column_zeros.in_tenths(zeros)
         mended = replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking, zeros=zeros)
         clients[k] = column_notes.Client(mended)
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)

@@ -10,7 +10,7 @@ import pytest
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import column_notes
-from fedkern.algorithms.exchanges.column_zeros import lacking
+from fedkern.algorithms.exchanges.column_zeros import in_tenths, lacking
 from fedkern.data.zeros import FEWER, judge
 
 SIZES = ((400, 300, 200), (120, 80, 60, 40), (1000, 30, 300), (60, 50, 40), (25,) * 8)
@@ -94,3 +94,15 @@ def test_a_share_that_is_none_is_refused(zeros: Any) -> None:
     content = {"constant": [], "coarse": [], "judged": [1, 1], "collinear": {}, "zeros": zeros}
     with pytest.raises(RemoteFault, match="zeros"):
         column_notes._checked("client a", content)
+
+
+def test_with_secure_sums_a_client_tells_no_more_than_whether_its_zeros_are_a_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(column_notes, "Client", lambda found, make=column_notes.Client: told.append(found.zeros) or make(found))
+    job = {"job": {"method": "likelihood", "sums": "secure"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    said = fedkern.run(job, data=sites({"a": 0.3, "b": 0.4, "c": 0.25})).summary
+    assert [one["dose"][0] for one in told] == [10, 10, 10]
+    assert any(note.startswith(NOTE) for note in said["notes"])
+    wrong = fedkern.run(job, data=sites({"a": 0.0, "b": 0.4, "c": 0.0})).summary
+    assert DOUBT in wrong["verdict"]
+    assert in_tenths({"x": (9, 2), "y": (10, 1), "z": (55, 0)}) == {"x": (1, 2), "y": (10, 1), "z": (10, 0)}

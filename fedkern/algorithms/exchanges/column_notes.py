@@ -38,7 +38,8 @@ class AskNotes(Message, kind=143):
 
 TELLS = Tells(
     "names of columns that have one value, follow from others, have a cell far from all others, or are nearly called as one of "
-    "data.ignore that is not there; of columns with zeros at one end their share in whole percents"
+    "data.ignore that is not there; of columns with zeros at one end their share in whole percents (with secure sums whether it "
+    "is a tenth)"
 )
 
 

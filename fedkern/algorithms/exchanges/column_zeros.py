@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 EXPECTED, OF_ALL = 12.0, 8.0  # zeros, of one other client and of all: shares differ between hospitals
 LESS = 20  # times as small a share is nearly none
 FEWER = 2  # says that zeros that stand apart are few
+TENTH = 10  # percent
 ASSUMED = 40  # rows of a client that has not told their number
+
+
+def in_tenths(zeros: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Returns the shares as a client tells them where its own numbers are not the server's to know: a tenth, or less."""
+    return {name: (TENTH if percent >= TENTH else 1, apart) for name, (percent, apart) in zeros.items()}
 
 
 def lacking(shares: Mapping[int, tuple[int, int]], sizes: Sequence[int]) -> list[int]:
