@@ -8,7 +8,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import JobError
 from ..printing import digits_of, printable_lines
@@ -35,9 +35,9 @@ GLOSSARY = {
 
 def document(title: str, sections: Iterable[str], **head: object) -> str:
     """Returns the whole page: `head` has its word, mood, verdict, doubt, labels, tiles and notes."""
-    inside = [part for part in sections if part]
+    inside, notes = [part for part in sections if part], cast(Iterable[object], head.get("notes", ()))
     # Explain only the words that the page uses; letters in drawings are none.
-    said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join(inside), flags=re.DOTALL)
+    said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join([*inside, *map(str, notes)]), flags=re.DOTALL)
     words = {word: meaning for word, meaning in GLOSSARY.items() if re.search(rf"(?<!\w){word}(?!\w)", said)}
     inside += [section("Words", piece("glossary", words))] if words else []
     return _templates().get_template("page.html").render(title=title, sections=inside, policy=_policy(), **head)

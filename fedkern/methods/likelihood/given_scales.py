@@ -54,6 +54,5 @@ def doubt(found: Found, model: Model) -> str:
 
 def given_columns(model: Model) -> dict[str, tuple[float, float]]:
     """Returns the numeric columns whose constants the job file gives -> these."""
-    said = model.config.data.columns
-    given = {name for name, one in said.items() if one.center is not None or one.lower is not None}
+    given = model.given_constants
     return {one.name: one.constants for one in model.encoding.columns if one.levels is None and one.name in given}

@@ -114,7 +114,7 @@ def test_a_column_is_of_zeros_and_ones_where_it_is_so_at_each_client(folder: Pat
         (tmp_path / "rows" / f"{name}.csv").write_text("\n".join([head, *rows]) + "\n")
     (tmp_path / "job.toml").write_text((HEAD + JOBS["counts"]).replace("[model]", 'ignore = ["z", "grade", "t", "d"]\n[model]'))
     effects = fedkern.run(tmp_path / "job.toml").summary["marginal"]["effects"]
-    assert effects["b"]["change"] == "a unit"
+    assert effects["b"]["change"] == "slope per unit"
     whole = fitted(folder, "counts", secure=True)[0].summary["marginal"]["effects"]
     assert whole["b"]["change"] == "1 against 0"
 
