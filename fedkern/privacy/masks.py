@@ -74,24 +74,27 @@ ROUND = Form(2, 64, 2.0**62)  # of messages that come round for round
 ONCE = Form(8, 256, 2.0**255)  # of sums that are told once: no digit of a column is lost
 
 
-def to_words(values: Array, form: Form, n_clients: int) -> tuple[Words, NDArray[np.bool_]]:
-    """Returns the words (limbs, n) of values (n,), and which of these are out of range; these have the word 0.
+def to_words(values: Array, form: Form, n_clients: int) -> Words:
+    """Returns the words (limbs, n) of values (n,), each rounded to the nearest multiple of 2^-fraction, ties to even.
 
-    A value is rounded to the nearest multiple of 2^-fraction, ties to even. Out of range is what is not finite, or not smaller
-    in size than `form.each(n_clients)`.
+    Raises
+    ------
+    ValueError
+        A value is not finite, or not smaller in size than `form.each(n_clients)`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fedkern.privacy.masks import ROUND, from_words, to_words
-    >>> words, outside = to_words(np.array([1.5, -2.0, np.inf]), ROUND, n_clients=3)
-    >>> from_words(words, ROUND), outside
-    (array([ 1.5, -2. ,  0. ]), array([False, False,  True]))
+    >>> from_words(to_words(np.array([1.5, -2.0]), ROUND, n_clients=3), ROUND)
+    array([ 1.5, -2. ])
     """
     values = np.ascontiguousarray(values, np.float64)
     words, outside = np.empty((form.limbs, len(values)), np.uint64), np.empty(len(values), np.bool_)
     compiled.from_values(values, form.fraction, form.each(n_clients), words, outside)
-    return words, outside
+    if outside.any():
+        raise ValueError("a number is out of the range of masked words")
+    return words
 
 
 def holds(values: Array, form: Form, n_clients: int) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from fedkern._core import words as compiled
+from fedkern.algorithms.core.masked import saturated
 from fedkern.errors import JobError
 from fedkern.privacy import masks
 from fedkern.privacy.masks import (
@@ -82,13 +83,16 @@ def test_a_sum_of_masked_words_is_the_sum_of_the_numbers(form: Form, columns: li
     values, clients = np.array(columns).T, group()
     parts, inside = [], []
     for own, client in zip(values, clients):
-        words, outside = to_words(own, form, len(clients))
-        np.testing.assert_array_equal(outside, np.abs(own) >= form.bound / 4)
-        for i, value in enumerate(own):
-            assert number_of(words, form, i) == (0 if outside[i] else nearest(value, form))
+        if (np.abs(own) >= form.each(4)).any():
+            with pytest.raises(ValueError, match="a number is out of the range of masked words"):
+                to_words(own, form, len(clients))
+        clipped = saturated(own, form.each(4))
+        words = to_words(clipped, form, len(clients))
+        for i, value in enumerate(clipped):
+            assert number_of(words, form, i) == nearest(value, form)
         client.hide(words, 3, 201, QUESTION)
         parts.append(words)
-        inside.append(np.where(outside, 0.0, own))
+        inside.append(clipped)
     sums = masks.total(parts)
     for i, told in enumerate(from_words(sums, form)):
         exact = sum((nearest(own[i], form) for own in inside), Fraction(0))
@@ -101,16 +105,17 @@ def test_numbers_at_the_edges_are_what_they_were(form: Form) -> None:
     largest = math.nextafter(form.each(3), 0)
     unit = 2.0**-form.fraction
     numbers = np.array([0.0, -0.0, unit, -unit, unit / 2, 1.5 * unit, -1.5 * unit, 0.1, -1e9, largest, -largest, 5e-324])
-    words, outside = to_words(numbers, form, 3)
-    assert not outside.any()
+    words = to_words(numbers, form, 3)
     near = [0.0, 0.0, unit, -unit, 0.0, 2 * unit, -2 * unit]
     told = from_words(words, form)
     np.testing.assert_array_equal(told[:7], near)
     np.testing.assert_allclose(told[7:], numbers[7:], rtol=0, atol=unit / 2)
     np.testing.assert_array_equal(told[8:11], numbers[8:11])
-    beyond, outside = to_words(np.array([form.each(3), -form.each(3), np.inf, -np.inf, np.nan]), form, 3)
-    assert outside.all()
-    assert not beyond.any()
+    beyond = np.array([form.each(3), -form.each(3), np.inf, -np.inf, np.nan])
+    for one in beyond:
+        with pytest.raises(ValueError, match="a number is out of the range of masked words"):
+            to_words(np.array([one]), form, 3)
+    np.testing.assert_array_equal(saturated(beyond, form.each(3)), [largest, -largest, largest, -largest, 0.0])
 
 
 @FORMS
@@ -202,7 +207,7 @@ def chance(counts: np.ndarray) -> float:
 def test_each_masked_word_is_uniform_and_says_nothing_of_its_number(form: Form) -> None:
     n = 4000
     for value in (0.0, 1.0, -1e15):
-        plain, _ = to_words(np.full(n, value), form, 4)
+        plain = to_words(np.full(n, value), form, 4)
         masked = plain.copy()
         group(start=7)[1].hide(masked, 0, 201, QUESTION)
         for limb in masked:
@@ -211,13 +216,13 @@ def test_each_masked_word_is_uniform_and_says_nothing_of_its_number(form: Form) 
         # The same over the keys of many starts, at one place.
     words = []
     for start in range(300):
-        one, _ = to_words(np.array([1.0]), form, 4)
+        one = to_words(np.array([1.0]), form, 4)
         group(start=start)[2].hide(one, 0, 201, QUESTION)
         words.append(one[:, 0])
     top = np.array(words)[:, -1] >> np.uint64(60)
     assert chance(np.bincount(top.astype(int), minlength=16)) > 1e-5
     # What is not masked fails the same test.
-    plain, _ = to_words(np.full(n, 1.0), form, 4)
+    plain = to_words(np.full(n, 1.0), form, 4)
     assert chance(np.bincount(plain[-1].view(np.uint8), minlength=256)) < 1e-100
 
 
@@ -228,7 +233,7 @@ def test_masks_of_clients_that_differ_do_not_cancel(fault: str) -> None:
         clients[2] = group(job=b"another")[2] if fault == "job" else group(start=1)[2]
     parts = []
     for k, client in enumerate(clients):
-        words, _ = to_words(np.ones(500), ROUND, 4)
+        words = to_words(np.ones(500), ROUND, 4)
         other = k == 2
         client.hide(
             words,
@@ -341,7 +346,7 @@ def test_who_is_whose_neighbour_is_by_chance_and_by_every_key() -> None:
 
 def hidden(clients: list[Pairs]) -> Iterator[Words]:
     for k, client in enumerate(clients):
-        words, _ = to_words(np.array([float(k), 0.0]), ROUND, len(clients))
+        words = to_words(np.array([float(k), 0.0]), ROUND, len(clients))
         client.hide(words, 0, 243, QUESTION)
         yield words
 

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from ...kernels.ranges import within
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
 from . import until
 from .kept import GIVEN
@@ -66,7 +65,6 @@ TOO_MUCH = (
     "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e74 without loss of a digit: give them in "
     "another unit"
 )
-TOO_LARGE = "are too large for secure sums"
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel
 NEEDED = "the sum of all less that of the others would be its number; --resume goes on from the last checkpoint when it is back"
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
@@ -113,15 +111,15 @@ class Summed(Shape):
     """Is a message whose numbers the server adds. It may have a `round`, which is not masked."""
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers the message has, and how many places that may be out of range."""
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers the message has."""
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
-        """Returns its numbers (n,), each smaller in size than `largest`, and which places (m,) are out of range."""
+    def numbers(self) -> Array:
+        """Returns its numbers (n,); NaN where the client has none, which ends the job at the next barrier."""
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
-        """Returns the message of all clients together; `outside` (m,): the places that are out of range at any client."""
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
+        """Returns the message of all clients together."""
 
 
 class Sum(NamedTuple):
@@ -132,8 +130,8 @@ class Sum(NamedTuple):
     kind : of the messages that are added
     masked : of the messages that travel in their place
     form : of its words
-    what : its numbers, where one of them that a word does not hold is a fault of its client; "" where none can be such
-    exact : whether a word has to hold all digits of a number
+    what : its numbers, in words, if they are exact
+    exact : whether a word has to hold all digits of a number, or it is a fault of the client; others are clipped
     """
 
     kind: type[Any]  # a Message that is Summed: no type is both a class of the one and a shape of the other
@@ -149,8 +147,7 @@ class Sum(NamedTuple):
 
     def n_bytes(self, dims: Mapping[str, int]) -> int:
         """Returns the bytes of the masked words."""
-        numbers, places = self.kind.count(dims)
-        return int(8 * self.form.limbs * (numbers + places + CHECKED))
+        return int(8 * self.form.limbs * (self.kind.count(dims) + CHECKED))
 
 
 MOVING = Sum(until.Moving, MaskedMoving)
@@ -171,6 +168,10 @@ class Hider:
 
     The count is kept here, and not in a machine's state, since a state may be put back, and a count must not. It is of all
     exchanges of the start: two of them may ask the same.
+
+    Numbers beyond what has a sum are clipped. A client one of whose answers is none (a machine's state says so: `failed`) shows
+    that at the next barrier, by masks that no other client has. A number that is none has no place in a sum at all, and such
+    masks at once.
 
     Parameters
     ----------
@@ -207,21 +208,21 @@ class Hider:
         """Takes what all clients must know alike from here on, too: masks of those that know something else do not cancel."""
         self.known = hashlib.blake2b(self.known + known, digest_size=32, person=b"fedkern known").digest()
 
-    def hide(self, numbers: Array, outside: NDArray[np.bool_], one: Sum, question: bytes) -> bytes:
-        """Returns masked words of numbers, of a count of the places that are out of range, and of a zero.
+    def hide(self, numbers: Array, one: Sum, question: bytes) -> bytes:
+        """Returns masked words of numbers, each clipped to what has a sum, and of a zero.
 
         Raises
         ------
         JobError
-            A word does not hold a number of these.
+            A word does not hold all digits of a number that has to be exact.
         """
-        values = np.concatenate([numbers, outside, np.zeros(CHECKED)])
-        words, beyond = to_words(values, one.form, self.n_clients)
-        lost = beyond.any() or (one.exact and not holds(values, one.form, self.n_clients).all())
-        if lost and one.what:
-            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH if one.exact else TOO_LARGE}")
-        if lost:
-            raise ValueError(f"{one.kind.__name__} has numbers out of range that it does not say to be")
+        values = np.concatenate([numbers, np.zeros(CHECKED)])
+        if one.exact and not holds(values, one.form, self.n_clients).all():
+            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH}")
+        if np.isnan(values).any():  # a 0 in its place would tell the client's number, by how much the sum lacks
+            self.fail()
+            self.spoils = True
+        words = to_words(saturated(values, one.form.each(self.n_clients)), one.form, self.n_clients)
         counter, self.used = self.used, self.used + 1
         if self.spoils:  # by masks that no other client has
             question = _chained(question, struct.pack("<I", self.pairs.client))
@@ -344,17 +345,17 @@ class Sums:
             one = next((one for one in self.used if type(effect) is one.kind), None)
             if one is None:
                 raise ValueError(f"{self.protocol.name}: {type(effect).__name__} cannot be masked")
-            hidden = state.hider.hide(*self._numbers(effect, one, state), one, question)
+            hidden = state.hider.hide(self._numbers(effect, one), one, question)
             out.append(one.masked(getattr(effect, "round", 0), hidden))
         return evolve(state, inner=inner, heard=heard), out
 
-    def _numbers(self, message: Any, one: Sum, state: Client[Any]) -> tuple[Array, NDArray[np.bool_]]:
-        """Returns a message's numbers and places out of range, after a look at their count."""
-        numbers, outside = message.numbers(one.form.each(state.hider.n_clients))
-        if (len(numbers), len(outside)) != one.kind.count(self.dims):
-            wanted, got = one.kind.count(self.dims), (len(numbers), len(outside))
-            raise ValueError(f"{one.kind.__name__} has {got} numbers and places out of range, and {wanted} were agreed")
-        return numbers, outside
+    def _numbers(self, message: Any, one: Sum) -> Array:
+        """Returns a message's numbers, after a look at their count."""
+        wanted = one.kind.count(self.dims)
+        numbers: Array = message.numbers()
+        if len(numbers) != wanted:
+            raise ValueError(f"{one.kind.__name__} has {len(numbers)} numbers, and {wanted} were agreed")
+        return numbers
 
     def _server_receive(self, state: Server[S], sender: int, event: Event) -> tuple[Server[S], ServerEffects]:
         """Takes one masked answer; the last one makes the sum, which the machine gets.
@@ -401,21 +402,25 @@ class Sums:
     def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:
         """Returns the message of all clients together."""
         sums = total([np.frombuffer(answers[k].words, "<u8").reshape(one.form.limbs, -1) for k in sorted(answers)])
-        n, _ = one.kind.count(self.dims)
-        values = from_words(sums, one.form)
-        numbers, counts = values[:n], values[n:-CHECKED]
         # Of masks that do not cancel the last word is 0 by chance once in 2^128.
         if sums[:, -CHECKED:].any():
             raise RemoteFault(ENDED)
-        message: Message = one.kind.of_sum(round, numbers, counts > 0, self.dims)
+        message: Message = one.kind.of_sum(round, from_words(sums, one.form)[:-CHECKED], self.dims)
         return message
 
 
-def all_or_none(numbers: Array, largest: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Returns numbers in a row, zeros if one of them has no place in a sum, and the one place that says so."""
-    most = math.nextafter(largest, 0.0)
-    good = within(np.ascontiguousarray(numbers, np.float64), -most, most)  # NaN is not
-    return numbers.ravel() if good else np.zeros(numbers.size), np.array([not good])
+def saturated(numbers: Array, limit: float) -> Array:
+    """Returns numbers clipped to less than `limit` in size; 0 where one is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.algorithms.core.masked import saturated
+    >>> saturated(np.array([1.5, -np.inf, np.nan]), 1024.0)
+    array([    1.5, -1024. ,     0. ])
+    """
+    most = math.nextafter(limit, 0.0)
+    return np.where(np.isnan(numbers), 0.0, np.clip(numbers, -most, most))
 
 
 def digest(message: Message) -> bytes:

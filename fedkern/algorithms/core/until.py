@@ -41,16 +41,16 @@ class Moving(Message, kind=163, tells=Tells(BIT)):
     settled: int
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and that there are no places out of range."""
-        return 1, 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 1
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def numbers(self) -> NDArray[np.float64]:
         """Returns 1 where they have not, else 0."""
-        return np.array([float(self.settled != 1)]), np.empty(0, np.bool_)
+        return np.array([float(self.settled != 1)])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Moving:
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Moving:
         """Returns the answer of all clients together: 1 where those of all have settled."""
         return cls(round, int(numbers[0] == 0))
 

@@ -20,17 +20,17 @@ class Added:
     """
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and that none has a place for being out of range."""
-        return sum(math.prod(shape) for shape in _shapes(cls, dims).values()), 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return sum(math.prod(shape) for shape in _shapes(cls, dims).values())
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def numbers(self) -> NDArray[np.float64]:
         """Returns the numbers, field by field."""
         fields = schema(type(self))  # type: ignore[arg-type]
-        return summable(np.concatenate([np.ravel(getattr(self, name)) for name in fields if name != "round"])), np.zeros(0, bool)
+        return summable(np.concatenate([np.ravel(getattr(self, name)) for name in fields if name != "round"]))
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Any:
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Any:
         """Returns the message of all clients together."""
         values, at = dict[str, Any](), 0
         for name, shape in _shapes(cls, dims).items():

@@ -102,28 +102,26 @@ class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     curvature: Annotated[Array, "t"]
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
-        return dims["d"] + dims["t"], 1
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["d"] + dims["t"]
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
-        """Returns the numbers, zeros where it tells none that rows can have and that have a place in a sum."""
+    def numbers(self) -> Array:
+        """Returns the numbers; NaN where it tells none that rows can have."""
         numbers = np.concatenate([self.gradient, self.curvature])
-        good = possible(self) and bool((np.abs(numbers) < largest).all())
-        return numbers if good else np.zeros(len(numbers)), np.array([not good])
+        return numbers if possible(self) else np.full(len(numbers), np.nan)
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Slope:
-        """Returns the answer of all clients together, without numbers where one of them tells none."""
-        d, told = dims["d"], not outside.any()
-        return cls(round, int(told), numbers[:d] * told, numbers[d:] * told)
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Slope:
+        """Returns the answer of all clients together."""
+        return cls(round, 1, numbers[: dims["d"]], numbers[dims["d"] :])
 
 
 @dataclass(frozen=True)
 class MaskedArrival(
     Masked, Message, kind=254, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows up to a rotation, not whose they are", FEWER)
 ):
-    """Client to server: a `Slope`, masked, with a count of clients that tell none."""
+    """Client to server: a `Slope`, masked."""
 
     words: Annotated[bytes, "masked_arrival"]
 

@@ -100,16 +100,16 @@ class ColumnSums:
     squares: Array
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 1 + 2 * dims["block"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 1 + 2 * dims["block"]
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the numbers that are added."""
-        return np.concatenate([[self.rows], self.sums, self.squares]), np.zeros(0, np.bool_)
+        return np.concatenate([[self.rows], self.sums, self.squares])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
         """Returns the sums of all clients together."""
         sums, squares = np.split(numbers[1:], 2)
         return cast(Message, cls(round, float(numbers[0]), sums, squares))
@@ -132,16 +132,16 @@ class OddColumns:
     larger: Array
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 3 * dims["block"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 3 * dims["block"]
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the numbers that are added."""
-        return np.concatenate([self.notes, self.doubts, self.larger]), np.zeros(0, np.bool_)
+        return np.concatenate([self.notes, self.doubts, self.larger])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
         """Returns at how many clients each column is odd."""
         return cast(Message, cls(round, *np.split(numbers, 3)))
 

@@ -43,16 +43,16 @@ class ErrorShape(Message, kind=134, tells=Tells(SHAPE)):
     ratio: Annotated[NDArray[np.float64], "w"]
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 1 + dims["w"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 1 + dims["w"]
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the number of rows, and each ratio times it."""
-        return np.array([self.rows, *self.rows * self.ratio], np.float64), np.zeros(0, np.bool_)
+        return np.array([self.rows, *self.rows * self.ratio], np.float64)
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> ErrorShape:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> ErrorShape:
         """Returns the rows of all clients together, and the mean ratio of these."""
         rows = int(numbers[0])
         return cls(round, rows, numbers[1:] / rows if rows > 0 else np.full(dims["w"], LAPLACE))

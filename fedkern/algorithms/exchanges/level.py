@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...kernels.families import FAMILIES
@@ -74,16 +73,16 @@ class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
     second: float
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 2, 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 2
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the numbers that are added."""
-        return np.array([self.first, self.second]), np.zeros(0, np.bool_)
+        return np.array([self.first, self.second])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> LevelSums:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> LevelSums:
         """Returns the sums of all clients together."""
         return cls(round, *numbers.tolist())
 

@@ -49,17 +49,17 @@ class MarginalSums(Message, kind=209, tells=Tells(SAID, "its covariates", FEW)):
     sums: Annotated[Array, "draws effects"]
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 1 + dims["numeric"] + dims["draws"] * dims["effects"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 1 + dims["numeric"] + dims["draws"] * dims["effects"]
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the numbers that are added: of each numeric column 1 where its values are others than 0 and 1."""
         others = (1 - self.binary) * (self.rows > 0)
-        return np.concatenate([[self.rows], others, summable(self.sums.ravel())]), np.zeros(0, bool)
+        return np.concatenate([[self.rows], others, summable(self.sums.ravel())])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> MarginalSums:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> MarginalSums:
         """Returns the sums of all clients together; a column is 0 or 1 where it is so at each of them."""
         numeric = dims["numeric"]
         binary = (numbers[1 : 1 + numeric] == 0).astype(np.float64)

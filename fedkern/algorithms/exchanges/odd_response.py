@@ -68,16 +68,16 @@ class OddResponse:
     larger: float
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 3, 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 3
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the numbers that are added."""
-        return np.array([self.note, self.doubt, self.larger]), np.zeros(0, np.bool_)
+        return np.array([self.note, self.doubt, self.larger])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Message:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
         """Returns at how many clients the response is odd."""
         return cast(Message, cls(round, *numbers.tolist()))
 

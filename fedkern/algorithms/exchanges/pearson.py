@@ -49,16 +49,16 @@ class PearsonSums(Message, kind=195, tells=Tells(SUM)):
     slope: float
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return 2 + len(OF_ROWS), 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 2 + len(OF_ROWS)
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
+    def numbers(self) -> Array:
         """Returns the numbers that are added: in the place of the mean weight the sum of the weights."""
-        return summable([self.rows, self.rows * self.weight, *(getattr(self, name) for name in OF_ROWS)]), np.zeros(0, bool)
+        return summable([self.rows, self.rows * self.weight, *(getattr(self, name) for name in OF_ROWS)])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> PearsonSums:
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> PearsonSums:
         """Returns the sums of all clients together."""
         rows, weights, *sums = numbers.tolist()
         return cls(round, int(rows), weights / max(rows, 1.0), *sums)

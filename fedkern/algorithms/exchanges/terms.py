@@ -19,11 +19,10 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import LEAST_DENSITY
 from ..core import once
 from ..core.masked import HIDES, TELLS, Masked, Sum
 from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
-from .rounding import DIGITS, LARGEST, bounded, rounded
+from .rounding import DIGITS, bounded, rounded
 
 Array = NDArray[np.float64]
 
@@ -86,19 +85,18 @@ class Added:
     values: Terms
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the draws at which a log-likelihood may be none."""
-        return dims["draws"], dims["draws"]
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["draws"]
 
-    def numbers(self, largest: float) -> tuple[Array, NDArray[np.bool_]]:
-        """Returns thousandths of a nat, whole numbers that are added exactly, and the draws at which there are none."""
-        good = (self.values > -LARGEST / 2) & (self.values < largest / 10**DIGITS)
-        return np.rint(np.maximum(np.where(good, self.values, 0.0), LEAST_DENSITY) * 10**DIGITS), ~good
+    def numbers(self) -> Array:
+        """Returns thousandths of a nat, whole numbers that are added exactly."""
+        return np.asarray(np.rint(self.values * 10**DIGITS))
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Array, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Self:
-        """Returns the answer of all clients together; a draw that cannot be for any of them cannot be."""
-        return cls(round, rounded(np.where(outside, -LARGEST, numbers / 10**DIGITS)))
+    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Self:
+        """Returns the answer of all clients together."""
+        return cls(round, rounded(numbers / 10**DIGITS))
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class LogTerms(Added, Message, kind=166, tells=Tells(LIKELIHOOD, AREAS, "with fe
 
 @dataclass(frozen=True)
 class MaskedLogTerms(Masked, Message, kind=266, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, "with few areas")):
-    """Client to server: `LogTerms`, masked, with a count of each draw that cannot be."""
+    """Client to server: `LogTerms`, masked."""
 
     words: Annotated[bytes, "masked_log_terms"]
 

@@ -99,16 +99,16 @@ class Sums(Message, kind=34, tells=Tells(DRAW, DRAWN)):
     sums: Annotated[NDArray[np.float64], "s c n"]
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added; none is ever out of range."""
-        return dims["s"] * dims["c"] * dims["n"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * dims["c"] * dims["n"]
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def numbers(self) -> NDArray[np.float64]:
         """Returns the numbers that are added."""
-        return self.sums.ravel(), np.zeros(0, np.bool_)
+        return self.sums.ravel()
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Sums:
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Sums:
         """Returns the sums of all clients together."""
         return cls(round, numbers.reshape(dims["s"], dims["c"], dims["n"]))
 
@@ -121,7 +121,7 @@ class MaskedSums(Masked, Message, kind=267, tells=Tells(f"{DRAW}, masked: {HIDES
 
 
 # 1 / lambda^2 is between 1e-60 and 1e60: the wide words hold it with all the digits of a float (spec, section 5).
-SUMS = (Sum(Sums, MaskedSums, ONCE, "sums of the deviations that were drawn"),)
+SUMS = (Sum(Sums, MaskedSums, ONCE),)
 
 
 @dataclass(frozen=True)

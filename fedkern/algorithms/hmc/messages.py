@@ -9,10 +9,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import LEAST_DENSITY
 from ..core.masked import TELLS, Masked, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, FEW, KNOWN, LABELLED, LIKELIHOOD, Message, Tells
-from .moves import LOST
 
 Positions = Annotated[NDArray[np.float64], "s xi"]
 Chains = Annotated[NDArray[np.float64], "s"]
@@ -57,16 +55,16 @@ class Slope(Message, kind=94, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     gradient: Positions
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and that no place can be out of range."""
-        return dims["s"] * dims["xi"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * dims["xi"]
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Returns the gradient, cut to what has a sum: any force that depends on the place alone leaves a trajectory valid."""
-        return cut(self.gradient, largest).ravel(), np.empty(0, np.bool_)
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the gradient. Clipped it is a force that depends on the place alone, which leaves a trajectory valid."""
+        return self.gradient.ravel()
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Slope:
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Slope:
         """Returns the answer of all clients together."""
         return cls(numbers.reshape(dims["s"], dims["xi"]))
 
@@ -79,21 +77,19 @@ class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     change: Chains
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and of how many chains the trajectory may be lost."""
-        return dims["s"] * (dims["xi"] + 1), dims["s"]
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * (dims["xi"] + 1)
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Returns the gradient, as `Slope` does, and changes; and of which chains the trajectory is lost."""
-        lost = self.change <= LOST
-        change = np.where(lost, 0.0, np.clip(self.change, LEAST_DENSITY, -LEAST_DENSITY))
-        return np.concatenate([cut(self.gradient, largest).ravel(), change]), lost
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the gradient, as `Slope` does, and changes."""
+        return np.concatenate([self.gradient.ravel(), self.change])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> SlopeChange:
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> SlopeChange:
         """Returns the answer of all clients together; a trajectory that one of them has lost is lost."""
         s = dims["s"]
-        return cls(numbers[:-s].reshape(s, dims["xi"]), np.where(outside, LOST, numbers[-s:]))
+        return cls(numbers[:-s].reshape(s, dims["xi"]), numbers[-s:])
 
 
 @dataclass(frozen=True)
@@ -106,12 +102,6 @@ class LikelihoodChange(SlopeChange, kind=213, tells=Tells(LIKELIHOOD, LABELLED, 
     """Client to server, of a client without local unknowns: the same, of its log-likelihood, which is all that changes."""
 
 
-def cut(gradient: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Returns a gradient whose numbers are smaller in size than `largest`."""
-    limit = np.nextafter(largest, 0.0)
-    return np.clip(gradient, -limit, limit)
-
-
 @dataclass(frozen=True)
 class MaskedSlope(Masked, Message, kind=246, tells=TELLS):
     """Client to server: a `LikelihoodSlope`, masked."""
@@ -121,7 +111,7 @@ class MaskedSlope(Masked, Message, kind=246, tells=TELLS):
 
 @dataclass(frozen=True)
 class MaskedChange(Masked, Message, kind=247, tells=TELLS):
-    """Client to server: a `LikelihoodChange`, masked, with a count of each chain whose trajectory it has lost."""
+    """Client to server: a `LikelihoodChange`, masked."""
 
     words: Annotated[bytes, "masked_change"]
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import LEAST_DENSITY
 from ..core.masked import TELLS, Masked, Sum
 from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, Tells
 
@@ -50,27 +49,20 @@ class Curvature(Message, kind=201, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     rule: PerPlace
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
+    def count(cls, dims: Mapping[str, int]) -> int:
         """Returns how many numbers are added, and the places where a log-likelihood may be none."""
-        return dims["c"] * (2 + dims["xi"] + dims["tri"]), dims["c"]
+        return dims["c"] * (2 + dims["xi"] + dims["tri"])
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Returns the numbers that are added, and the points at which one of them is none, or is `largest` or larger."""
-        near = (np.abs(self.gradient) < largest).all(axis=1) & (np.abs(self.hessian) < largest).all(axis=1)
-        good = (self.value > LOST) & (self.value < largest) & near
-        value = np.where(good, np.maximum(self.value, LEAST_DENSITY), 0.0)
-        rule = np.minimum(self.rule, -LEAST_DENSITY)
-        others = (np.where(good[:, np.newaxis], part, 0.0).ravel() for part in (self.gradient, self.hessian))
-        return np.concatenate([value, rule, *others]), ~good
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the numbers that are added."""
+        return np.concatenate([self.value, self.rule, self.gradient.ravel(), self.hessian.ravel()])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Curvature:
-        """Returns the answer of all clients together; at a point that is none for any of them it is none."""
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Curvature:
+        """Returns the answer of all clients together."""
         c, P = dims["c"], dims["xi"]
         value, rule, gradient, hessian = np.split(numbers, [c, 2 * c, 2 * c + c * P])
-        bare = outside[:, np.newaxis]
-        gradient, hessian = np.where(bare, 0.0, gradient.reshape(c, P)), np.where(bare, 0.0, hessian.reshape(c, -1))
-        return cls(round, np.where(outside, LOST, value), gradient, hessian, rule)
+        return cls(round, value, gradient.reshape(c, P), hessian.reshape(c, -1), rule)
 
 
 @dataclass(frozen=True)
@@ -124,23 +116,18 @@ class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
         return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) / 10**DECIMALS)
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the draws at which a log-likelihood may be none."""
-        points = dims["drops"] // WIDTH
-        return points + 1, points
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["drops"] // WIDTH + 1
 
-    def numbers(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Returns the numbers that are added, thousandths of a nat and the rule, and the draws at which there is none."""
-        values = self.values
-        good = (values > LOST) & (values < largest / 10**DECIMALS)
-        # Whole numbers of thousandths are added exactly.
-        thousandths = np.rint(np.maximum(np.where(good, values, 0.0), LEAST_DENSITY) * 10**DECIMALS)
-        return np.append(thousandths, min(self.rule, -LEAST_DENSITY)), ~good
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the numbers that are added: thousandths of a nat, whole numbers that are added exactly, and the rule."""
+        return np.append(np.rint(self.values * 10**DECIMALS), self.rule)
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Values:
-        """Returns the answer of all clients together; at a draw that is none for any of them it is none."""
-        return cls.of(round, np.where(outside, LOST, numbers[:-1] / 10**DECIMALS), float(numbers[-1]))
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Values:
+        """Returns the answer of all clients together."""
+        return cls.of(round, numbers[:-1] / 10**DECIMALS, float(numbers[-1]))
 
 
 def shortened(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -167,14 +154,14 @@ class Posterior(Message, kind=204):
 
 @dataclass(frozen=True)
 class MaskedCurvature(Masked, Message, kind=244, tells=TELLS):
-    """Client to server: a `Curvature`, masked, with a count of each point at which it is none."""
+    """Client to server: a `Curvature`, masked."""
 
     words: Annotated[bytes, "masked_curvature"]
 
 
 @dataclass(frozen=True)
 class MaskedValues(Masked, Message, kind=245, tells=TELLS):
-    """Client to server: `Values`, masked, with a count of each draw at which there is none."""
+    """Client to server: `Values`, masked."""
 
     words: Annotated[bytes, "masked_values"]
 

@@ -6,7 +6,6 @@ without sites.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,14 +13,12 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import NumericalError
-from ..core.masked import HIDES, TELLS, Masked, Sum, all_or_none
+from ..core.masked import HIDES, TELLS, Masked, Sum
 from ..core.messages import FEW, FEW_OR_FULL, FEW_OR_SUMS, LABELLED, LIKELIHOOD, NOISED, Message, Tells
 from ..exchanges.arrival import SUMS as OF_SLOPES
 from ..exchanges.arrival import AskSlope
 
 Vector = NDArray[np.float64]
-Places = NDArray[np.bool_]
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
 
@@ -51,16 +48,16 @@ class SiteDelta(Message, kind=11, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_FULL,
     dP: Precision
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and that no place can be out of range."""
-        return 2 + dims["d"] + dims["p"], 0
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 2 + dims["d"] + dims["p"]
 
-    def numbers(self, largest: float) -> tuple[Vector, Places]:
+    def numbers(self) -> Vector:
         """Returns a one, the version, and the change, whose client has seen to it that no number is beyond `LARGEST`."""
-        return np.concatenate([[1.0, self.version], self.dh, self.dP]), np.empty(0, np.bool_)
+        return np.concatenate([[1.0, self.version], self.dh, self.dP])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Vector, outside: Places, dims: Mapping[str, int]) -> SiteDelta:
+    def of_sum(cls, round: int, numbers: Vector, dims: Mapping[str, int]) -> SiteDelta:
         """Returns the change of all clients' sites together.
 
         All were asked at one version, or their masks would not cancel, so it is the sum over the count; -1 if that is none.
@@ -91,18 +88,18 @@ class ScaledSiteDelta(SiteDelta, kind=18, tells=Tells(LIKELIHOOD, LABELLED, FEW_
     weight: float
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the one place where these sums may be none."""
-        return SiteDelta.count(dims)[0] + 3, 1
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return SiteDelta.count(dims) + 3
 
-    def numbers(self, largest: float) -> tuple[Vector, Places]:
-        """Returns those of the change, and the sums, cut to what has a sum: only at a wide prior are they as large."""
-        return _with_sums(super().numbers(largest)[0], [self.misfit, self.used, self.weight], largest)
+    def numbers(self) -> Vector:
+        """Returns those of the change, and the sums."""
+        return np.concatenate([super().numbers(), [self.misfit, self.used, self.weight]])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Vector, outside: Places, dims: Mapping[str, int]) -> ScaledSiteDelta:
-        """Returns the answer of all clients together, with sums that are infinite where one client has none."""
-        delta, (misfit, used, weight) = SiteDelta.of_sum(round, numbers[:-3], outside, dims), _told(numbers[-3:], outside)
+    def of_sum(cls, round: int, numbers: Vector, dims: Mapping[str, int]) -> ScaledSiteDelta:
+        """Returns the answer of all clients together."""
+        delta, (misfit, used, weight) = SiteDelta.of_sum(round, numbers[:-3], dims), numbers[-3:].tolist()
         return cls(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, misfit, used, weight)
 
 
@@ -130,18 +127,18 @@ class CountsSiteDelta(SiteDelta, kind=23, tells=Tells(LIKELIHOOD, LABELLED, FEW_
     curvature: float
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the one place where these derivatives may be none."""
-        return SiteDelta.count(dims)[0] + 2, 1
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return SiteDelta.count(dims) + 2
 
-    def numbers(self, largest: float) -> tuple[Vector, Places]:
-        """Returns those of the change, and the derivatives, cut to what has a sum: only at a wide prior are they as large."""
-        return _with_sums(super().numbers(largest)[0], [self.slope, self.curvature], largest)
+    def numbers(self) -> Vector:
+        """Returns those of the change, and the derivatives."""
+        return np.concatenate([super().numbers(), [self.slope, self.curvature]])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Vector, outside: Places, dims: Mapping[str, int]) -> CountsSiteDelta:
-        """Returns the answer of all clients together, with derivatives that are infinite where one client has none."""
-        delta, (slope, curvature) = SiteDelta.of_sum(round, numbers[:-2], outside, dims), _told(numbers[-2:], outside)
+    def of_sum(cls, round: int, numbers: Vector, dims: Mapping[str, int]) -> CountsSiteDelta:
+        """Returns the answer of all clients together."""
+        delta, (slope, curvature) = SiteDelta.of_sum(round, numbers[:-2], dims), numbers[-2:].tolist()
         return cls(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, slope, curvature)
 
 
@@ -194,37 +191,21 @@ class Gradient(Message, kind=21, tells=Tells(LIKELIHOOD, LABELLED, FEW, NOISED))
     omega: Shift
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
-        return 2 * dims["d"], 1
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 2 * dims["d"]
 
-    def numbers(self, largest: float) -> tuple[Vector, Places]:
-        """Returns the gradient, zeros where a number of it has no place in a sum, and whether that is so."""
-        return all_or_none(np.concatenate([self.mu, self.omega]), largest)
+    def numbers(self) -> Vector:
+        """Returns the gradient."""
+        return np.concatenate([self.mu, self.omega])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Vector, outside: Places, dims: Mapping[str, int]) -> Gradient:
-        """Returns the gradient of all clients together; NumericalError where one of them has none."""
-        if outside.any():
-            raise NumericalError(
-                f"round {round}: the gradient of a client left the numbers that can be added: lower learning_rate"
-            )
+    def of_sum(cls, round: int, numbers: Vector, dims: Mapping[str, int]) -> Gradient:
+        """Returns the gradient of all clients together."""
         return cls(round, numbers[: dims["d"]], numbers[dims["d"] :])
 
 
 # Where the server gets sums alone --------------------
-
-
-def _with_sums(change: Vector, told: list[float], largest: float) -> tuple[Vector, Places]:
-    """Returns the numbers of a change and of what the scale is learnt from, and whether one of the latter is not finite."""
-    good, limit = all(map(math.isfinite, told)), np.nextafter(largest, 0.0)
-    sums = np.clip(told, -limit, limit) if good else np.zeros(len(told))
-    return np.concatenate([change, sums]), np.array([not good])
-
-
-def _told(sums: Vector, outside: Places) -> list[float]:
-    """Returns what the scale is learnt from, of all clients together: infinite where one client has none, which is refused."""
-    return [math.inf if outside.any() else float(one) for one in sums]
 
 
 OF_SITES = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW_OR_FULL)
@@ -239,21 +220,21 @@ class MaskedSiteDelta(Masked, Message, kind=250, tells=OF_SITES):
 
 @dataclass(frozen=True)
 class MaskedScaledSiteDelta(Masked, Message, kind=251, tells=OF_SITES):
-    """Client to server: a `ScaledSiteDelta`, masked, with a count of clients without sums of residuals."""
+    """Client to server: a `ScaledSiteDelta`, masked."""
 
     words: Annotated[bytes, "masked_scaled_delta"]
 
 
 @dataclass(frozen=True)
 class MaskedCountsSiteDelta(Masked, Message, kind=252, tells=OF_SITES):
-    """Client to server: a `CountsSiteDelta`, masked, with a count of clients without derivatives."""
+    """Client to server: a `CountsSiteDelta`, masked."""
 
     words: Annotated[bytes, "masked_counts_delta"]
 
 
 @dataclass(frozen=True)
 class MaskedGradientOfQ(Masked, Message, kind=253, tells=TELLS):
-    """Client to server: a `Gradient`, masked, with a count of clients without one."""
+    """Client to server: a `Gradient`, masked."""
 
     words: Annotated[bytes, "masked_gradient_of_q"]
 

@@ -12,9 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import NumericalError
-from ...privacy.masks import LEAST_DENSITY
-from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum, all_or_none
+from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
 
 Draws = Annotated[NDArray[np.float64], "s xi"]
@@ -36,18 +34,18 @@ class GlobalGradient(Message, kind=71, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
     gradient: Draws
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
-        return dims["s"] * dims["xi"], 1
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * dims["xi"]
 
-    def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
-        """Returns the gradient, zeros where a number of it has no place in a sum, and whether that is so."""
-        return all_or_none(self.gradient, largest)
+    def numbers(self) -> Draws:
+        """Returns the gradient."""
+        return self.gradient.ravel()
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> GlobalGradient:
-        """Returns the answer of all clients together; NumericalError where one of them has none."""
-        return cls(_whole(numbers, outside, dims))
+    def of_sum(cls, round: int, numbers: Draws, dims: Mapping[str, int]) -> GlobalGradient:
+        """Returns the answer of all clients together."""
+        return cls(numbers.reshape(dims["s"], dims["xi"]))
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,18 @@ class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN
     bound: float
 
     @classmethod
-    def count(cls, dims: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many numbers are added, and the one place that may be out of range: all of them."""
-        return dims["s"] * dims["xi"] + 1, 1
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * dims["xi"] + 1
 
-    def numbers(self, largest: float) -> tuple[Draws, NDArray[np.bool_]]:
-        """Returns the gradient as `GlobalGradient` does, and the bound, which has a lowest value."""
-        gradient, outside = all_or_none(self.gradient, largest)
-        bound = min(max(self.bound, LEAST_DENSITY), -LEAST_DENSITY)
-        return np.concatenate([gradient, [bound]]), outside
+    def numbers(self) -> Draws:
+        """Returns the gradient, and the bound."""
+        return np.append(self.gradient, self.bound)
 
     @classmethod
-    def of_sum(cls, round: int, numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> GlobalGradientBound:
-        """Returns the answer of all clients together; NumericalError where one of them has none."""
-        return cls(_whole(numbers[:-1], outside, dims), float(numbers[-1]))
+    def of_sum(cls, round: int, numbers: Draws, dims: Mapping[str, int]) -> GlobalGradientBound:
+        """Returns the answer of all clients together."""
+        return cls(numbers[:-1].reshape(dims["s"], dims["xi"]), float(numbers[-1]))
 
 
 @dataclass(frozen=True)
@@ -100,13 +96,6 @@ class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
 
     round: int
     parameters: Parameters
-
-
-def _whole(numbers: Draws, outside: NDArray[np.bool_], dims: Mapping[str, int]) -> Draws:
-    """Returns the gradient of all clients together."""
-    if outside.any():
-        raise NumericalError("the gradient of a client left the numbers that can be added: lower learning_rate")
-    return numbers.reshape(dims["s"], dims["xi"])
 
 
 SUMS = (Sum(GlobalGradient, MaskedGradient), Sum(GlobalGradientBound, MaskedGradientMore), MOVING)
