@@ -73,8 +73,7 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False, singly:
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:
-    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, and the end; none without.
-    """
+    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, the end; none without."""
     if not config.secure:
         return []
     runs = 1 if getattr(config, "formula", None) is None else 2

@@ -57,8 +57,8 @@ Array = NDArray[np.float64]
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
 ENDED = (
-    f"client {ALL!r}: masks do not cancel: clients were told different things, or have other keys, or a number of one of them was "
-    "none (of which its own folder tells); start the job again"
+    f"client {ALL!r}: masks do not cancel: clients were told different things, or have other keys, or a number of one of them "
+    "was none, or of a row beyond what one may add (then its own folder says so); start the job again"
 )
 HEARD = "masked.heard"  # in a client's checkpoint, beside its machine's state
 TOO_MUCH = (

@@ -19,6 +19,7 @@ from ...algorithms.core.averaging import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, dispersion, global_vi, scale
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.box import BoxOfQ
 from ...algorithms.pvi.messages import LearntDispersion, LearntVariance
 from ...algorithms.pvi.sites import Sites
 from ...jobs.run import Run
@@ -272,6 +273,14 @@ def to_data_units(q: Gaussian, model: Known) -> Gaussian:
     s, centre = model.response.units.scale, _centre(model)
     P = q.P / s**2
     return Gaussian(q.h / s + (P * centre if P.ndim == 1 else P @ centre), P)
+
+
+def box_in_data_units(box: BoxOfQ, model: Known) -> BoxOfQ:
+    """Converts a box to the data's units once the rounds are over."""
+    if not (model.given.measured and model.response.ended):
+        return box
+    s = model.response.units.scale
+    return BoxOfQ(_centre(model) + s * box.centre, s * box.reach, s * box.sd)
 
 
 def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:

@@ -158,6 +158,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             options["design"] = model.design_of_sums(model.names[k])
         # The seed of the coins that select rows into a batch, for a client whose batches hide which rows were used.
         options["coins"] = secrets.randbits(64) if model.secret_batches else None
+        options["box"] = model.box
         options["tells"] = arrival.tells(run, model, _rows(design))
         rows = response.standardise(_rows(design), model)
         # The rows' arrays go to the device on which this place computes.
