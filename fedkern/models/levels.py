@@ -132,7 +132,7 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
     """
     named = threshold_names(levels)
     at = _distance(np.cumsum(shares)[:-1], link)
-    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]))
+    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]), reach=20 * min(sd, 2.5))
     gaps = np.log(np.diff(at))
     return (
         first,

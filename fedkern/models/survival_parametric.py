@@ -41,7 +41,7 @@ def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:
     """The numbers of a family beside its coefficients; `cuts` are those of "piecewise"."""
     if family == "weibull":
         return (SHAPE,)
-    steps = (Shape(f"log hazard from {cut:g}", f"log hazard from {cut:g}", np.asarray, Elsewhere()) for cut in cuts)
+    steps = (Shape(f"log hazard from {cut:g}", f"log hazard from {cut:g}", np.asarray, Elsewhere(), reach=50.0) for cut in cuts)
     return (*steps, WALK) if family == "piecewise" else ()
 
 

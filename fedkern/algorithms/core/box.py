@@ -22,7 +22,7 @@ WIDEST = 2.5  # of a standardised column's coefficient
 LOG_RESIDUAL, LOG_SCALE, LOGIT = 9.0, 12.0, 36.0  # of a log residual scale about the agreed one, other log scales, and logits
 
 
-def reach(sd: Array, standardised: Array | bool = True) -> Array:
+def reach(sd: Array, standardised: NDArray[np.bool_] | bool = True) -> Array:
     """Returns how far from the prior's mean coefficients may be asked, by their prior sds; `standardised`: whose columns are.
 
     Examples
