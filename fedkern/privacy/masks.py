@@ -73,6 +73,7 @@ class Form(NamedTuple):
 
 
 ROUND = Form(2, 64, 2.0**62)  # of messages that come round for round
+WIDE = Form(3, 64, 2.0**126)  # of those whose numbers are more than sums over rows
 ONCE = Form(8, 256, 2.0**255)  # of sums that are told once: no digit of a column is lost
 
 

@@ -1,12 +1,14 @@
-"""Says where a server may ask clients whose answers it only adds: in a box that each client reckons for itself.
+"""Bounds the places at which clients are asked whose answers a server only adds, by numbers that each client reckons for itself.
 
 Far away, where a word of a sum would end or single rows outweigh all others, answers tell of few rows. The box follows from the
-job file and the agreed scaling alone, so all clients refuse the same questions, whatever their rows.
+job file and the agreed scaling alone, so that all clients refuse the same questions, whatever their rows are. A draw outside has
+no weight: the posterior is cut off there, 20 prior standard deviations from its prior's mean and farther.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,10 @@ Array = NDArray[np.float64]
 
 REACH = 20.0  # times a coefficient's prior sd, or `WIDEST` where that is less
 WIDEST = 2.5  # of a standardised column's coefficient
-RESIDUAL, SHAPE = 9.0, 12.0  # of logarithms: of a residual scale about the agreed one, of other scales and shapes
+LOG_RESIDUAL, LOG_SCALE, LOGIT = 9.0, 12.0, 36.0  # of a log residual scale about the agreed one, other log scales, and logits
 
 
-def reach(sd: Array, standardised: Array | bool = True) -> Array:
+def reach(sd: Array, standardised: NDArray[np.bool_] | bool = True) -> Array:
     """Returns how far from the prior's mean coefficients may be asked, by their prior sds; `standardised`: whose columns are.
 
     Examples
@@ -35,28 +37,47 @@ def reach(sd: Array, standardised: Array | bool = True) -> Array:
 
 @dataclass(frozen=True)
 class Box:
-    """Holds a box of points (P,), its borders included.
+    """Holds the least and the largest value of each unknown.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fedkern.algorithms.core.box import Box
-    >>> Box(np.zeros(2), np.ones(2)).holds(np.array([[0.5, -1.0], [0.0, 2.0]]))
-    array([ True, False])
+    >>> box = Box((-1.0, -2.0), (1.0, 2.0))
+    >>> box.holds(np.array([[0.5, 2.0], [1.5, 0.0]])), box.nearest(np.array([1.5, 0.0]))
+    (array([ True, False]), array([1., 0.]))
     """
 
-    centre: Array
-    reach: Array
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def about(cls, centre: Array, reach: Array) -> Self:
+        """Returns the box of places (P,) that are at most `reach` from a centre."""
+        return cls(tuple((centre - reach).tolist()), tuple((centre + reach).tolist()))
 
     def holds(self, points: Array) -> NDArray[np.bool_]:
-        """Tells which points (.., P) are in the box; a number that is none is not."""
-        return np.asarray((np.abs(points - self.centre) <= self.reach).all(axis=-1))
+        """Tells which places (.., P) are inside; one that is no number is not."""
+        return np.asarray(((points >= self.low) & (points <= self.high)).all(axis=-1))
+
+    def nearest(self, points: Array) -> Array:
+        """Returns the places (.., P) of the box that are nearest to these."""
+        return np.clip(points, self.low, self.high)
 
     def check(self, points: Array, what: str) -> None:
-        """Refuses a question (RemoteFault) with points outside of the box; `what`: the name of its message."""
+        """Refuses a question with places outside of the box, which all clients refuse alike.
+
+        Parameters
+        ----------
+        what : the name of its message
+
+        Raises
+        ------
+        RemoteFault
+            One is outside.
+        """
         if not self.holds(points).all():
             raise RemoteFault(
                 f"server: {what} asks where no client with secure sums answers: more than {REACH:g} prior standard deviations "
-                "(of a standardised column at most 2.5 each) from the prior's mean; if the posterior is there, the job is to be "
-                "run without job.sums, or with other units or a wider prior"
+                f"(of a standardised column at most {WIDEST:g} each) from the prior's mean"
             )
