@@ -107,7 +107,7 @@ def begin(run: Run[C]) -> Run[C]:
     hiders = {}
     for k, pairs in sum_keys.pairs_of(ended).items():
         book = run.hooks.questions(k, job, run.parties)
-        hiders[k] = Hider(pairs, run.names[k], book, spoils=book.is_shut)
+        hiders[k] = Hider(pairs, run.names[k], book, secret=run.hooks.secret_of(k, job), spoils=book.is_shut)
     return replace(run, hiders=hiders)
 
 

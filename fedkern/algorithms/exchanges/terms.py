@@ -19,6 +19,7 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import WIDE
 from ..core import once
 from ..core.masked import HIDES, TELLS, Masked, Sum
 from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
@@ -124,7 +125,7 @@ class MaskedLogTermsOf(Masked, Message, kind=255, tells=TELLS):
 
 
 SUMS = (Sum(LogTerms, MaskedLogTerms),)
-OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf),)
+OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf, WIDE),)
 
 
 def make_reply(asked: AskTerms, values: Array) -> LogTerms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,14 @@ class BoxOfQ(Box):
     --------
     >>> import numpy as np
     >>> from fedkern.algorithms.pvi.box import BoxOfQ
-    >>> box = BoxOfQ(np.zeros(2), np.full(2, 20.0), np.ones(2))
-    >>> box.check_q(np.zeros(2), np.ones(2), "QUpdate")
-    >>> box.check_q(np.zeros(2), np.full(2, 0.01), "QUpdate")
-    Traceback (most recent call last):
-        ...
-    fedkern.algorithms.core.messages.RemoteFault: server: QUpdate asks at a q whose standard deviations are none that a client ...
+    >>> BoxOfQ.about(np.zeros(2), np.full(2, 20.0)).of(np.ones(2)).check_moments(np.ones(2), np.ones(2), "Parameters")
     """
 
-    sd: Array
+    sd: tuple[float, ...] = ()
+
+    def of(self, sd: Array) -> BoxOfQ:
+        """Returns the same box, of a prior with these standard deviations."""
+        return replace(self, sd=tuple(sd.tolist()))
 
     def check_q(self, h: Array, P: Array, what: str) -> None:
         """Refuses (RemoteFault) a question about a q, by shift and packed precision, that is none or outside of the box."""
@@ -48,7 +47,8 @@ class BoxOfQ(Box):
 
     def check_moments(self, mean: Array, sd: Array, what: str) -> None:
         """Refuses (RemoteFault) a question about a q of these means and standard deviations."""
-        if not ((sd <= WIDER * self.sd) & (sd >= NARROWEST * self.sd)).all():
+        prior = np.array(self.sd)
+        if not ((sd <= WIDER * prior) & (sd >= NARROWEST * prior)).all():
             raise RemoteFault(
                 f"server: {what} asks at a q whose standard deviations are none that a client with secure sums answers about: up "
                 f"to {WIDER:g} of the prior's"

@@ -67,8 +67,8 @@ class Local:
     coins: int | None = field(default=None, repr=False)
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
-    def slope(self, asked: AskSlope) -> tuple[Vector, Vector]:
-        """Returns gradient and curvature at a q: see `slope`."""
+    def slope(self, asked: AskSlope) -> tuple[Vector, Vector, int]:
+        """Returns gradient and curvature at a q, and how many rows are cut off: see `slope`."""
         return slope(self.rows, self.settings, Gaussian(asked.h, unpack(asked.P, len(asked.h))), self.n_threads)
 
     def __post_init__(self) -> None:
@@ -512,21 +512,19 @@ def exact(
     return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
 
 
-def slope(
-    rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1, unit: float = 1.0, *, whole: bool = False
-) -> tuple[Vector, Vector]:
+def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1, unit: float = 1.0) -> tuple[Vector, Vector, int]:
     """Returns the gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i].
+
+    The third number counts rows that would add more than they may.
 
     Parameters
     ----------
     unit : of the response in the model's numbers, in those of `rows`
-    whole : NaN are returned where a row would add more than it may
     """
     _, r, k = _expectations(rows, replace(s, bounded=False), q.mean, q.P, n_threads)
     less, flatter = _limited(rows, s.most_of_row, r, k, unit)
-    if whole and not ((less == r).all() and (flatter == k).all()):
-        return np.full(q.d, np.nan), np.full(q.d * (q.d + 1) // 2, np.nan)
-    return _transposed(rows.X, less), _curvature(rows.X, -flatter)[np.tril_indices(q.d)]
+    cut = int(((less != r) | (flatter != k)).sum())
+    return _transposed(rows.X, less), _curvature(rows.X, -flatter)[np.tril_indices(q.d)], cut
 
 
 CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole

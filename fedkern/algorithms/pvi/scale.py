@@ -80,10 +80,9 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float, most: float = math.i
         residual = rows.y[part] - X @ mean - (0.0 if rows.offset is None else rows.offset[part])
         w = xp.ones(len(X)) if rows.weights is None else rows.weights[part]
         own = (X * X) @ factor if q.diagonal else ((X @ factor) ** 2).sum(axis=1)
-        if most == math.inf:
-            totals = w @ residual**2, w @ own, w.sum()
-        else:
-            totals = (xp.fmin(part, most).sum() for part in (w * residual**2, w * own, w))
+        totals = [w @ residual**2, w @ own, w.sum()]
+        if most < math.inf:
+            totals = [xp.fmin(part, most).sum() for part in (w * residual**2, w * own, w)]
         one, two, three = (float(on_host(total)) for total in totals)
         misfit, spread, weight = misfit + one, spread + two, weight + three
     return misfit, spread / variance, weight

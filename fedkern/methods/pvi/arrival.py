@@ -90,13 +90,13 @@ def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[ar
 
     unit = model.unit if model.secure else 1.0  # in which sums have room for what rows add, whatever the response's own
 
-    def answer(asked: arrival.AskSlope) -> tuple[Array, Array]:
+    def answer(asked: arrival.AskSlope) -> tuple[Array, Array, int]:
         if model.box is not None:
             model.box.check_q(asked.h, asked.P, type(asked).__name__)
         with owned(k):
             q = Gaussian(asked.h, unpack(asked.P, model.encoding.size))
-            gradient, curvature = slope(rows, model.settings, q, run.threads, unit, whole=model.secure)
-            return gradient * unit, curvature * unit**2
+            gradient, curvature, cut = slope(rows, model.settings, q, run.threads, unit)
+            return gradient * unit, curvature * unit**2, cut
 
     told = answer if tells(run, model, rows) else None
     return once.Client(lambda asked: arrival.answer(asked, told))
@@ -134,6 +134,13 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if silent := arrival.silent(told):
         k, d = silent[0], model.encoding.size
+        if model.secure:
+            n = 1 - told.replies[k].told
+            return Arrived(
+                None,
+                f"{n} rows of all clients add more at q than sums have room for (counts above 1e9, say, or large covariates that "
+                "are not standardised); without job.sums the job takes them",
+            )
         return Arrived(
             None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "

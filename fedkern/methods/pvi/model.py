@@ -141,7 +141,10 @@ class Model(WeighedModel[OutputSection]):
         reach = box.reach(own.sd, self.config.data.standardise != "none")
         if self.encoding.intercept and self.given.centre is not None:
             reach[0] = box.REACH * own.sd[0] + (abs(own.mean[0]) if self.given.measured else 0.0)  # the agreed level is 0
-        return response.box_in_data_units(BoxOfQ(own.mean, reach, own.sd), self)
+        centre, unit = own.mean, 1.0
+        if self.given.measured and self.response.ended:
+            centre, unit = response.centre_of(self) + self.unit * own.mean, self.unit
+        return BoxOfQ.about(centre, unit * reach).of(unit * own.sd)
 
     @property
     def settings(self) -> Settings:

@@ -19,7 +19,6 @@ from ...algorithms.core.averaging import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, dispersion, global_vi, scale
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.box import BoxOfQ
 from ...algorithms.pvi.messages import LearntDispersion, LearntVariance
 from ...algorithms.pvi.sites import Sites
 from ...jobs.run import Run
@@ -258,29 +257,21 @@ def notes(response: Response, encoding: Encoding) -> list[str]:
 # From the model's units to the data's --------------------
 
 
-def _centre(model: Known) -> Vector:
+def centre_of(model: Known) -> Vector:
     """Returns the centre of theta = centre + scale x theta of the model."""
-    centre = np.zeros(model.encoding.size)
+    at = np.zeros(model.encoding.size)
     if model.encoding.intercept:
-        centre[0] = model.response.units.level
-    return centre
+        at[0] = model.response.units.level
+    return at
 
 
 def to_data_units(q: Gaussian, model: Known) -> Gaussian:
     """Converts a Gaussian, or a factor of one, from the model's units to the data's."""
     if not model.given.measured:
         return q
-    s, centre = model.response.units.scale, _centre(model)
+    s, centre = model.response.units.scale, centre_of(model)
     P = q.P / s**2
     return Gaussian(q.h / s + (P * centre if P.ndim == 1 else P @ centre), P)
-
-
-def box_in_data_units(box: BoxOfQ, model: Known) -> BoxOfQ:
-    """Converts a box to the data's units once the rounds are over."""
-    if not (model.given.measured and model.response.ended):
-        return box
-    s = model.response.units.scale
-    return BoxOfQ(_centre(model) + s * box.centre, s * box.reach, s * box.sd)
 
 
 def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
@@ -306,7 +297,7 @@ def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[S
 
 def _in_data_units(server: Server, model: Known) -> Server:
     """Converts the server's last state to the data's units: prior, sites, q and trajectory."""
-    prior, s, centre, d = to_data_units(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
+    prior, s, centre, d = to_data_units(server.prior, model), model.response.units.scale, centre_of(model), model.encoding.size
     of_points = not (model.averaged and server.q.P.ndim == 2)
 
     def moved(total: Vector, n: int) -> Vector:

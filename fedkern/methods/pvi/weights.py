@@ -21,7 +21,7 @@ from ...errors import owned
 from ...jobs.run import Run
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows, log_likelihood, total_log_likelihood
-from ...privacy.masks import LEAST_OF_ROW
+from ...models.saturated import LIMIT
 from ...results import lines, loo
 from ...results.gaussian import Posterior, label
 from ...results.reweighed import reweigh
@@ -112,7 +112,7 @@ def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> t
 
 def _least(model: Model) -> float:
     """Returns what a row's log-likelihood is at least."""
-    return LEAST_OF_ROW if model.secure else -np.inf
+    return -LIMIT if model.secure else -np.inf
 
 
 def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:
