@@ -39,7 +39,7 @@ from support.transcripts import Line, transcript
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Asked = list[Message]
-PAIRS = 25  # of federations, for each kind of question
+PAIRS = 5
 ORDERS = [(1, 2, 0), (2, 0, 1), (1, 0, 2), (2, 1, 0), (0, 2, 1)]
 ROOM = 2.0**-30  # of what a sum of three has room for: rows of a real client are more, and of other priors
 
