@@ -103,15 +103,6 @@ def test_wide_words_hold_all_scales_that_can_be_drawn() -> None:
     assert not holds(precision, ROUND, 3).all()  # as words of rounds do not
 
 
-def test_sums_that_no_word_holds_are_a_fault_of_their_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = Sums.numbers
-    monkeypatch.setattr(Sums, "numbers", lambda own, largest: (numbers(own, largest)[0] * 1e200, np.zeros(0, np.bool_)))
-    with pytest.raises(
-        JobError, match=r"client 'client-0\d': sums of the deviations that were drawn are too large for secure sums"
-    ):
-        fedkern.run(job(tmp_path), **sections())
-
-
 def test_a_stopped_job_goes_on_with_new_keys_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, streams = job(tmp_path), watched_streams(monkeypatch)
     same_secrets(monkeypatch)
