@@ -110,7 +110,9 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         run = Run(part, parties, opening, hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):
-            fit = method.run.fit(secure.begin(run))
+            run = secure.begin(run)
+            fit = method.run.fit(run)
+            secure.end(run)
         with owned(SERVER):
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")

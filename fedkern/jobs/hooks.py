@@ -33,6 +33,7 @@ from .holders import Standing
 from .holding.binding import Account, Binding
 from .holding.budget import Books, Holder, Near
 from .holding.chain import Mark
+from .holding.questions import Questions
 from .identity import Identity
 from .keeping import Keeper
 from .keys import JobConfig
@@ -77,6 +78,7 @@ class RunHooks(Keeper):
         self._told = set[tuple[int, str]]()  # warnings that were said
         self._tables: dict[int, str] = {}  # clients whose counts have noise, and what budgets call their tables
         self._unnoted: dict[int, Books] = {}  # of open jobs of which nothing has left
+        self._questions: list[Questions] = []  # of jobs with secure sums
         self._rows: dict[int, Sketch] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
@@ -98,6 +100,8 @@ class RunHooks(Keeper):
                     self._identity.end(client, ledger=log.mark, budget=self.budget(client), **ranks)
             self.close()
         finally:
+            for counted in self._questions:
+                counted.close()
             if self._identity is not None:
                 self._identity.close()
             if self._elsewhere is not None:
@@ -321,6 +325,16 @@ class RunHooks(Keeper):
         for k in clients:
             with self.between_holder_and_job(k):
                 holders.check_mechanism(holders.who(self.names, k), self.bindings[k].policies, plan.mechanism)
+
+    def questions(self, client: int, job: bytes, parties: Parties) -> Questions:
+        """Returns the counts of questions with secure sums, which lie in the account of a client's data.
+
+        `job`: digest of the job. Of other rows the answers are others, and questions are counted anew.
+        """
+        account, rows = self._account(client), parties.fingerprint(client) or parties.holding(client).mark() or ""
+        counted = Questions(account.folder, job + rows.encode(), partial(self.keep_fault, client), account.ground)
+        self._questions.append(counted)
+        return counted
 
     def certificate(self, party: int) -> Record:
         """Returns the certificate of a holder in this job."""

@@ -7,15 +7,17 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..algorithms.core import once
 from ..algorithms.core.masked import HIDES, Hider
-from ..algorithms.exchanges import sum_keys
+from ..algorithms.exchanges import sum_end, sum_keys
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY, n_neighbours
 from ..transports.place import Place, signers
 from .keys import C, JobConfig
 from .run import Run
-from .stage import Stage, column_sums_stage
+from .stage import Stage, column_sums_stage, sum_end_stage
 
+MAY_SEND = (*sum_keys.COMMITTED.to_server, sum_end.MaskedSumEnd)  # of every method, beside its own
 UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
 ALONE = "each client compares its columns{} with all others' together, and tells it masked: the result says if one is odd"
 LIMIT = "protects against the server only if it is not the authority"
@@ -71,12 +73,13 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False, singly:
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:
-    """Returns the stages that a job with secure sums has before its method's: of keys, and of columns' sums; none without."""
+    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, and the end; none without.
+    """
     if not config.secure:
         return []
     runs = 1 if getattr(config, "formula", None) is None else 2
     columns = [column_sums_stage(runs)] if getattr(config.data, "standardise", None) == "exchange" else []
-    return [_stage_of_keys(n_clients), *columns]
+    return [_stage_of_keys(n_clients), *columns, sum_end_stage()]
 
 
 def _stage_of_keys(n_clients: int) -> Stage:
@@ -102,7 +105,18 @@ def begin(run: Run[C]) -> Run[C]:
     own = signers(place, len(run.names))
     clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), own.get(k)) for k in run.mine}
     _, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
-    return replace(run, hiders={k: Hider(pairs, run.names[k]) for k, pairs in sum_keys.pairs_of(ended).items()})
+    hiders = {}
+    for k, pairs in sum_keys.pairs_of(ended).items():
+        book = run.hooks.questions(k, job, run.parties)
+        hiders[k] = Hider(pairs, run.names[k], book, spoils=book.is_shut)
+    return replace(run, hiders=hiders)
+
+
+def end(run: Run[C]) -> None:
+    """Ends a job with secure sums, of which nothing may be published, if a number of a client was none (RemoteFault)."""
+    if run.config.secure:
+        clients = {k: once.ready_client(sum_end.SumEnd(0, 0.0)) for k in run.mine}
+        run.ask(sum_end_stage(), sum_end.QUESTION, sum_end.AskSumEnd(0), clients)
 
 
 def job_digest(config: JobConfig, names: Sequence[str]) -> bytes:

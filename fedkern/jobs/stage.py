@@ -13,7 +13,7 @@ from typing import Protocol as Shape
 
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
-from ..algorithms.exchanges import column_sums, odd_response
+from ..algorithms.exchanges import column_sums, odd_response, sum_end
 
 
 class Sized(Shape):
@@ -82,7 +82,7 @@ class Stage:
         """Returns the same stage with masked answers in the place of its own, where sums are secure."""
         if not secure:
             return self
-        made = Sums(self.protocol, sums, self.dims)
+        made = Sums(self.protocol, sums, self.dims, {kind: self.often(kind, None) for kind in self.protocol.to_client})
         masks: dict[type[Message], type[Message]] = {one.kind: one.masked for one in sums}
         times = {masks.get(kind, kind): n for kind, n in self.times.items()}
         return replace(self, protocol=made.masked, dims=made.masked_dims, times=times, sums=made)
@@ -108,3 +108,8 @@ def column_sums_stage(runs: int = 1) -> Stage:
 def odd_response_stage() -> Stage:
     """Returns the stage in which each client compares its response with those of all others together."""
     return Stage(odd_response.protocol(), odd_response.DIMS).with_sums(odd_response.SUMS)
+
+
+def sum_end_stage() -> Stage:
+    """Returns the stage in which clients show, all together, whether a number of one of them was none."""
+    return Stage.of(sum_end).with_sums(sum_end.SUMS)

@@ -9,7 +9,7 @@ Source: docs/spec/likelihood.md, section 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +24,7 @@ from .mixed.prior import Prior
 from .mixed.shapes import Normal, Shape
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 GAP_SD = 1.5  # of the logarithm of a gap between thresholds
 HALF = 0.5  # of a row, which stands for a level that nobody has
@@ -55,6 +56,15 @@ class Rows:
     def size(self) -> int:
         """P, the length of a point."""
         return self.layout.size
+
+    @property
+    def units(self) -> Indices:
+        """(n + 1,) where each row begins."""
+        return np.arange(len(self) + 1)
+
+    def of_units(self, part: slice) -> Rows:
+        """Returns some rows that follow each other."""
+        return replace(self, X=self.X[part], y=self.y[part])
 
     def values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) log-likelihoods of the points (S, P); nothing is integrated out, so that `nodes` are not looked at."""
@@ -122,7 +132,7 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
     """
     named = threshold_names(levels)
     at = _distance(np.cumsum(shares)[:-1], link)
-    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]))
+    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]), reach=20 * min(sd, 2.5))
     gaps = np.log(np.diff(at))
     return (
         first,

@@ -98,6 +98,15 @@ class Rows:
         """The number of rows that have their event."""
         return int(self.sets.deaths.sum())
 
+    @property
+    def units(self) -> Indices:
+        """(2,) the client's rows, which are one: who is at risk with whom is no sum over rows."""
+        return np.array([0, len(self)])
+
+    def of_units(self, part: slice) -> Rows:
+        """Returns all rows."""
+        return self
+
     def values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) partial log-likelihoods of the points (S, P); nothing is integrated out: `nodes` are not looked at."""
         return kernels.cox_values(points, *self._rows, n_threads=self.n_threads)

@@ -19,7 +19,7 @@ Source: docs/spec/likelihood.md, section 9.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:
     """The numbers of a family beside its coefficients; `cuts` are those of "piecewise"."""
     if family == "weibull":
         return (SHAPE,)
-    steps = (Shape(f"log hazard from {cut:g}", f"log hazard from {cut:g}", np.asarray, Elsewhere()) for cut in cuts)
+    steps = (Shape(f"log hazard from {cut:g}", f"log hazard from {cut:g}", np.asarray, Elsewhere(), reach=50.0) for cut in cuts)
     return (*steps, WALK) if family == "piecewise" else ()
 
 
@@ -116,7 +116,7 @@ class Timed(Rows):
     cuts: Vector = field(default_factory=lambda: np.zeros(0))
     entry: Vector | None = None
 
-    def take(self, index: Indices, starts: Indices) -> Timed:
+    def take(self, index: Indices, starts: Indices) -> Self:
         offset, entry = (None if one is None else one[index] for one in (self.offset, self.entry))
         X, y, upper = self.X[index], self.y[index], self.upper[index]
         return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset, entry=entry)
@@ -241,6 +241,15 @@ class Lifetimes:
     def size(self) -> int:
         """P, the length of a point."""
         return self.layout.size
+
+    @property
+    def units(self) -> Indices:
+        """(u + 1,) where each row or group begins."""
+        return self.rows.units
+
+    def of_units(self, part: slice) -> Lifetimes:
+        """Returns some rows or groups that follow each other."""
+        return replace(self, rows=self.rows.of_units(part), before=None if self.before is None else self.before.of_units(part))
 
     @property
     def exact(self) -> int:

@@ -1,20 +1,38 @@
-"""Bounds the places at which a job with secure sums is asked, by numbers that every client reckons for itself.
+"""Bounds the places at which clients are asked whose answers a server only adds, by numbers that each client reckons for itself.
 
-Inside of it no number of any client leaves the words that are added, whatever its rows are. A question outside ends the job at
-all clients alike: nothing about its end hangs on a row.
+Far away, where a word of a sum would end or single rows outweigh all others, answers tell of few rows. The box follows from the
+job file and the agreed scaling alone, so that all clients refuse the same questions, whatever their rows are. A draw outside has
+no weight: the posterior is cut off there, 20 prior standard deviations from its prior's mean and farther.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .messages import RemoteFault
+
 Array = NDArray[np.float64]
 
-LEVELS, WIDEST = 20.0, 2.5  # a coefficient is within so many prior standard deviations, which count as no more than the second
-LOG_RESIDUAL, LOG_SCALE, LOGIT = 9.0, 12.0, 36.0  # other unknowns about 0
+REACH = 20.0  # times a coefficient's prior sd, or `WIDEST` where that is less
+WIDEST = 2.5  # of a standardised column's coefficient
+LOG_RESIDUAL, LOG_SCALE, LOGIT = 9.0, 12.0, 36.0  # of a log residual scale about the agreed one, other log scales, and logits
+
+
+def reach(sd: Array, standardised: NDArray[np.bool_] | bool = True) -> Array:
+    """Returns how far from the prior's mean coefficients may be asked, by their prior sds; `standardised`: whose columns are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.algorithms.core.box import reach
+    >>> reach(np.array([1.0, 10.0]))
+    array([20., 50.])
+    """
+    return REACH * np.where(standardised, np.minimum(sd, WIDEST), sd)
 
 
 @dataclass(frozen=True)
@@ -33,10 +51,33 @@ class Box:
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def holds(self, values: Array) -> NDArray[np.bool_]:
-        """Tells which places (.., P) are inside; one that is no number is not."""
-        return np.asarray(((values >= self.low) & (values <= self.high)).all(axis=-1))
+    @classmethod
+    def about(cls, centre: Array, reach: Array) -> Self:
+        """Returns the box of places (P,) that are at most `reach` from a centre."""
+        return cls(tuple((centre - reach).tolist()), tuple((centre + reach).tolist()))
 
-    def nearest(self, values: Array) -> Array:
+    def holds(self, points: Array) -> NDArray[np.bool_]:
+        """Tells which places (.., P) are inside; one that is no number is not."""
+        return np.asarray(((points >= self.low) & (points <= self.high)).all(axis=-1))
+
+    def nearest(self, points: Array) -> Array:
         """Returns the places (.., P) of the box that are nearest to these."""
-        return np.clip(values, self.low, self.high)
+        return np.clip(points, self.low, self.high)
+
+    def check(self, points: Array, what: str) -> None:
+        """Refuses a question with places outside of the box, which all clients refuse alike.
+
+        Parameters
+        ----------
+        what : the name of its message
+
+        Raises
+        ------
+        RemoteFault
+            One is outside.
+        """
+        if not self.holds(points).all():
+            raise RemoteFault(
+                f"server: {what} asks where no client with secure sums answers: more than {REACH:g} prior standard deviations "
+                f"(of a standardised column at most {WIDEST:g} each) from the prior's mean"
+            )

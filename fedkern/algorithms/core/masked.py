@@ -56,6 +56,10 @@ Array = NDArray[np.float64]
 
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
+ENDED = (
+    f"client {ALL!r}: masks do not cancel: clients were told different things, or have other keys, or a number of one of them was "
+    "none (of which its own folder tells); start the job again"
+)
 HEARD = "masked.heard"  # in a client's checkpoint, beside its machine's state
 TOO_MUCH = (
     "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e31 without loss of a digit: give them in "
@@ -149,22 +153,56 @@ class Sum(NamedTuple):
 MOVING = Sum(until.Moving, MaskedMoving)
 
 
+class Book(Shape):
+    """Is where a client counts the questions of a job over all its starts."""
+
+    def ask(self, kind: str, question: bytes, most: int) -> None:
+        """Counts a question of a kind before it is answered, of which one run has `most`; JobError where it is one too many."""
+
+    def end(self) -> None:
+        """Notes that this start will end because a number of the client is none."""
+
+
 class Hider:
     """Masks what one client says, for one start of a run. It counts its messages, so that no mask is used twice.
 
     The count is kept here, and not in a machine's state, since a state may be put back, and a count must not. It is of all
     exchanges of the start: two of them may ask the same.
 
-    A number that is none counts as 0, and `faulty` keeps that there was one until the next barrier asks all clients.
+    Numbers beyond what has a sum are clipped. A client one of whose answers is none (a machine's state says so: `failed`) shows
+    that at the next barrier, by masks that no other client has. A number that is none has no place in a sum at all, and such
+    masks at once.
 
     Parameters
     ----------
     pairs : the secrets
     name : of the client, for the texts of errors
+    book : counts the questions to the client; None: nobody does
+
+    Attributes
+    ----------
+    failed : whether a number of the client was none
+    spoils : whether all its words are random, so that no sum of this start tells anything any more
     """
 
-    def __init__(self, pairs: Pairs, name: str = "") -> None:
-        self.pairs, self.name, self.used, self.known, self.faulty = pairs, name, 0, b"", False
+    def __init__(self, pairs: Pairs, name: str = "", book: Book | None = None, *, spoils: bool = False) -> None:
+        self.pairs, self.name, self.used, self.known = pairs, name, 0, b""
+        self.book, self.failed, self.spoils, self.exchange = book, False, spoils, ""
+
+    def begin(self, exchange: str) -> None:
+        """Begins an exchange of this name: a barrier, which shows whether a client has failed before, and not which."""
+        self.exchange, self.spoils = exchange, self.spoils or self.failed
+
+    def asked(self, kind: str, question: bytes, most: int) -> None:
+        """Counts a question before it is answered."""
+        if self.book is not None:
+            self.book.ask(kind, _chained(question, self.exchange.encode()), most)
+
+    def fail(self) -> None:
+        """Has this start end at the next barrier, because an answer of the client is none that counts."""
+        if not self.failed and self.book is not None:
+            self.book.end()
+        self.failed = True
 
     def know(self, known: bytes) -> None:
         """Takes what all clients must know alike from here on, too: masks of those that know something else do not cancel."""
@@ -181,9 +219,13 @@ class Hider:
         values = np.concatenate([numbers, np.zeros(CHECKED)])
         if one.exact and not holds(values, one.form, self.n_clients).all():
             raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH}")
-        self.faulty = self.faulty or bool(np.isnan(values).any())
+        if np.isnan(values).any():  # a 0 in its place would tell the client's number, by how much the sum lacks
+            self.fail()
+            self.spoils = True
         words = to_words(saturated(values, one.form.each(self.n_clients)), one.form, self.n_clients)
         counter, self.used = self.used, self.used + 1
+        if self.spoils:  # by masks that no other client has
+            question = _chained(question, struct.pack("<I", self.pairs.client))
         self.pairs.hide(words, counter, one.masked.kind, question)
         return words.astype("<u8", copy=False).tobytes()
 
@@ -242,11 +284,13 @@ class Sums:
     protocol : of the machines, the server's with one client
     sums : how the kinds of its answers are masked; all other answers of clients are refused
     dims : sizes of its messages
+    most : kind of a question -> how often it comes in one run
     """
 
     protocol: Protocol[Any, Any]
     sums: tuple[Sum, ...]
     dims: Mapping[str, int]
+    most: Mapping[type[Message], int] = field(default_factory=dict)
 
     @property
     def masked_dims(self) -> dict[str, int]:
@@ -288,9 +332,14 @@ class Sums:
 
     def _client_receive(self, state: Client[C], event: Event) -> tuple[Client[C], ClientEffects]:
         """Answers a question, and masks the answer."""
-        inner, effects = self.protocol.client_receive(state.inner, event)
         heard = _chained(state.heard, digest(event)) if isinstance(event, Message) else state.heard
         question = _chained(state.hider.known, heard)
+        if isinstance(event, Message):
+            kind = f"{self.protocol.name}-{type(event).__name__}"
+            state.hider.asked(kind, question, self.most.get(type(event), 1))
+        inner, effects = self.protocol.client_receive(state.inner, event)
+        if getattr(inner, "failed", False):
+            state.hider.fail()
         out: ClientEffects = []
         for effect in effects:
             one = next((one for one in self.used if type(effect) is one.kind), None)
@@ -355,10 +404,7 @@ class Sums:
         sums = total([np.frombuffer(answers[k].words, "<u8").reshape(one.form.limbs, -1) for k in sorted(answers)])
         # Of masks that do not cancel the last word is 0 by chance once in 2^128.
         if sums[:, -CHECKED:].any():
-            raise RemoteFault(
-                f"client {ALL!r}: the masks of {one.masked.__name__} do not cancel: clients were told different things, or have "
-                "other keys; start the job again"
-            )
+            raise RemoteFault(ENDED)
         message: Message = one.kind.of_sum(round, from_words(sums, one.form)[:-CHECKED], self.dims)
         return message
 

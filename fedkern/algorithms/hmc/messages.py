@@ -118,8 +118,8 @@ class MaskedChange(Masked, Message, kind=247, tells=TELLS):
 
 
 SUMS = (
-    Sum(LikelihoodSlope, MaskedSlope),
-    Sum(LikelihoodChange, MaskedChange),
+    Sum(LikelihoodSlope, MaskedSlope, WIDE),
+    Sum(LikelihoodChange, MaskedChange, WIDE),
     Sum(Slope, MaskedGradient, WIDE),
     Sum(SlopeChange, MaskedGradientMore, WIDE),
 )

@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol as Shape
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.dense import packed
+from ...models.saturated import Saturated
 from ..core.kept import GIVEN
-from ..core.messages import ClientEffects, Event, RemoteFault, evolve
-from .messages import DECIMALS, LOST, AskCurvature, AskValues, Curvature, Posterior, Values
-from .settings import CHECKED, Settings, rounded
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
+from .messages import (
+    CHECKED,
+    DECIMALS,
+    LOST,
+    AskCurvature,
+    AskValues,
+    Curvature,
+    Posterior,
+    SummedCurvature,
+    SummedValues,
+    Values,
+)
+from .settings import Settings, rounded
 
 Array = NDArray[np.float64]
 
@@ -66,7 +78,7 @@ class Client:
 
 
 def client(name: str, index: int, settings: Settings, model: Model) -> Client:
-    """Returns a client that has seen nothing yet."""
+    """Returns a client that has seen nothing yet; with `Settings.box` the model is a `Saturated` one."""
     return Client(name, index, settings, model)
 
 
@@ -83,7 +95,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
     if isinstance(event, AskValues) and not _are_draws(event, state):
         raise RemoteFault(f"server: AskValues.steps of round {event.round} are no draws")
+    if state.settings.box is not None:
+        state.settings.box.check(event.points, type(event).__name__)
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
+    if isinstance(state.model, Saturated):
+        return _sums(state, event, state.model)
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
             return state, [_curvature(state.model, event)]
@@ -92,6 +108,22 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             before = [] if state.values is None else [*state.values]
             state = evolve(state, values=np.array([*before, answer.values]))
         return evolve(state, drawn=state.drawn + 1), [answer]
+
+
+def _sums(state: Client, asked: AskCurvature | AskValues, rows: Saturated) -> tuple[Client, ClientEffects]:
+    """Answers with sums over rows, in which nothing is made of the client's own sum: the server rounds that of all."""
+    with np.errstate(all="ignore"):
+        if isinstance(asked, AskCurvature):
+            value, gradient, hessian, cut = rows.curved(asked.points, asked.nodes)
+            rule = rows.rule(asked.points, asked.nodes)
+            return state, [cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))]
+        values, cut = rows.counted(asked.points, asked.nodes)
+        rule = rows.rule(asked.points[:CHECKED], asked.nodes)
+    if state.settings.singly:
+        told = rounded(np.where(cut > 0, LOST, values), DECIMALS, state.settings.coarser(state.drawn))
+        before = [] if state.values is None else [*state.values]
+        state = evolve(state, values=np.array([*before, told]))
+    return evolve(state, drawn=state.drawn + 1), [cast(Message, SummedValues(asked.round, values, cut, rule))]
 
 
 def _are_draws(asked: AskValues, state: Client) -> bool:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.box import Box
+
 Array = NDArray[np.float64]
 
 SMALL = 1e-3  # of its unit: a smaller t has the derivatives that an even function has there, for those in log t are rounded away
@@ -22,6 +24,7 @@ FEW = 6  # coordinates, of which all may have heavy tails where nothing is said 
 FLAT = 0.5  # standard deviation of an exponent: ten rows of a level leave a third, none leave .8 and more
 MOST_EXPONENT = 300.0  # so that the square of an exponential is a number
 LEAST = 1e-9  # of its unit: the smallest scale that is sent
+BORDER = 1e-5  # of a box's width: as far from its border draws are moved, for they travel as 32-bit steps
 
 
 class Derivatives(NamedTuple):
@@ -44,6 +47,7 @@ class Coordinates:
     loose : those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
     learnt : that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
     exponents : those that people read as their exponentials, in sums with others (gaps between thresholds)
+    box : where xi may be asked for; None: everywhere
     """
 
     names: tuple[str, ...]
@@ -52,6 +56,7 @@ class Coordinates:
     loose: tuple[int, ...] = ()
     learnt: int | None = None
     exponents: tuple[int, ...] = ()
+    box: Box | None = None
 
     @property
     def size(self) -> int:
@@ -88,7 +93,36 @@ class Coordinates:
             t = z[:, at]
             xi[:, at] = np.log(np.maximum(np.abs(t), LEAST * unit))
             xi[:, below] *= np.where(t < 0, -1.0, 1.0)[:, np.newaxis]
-        return xi
+        return xi if self.box is None else self.box.nearest(xi)
+
+    def drawn(self, z: Array, units: Array) -> Array:
+        """Returns xi (n, P) of draws, those outside of the box moved to its border."""
+        xi = self.sent(z, units)
+        if self.box is None:
+            return xi
+        low, high = np.array(self.box.low), np.array(self.box.high)
+        near = BORDER / 2 * (high - low)
+        return np.clip(xi, low + near, high - near)
+
+    @property
+    def ends(self) -> tuple[Array, Array] | None:
+        """The least and the largest z (P,) in the box; a scale may be as near to 0 as it likes."""
+        if self.box is None:
+            return None
+        low, high = np.array(self.box.low), np.array(self.box.high)
+        at = [at for at, *_ in self.scales]
+        high[at] = np.exp(high[at])
+        low[at] = -high[at]
+        return low, high
+
+    def beyond(self, xi: Array) -> NDArray[np.bool_]:
+        """Tells which points (n, P), as they were sent, are those of z at the border of the box, or beyond it."""
+        if self.box is None:
+            return np.zeros(len(xi), np.bool_)
+        low, high = np.array(self.box.low), np.array(self.box.high)
+        near = BORDER * (high - low)
+        low[[at for at, *_ in self.scales]] = -np.inf
+        return np.asarray(((xi <= low + near) | (xi >= high - near)).any(axis=1))
 
     def of(self, xi: Array) -> Array:
         """Returns z (n, P) with t > 0."""

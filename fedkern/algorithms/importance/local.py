@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.saturated import Saturated
 from .client import Model
 from .messages import DECIMALS
 from .server import Prior
@@ -48,7 +49,8 @@ class WithoutLocal:
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """Returns the same for all chains (c, P) at once."""
         value, gradient, _ = self.model.curvature(xi, self.nodes)
-        value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
+        if not isinstance(self.model, Saturated):  # of a sum over clients nothing is rounded before it is made
+            value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
         return value, gradient, np.zeros((len(xi), 0))
 
 

@@ -20,12 +20,26 @@ nearly standard normal; a client's model there is `WithoutLocal(model, nodes)`, 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..core.kept import load, save
 from ..core.messages import Message, Protocol
 from .client import Client, Model, client, client_receive
 from .coordinates import Coordinates
 from .local import GradientOf, WithoutLocal
-from .messages import SUMS, WIDTH, AskCurvature, AskValues, Curvature, MaskedCurvature, MaskedValues, Posterior, Values
+from .messages import (
+    SUMS,
+    WIDTH,
+    AskCurvature,
+    AskValues,
+    Curvature,
+    MaskedCurvature,
+    MaskedValues,
+    Posterior,
+    SummedCurvature,
+    SummedValues,
+    Values,
+)
 from .server import Found, Prior, Server, finished, offset, read_result, server_receive, start, unresolved
 from .settings import Settings
 
@@ -39,8 +53,9 @@ __all__ = [
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
+    of_curvature, of_values = (Curvature, Values) if settings.box is None else (SummedCurvature, SummedValues)
     down: tuple[type[Message], ...] = (AskCurvature,)
-    up: tuple[type[Message], ...] = (Curvature,)
+    up: tuple[type[Any], ...] = (of_curvature,)
     if settings.rounds:
-        down, up = (*down, AskValues, *((Posterior,) if settings.told else ())), (*up, Values)
+        down, up = (*down, AskValues, *((Posterior,) if settings.told else ())), (*up, of_values)
     return Protocol("importance", down, up, server_receive, client_receive, finished, save, load)

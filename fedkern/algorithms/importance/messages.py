@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import WIDE
 from ..core.masked import TELLS, Masked, Sum
 from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, Tells
 
@@ -21,6 +22,7 @@ Drops = Annotated[bytes, "drops"]
 Told = Annotated[NDArray[np.float64], "t xi"]
 
 LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
+CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
 DECIMALS = 3  # of a client's values, in nats
 NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not finite
@@ -47,22 +49,6 @@ class Curvature(Message, kind=201, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     gradient: Places
     hessian: Packed
     rule: PerPlace
-
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> int:
-        """Returns how many numbers are added, and the places where a log-likelihood may be none."""
-        return dims["c"] * (2 + dims["xi"] + dims["tri"])
-
-    def numbers(self) -> NDArray[np.float64]:
-        """Returns the numbers that are added."""
-        return np.concatenate([self.value, self.rule, self.gradient.ravel(), self.hessian.ravel()])
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Curvature:
-        """Returns the answer of all clients together."""
-        c, P = dims["c"], dims["xi"]
-        value, rule, gradient, hessian = np.split(numbers, [c, 2 * c, 2 * c + c * P])
-        return cls(round, value, gradient.reshape(c, P), hessian.reshape(c, -1), rule)
 
 
 @dataclass(frozen=True)
@@ -115,20 +101,6 @@ class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
         drops = np.frombuffer(self.drops, "<u4")
         return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) / 10**DECIMALS)
 
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> int:
-        """Returns how many numbers are added."""
-        return dims["drops"] // WIDTH + 1
-
-    def numbers(self) -> NDArray[np.float64]:
-        """Returns the numbers that are added: thousandths of a nat, whole numbers that are added exactly, and the rule."""
-        return np.append(np.rint(self.values * 10**DECIMALS), self.rule)
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Values:
-        """Returns the answer of all clients together."""
-        return cls.of(round, numbers[:-1] / 10**DECIMALS, float(numbers[-1]))
-
 
 def shortened(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns a centre (P,) and steps (s, P), which 32-bit numbers hold, of draws next to `points`."""
@@ -152,18 +124,87 @@ class Posterior(Message, kind=204):
     draws: Told
 
 
+# Where the server gets sums alone: sums over rows, of which a client rounds nothing --------------------
+
+
+@dataclass(frozen=True)
+class SummedCurvature:
+    """Holds, in the place of a `Curvature`, what the server adds, which is no message.
+
+    Attributes
+    ----------
+    value, gradient, hessian, rule : as there, but that the rule has its sign
+    cut : (c,) how many rows or groups are cut off at each point (`models.saturated`)
+    """
+
+    round: int
+    value: PerPlace
+    gradient: Places
+    hessian: Packed
+    rule: PerPlace
+    cut: PerPlace
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["c"] * (3 + dims["xi"] + dims["tri"])
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the numbers that are added."""
+        return np.concatenate([self.value, self.rule, self.cut, self.gradient.ravel(), self.hessian.ravel()])
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Message:
+        """Returns the answer of all clients together: none at a point where a row or group is cut off."""
+        c, P = dims["c"], dims["xi"]
+        value, rule, cut, gradient, hessian = np.split(numbers, [c, 2 * c, 3 * c, 3 * c + c * P])
+        gradient, hessian = gradient.reshape(c, P), hessian.reshape(c, -1)
+        return Curvature(round, np.where(cut > 0, LOST, value), gradient, hessian, np.abs(rule))
+
+
+@dataclass(frozen=True)
+class SummedValues:
+    """Holds, in the place of `Values`, what the server adds, which is no message.
+
+    Attributes
+    ----------
+    values, cut : (s,) as L_j at each draw, and how many rows or groups are cut off
+    rule : (k,) with its sign, at the first draws
+    """
+
+    round: int
+    values: NDArray[np.float64]
+    cut: NDArray[np.float64]
+    rule: NDArray[np.float64]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 2 * (dims["drops"] // WIDTH) + CHECKED
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the numbers that are added."""
+        return np.concatenate([self.values, self.cut, self.rule])
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Message:
+        """Returns the answer of all clients together: none at a draw where a row or group is cut off."""
+        values, cut, rule = np.split(numbers, [dims["drops"] // WIDTH, 2 * (dims["drops"] // WIDTH)])
+        return Values.of(round, np.where(cut > 0, LOST, values), float(np.abs(rule).max()))
+
+
 @dataclass(frozen=True)
 class MaskedCurvature(Masked, Message, kind=244, tells=TELLS):
-    """Client to server: a `Curvature`, masked."""
+    """Client to server: a `SummedCurvature`, masked."""
 
     words: Annotated[bytes, "masked_curvature"]
 
 
 @dataclass(frozen=True)
 class MaskedValues(Masked, Message, kind=245, tells=TELLS):
-    """Client to server: `Values`, masked."""
+    """Client to server: `SummedValues`, masked."""
 
     words: Annotated[bytes, "masked_values"]
 
 
-SUMS = (Sum(Curvature, MaskedCurvature), Sum(Values, MaskedValues))
+SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedValues))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..core.messages import evolve
 
 Array = NDArray[np.float64]
+Ends = tuple[Array, Array]  # (P,) each: the least and the largest value of each coordinate
 
 FLOOR, TINY = 1e-6, 1e-12  # of the largest eigenvalue: the least size of a negative one, and of one that is positive
 FLAT, FLAT_DIAGONAL = 1e-10, 1e-14  # eigenvalues, and curvatures, at which nothing is known of a direction
@@ -129,12 +130,12 @@ class Climb:
             return None
         return evolve(self, at=np.where(on[:, np.newaxis], self.trial, self.at), done=self.done | on)
 
-    def climbed(self, value: Array, gradient: Array, hessian: Array) -> Climb:
-        """Returns the climbs after the answers at the trial points."""
+    def climbed(self, value: Array, gradient: Array, hessian: Array, ends: Ends | None = None) -> Climb:
+        """Returns the climbs after the answers at the trial points; the next ones are between `ends`, where these are given."""
         new = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
         for i in np.flatnonzero(~(self.done | self.flat)):
             self._judged(int(i), new, value[i], gradient[i], hessian[i])
-            _planned(int(i), new)
+            _planned(int(i), new, ends)
         return evolve(self, **new)
 
     def _judged(self, i: int, new: dict[str, Array], value: float, gradient: Array, hessian: Array) -> None:
@@ -167,7 +168,7 @@ class Climb:
         return evolve(self, value=np.full(len(self.at), -np.inf), trial=self.at, done=none, flat=none)
 
 
-def _planned(i: int, new: dict[str, Array]) -> None:
+def _planned(i: int, new: dict[str, Array], ends: Ends | None) -> None:
     """Plans the next step of a climb, or its end."""
     if not np.isfinite(new["value"][i]):
         return
@@ -190,12 +191,21 @@ def _planned(i: int, new: dict[str, Array]) -> None:
     else:
         norm = float(np.sqrt(g @ d))
     shorter = min(1.0, new["radius"][i] / norm)
+    if ends is not None:
+        shorter = min(shorter, _room(new["at"][i], d, ends))
     d = shorter * d
     curved = float(d @ H @ d)
     if curved <= 0:
         curved = float((shorter * norm) ** 2)
     promised = float(g @ d) - curved / 2
     new["length"][i], new["promised"][i], new["cut"][i], new["trial"][i] = shorter * norm, promised, shorter < 1, new["at"][i] + d
+
+
+def _room(at: Array, step: Array, ends: Ends) -> float:
+    """Returns the part of a step that there is room for."""
+    with np.errstate(all="ignore"):
+        rooms = (np.where(step > 0, ends[1], ends[0]) - at) / step
+    return float(np.where(step == 0, np.inf, np.maximum(rooms, 0.0)).min())
 
 
 def moving(climb: Climb, i: int) -> list[int]:

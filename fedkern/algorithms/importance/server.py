@@ -17,6 +17,7 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.dense import unpacked
 from ...models.weighted import Weighted
+from ..core.box import REACH, WIDEST
 from ..core.kept import GIVEN
 from ..core.messages import SERVER, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
@@ -297,7 +298,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
-        climb = state.climb.climbed(*_posterior(state, answers))
+        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends)
     rule = summed([answer.rule for answer in answers])
     new = climb.done & ~before
     # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
@@ -411,7 +412,7 @@ def _with_draws(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> 
     """Returns the state with the draws of so many rounds that are to be asked."""
     mirrored, seed = state.coordinates.mirrored, state.settings.seed
     z = np.concatenate([proposal.points(mirrored, seed, state.drawn + i) for i in range(rounds)])
-    centre, steps = shortened(state.coordinates.sent(z, state.units))
+    centre, steps = shortened(state.coordinates.drawn(z, state.units))
     return evolve(state.drawing(proposal, rounds), centre=centre, asked=steps)
 
 
@@ -436,6 +437,7 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
         given_up = state.drawn + len(several) - 1  # their values have been told, and count among the rounds that may be
         return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
     values = [np.array([answer.values for answer in answers]).T for answers in several]
+    _near_enough(state, drawn(state.centre, state.asked))
     lost = [one <= LOST for one in values]
     _finite_enough(state, np.concatenate(lost))
     draws = [
@@ -462,9 +464,10 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _draws_of(state: Server, xi: Array, values: Array) -> Draws:
-    """Returns draws xi (n, P) with the clients' values (n, J) there."""
+    """Returns draws xi (n, P) with the clients' values (n, J) there; one that is not asked for has no weight."""
     with np.errstate(all="ignore"):
         log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
+    log_prior = np.where(state.coordinates.beyond(xi), -np.inf, log_prior)
     return Draws(folded(state.coordinates.of(xi), state.coordinates.mirrored), xi, log_prior, values)
 
 
@@ -480,6 +483,17 @@ def _rounds_at_once(state: Server, posterior: Weighted) -> int:
     short = max(s.effective / posterior.effective, (max(errors(state, posterior)) / s.error) ** 2)
     lacking = int(np.ceil(n * (min(short, float(s.rounds)) - 1)))
     return max(1, min(lacking, s.rounds - state.drawn))
+
+
+def _near_enough(state: Server, xi: Array) -> None:
+    """Refuses more than a few draws xi (n, P) that clients are not asked for."""
+    share = float(state.coordinates.beyond(xi).mean())
+    if share > NOT_FINITE:
+        raise NumericalError(
+            f"{100 * share:.0f} % of the draws are more than {REACH:g} prior standard deviations from the prior's mean (of a "
+            f"standardised column at most {WIDEST:g} each), where no client with secure sums answers: "
+            f"{state.settings.advice.flat}, or run the job without job.sums"
+        )
 
 
 def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import LEAST_DENSITY
-from .messages import WIDTH
+from ..core.box import Box
+from .messages import CHECKED, WIDTH
 
 OF_GRADIENTS = 1  # and of its gradients for chains
 # Up to so many values, or gradients, they have these digits. Of N times as many the unit is larger by sqrt N: what all say of
 # rows together goes by their number over its square. Eight rounds with all digits determined all rows of some clients.
 FINE, FINE_OF_CHAINS = 4096, 8000
-CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
@@ -37,8 +36,8 @@ OF_REGRESSIONS = Advice(
 )
 
 OF_SUMS = OF_REGRESSIONS._replace(
-    moving=f"{OF_REGRESSIONS.moving}. With secure sums a log-likelihood below {LEAST_DENSITY:.3g} counts as that: with counts of "
-    "1e10 and more in a row run the job without job.sums",
+    moving=f"{OF_REGRESSIONS.moving}. With secure sums coefficients of standardised columns are looked for within 50 of 0, and no "
+    "row may have a log-likelihood below -1e9: with counts of 1e9 and more in a row run the job without job.sums",
 )
 
 
@@ -58,6 +57,7 @@ class Settings:
     seed : of the points
     advice : the remedies in errors
     singly : whether clients keep the values that they have told at draws, to tell them once more without masks
+    box : where clients answer, if the server gets sums alone; None: it gets each client's answers
     """
 
     points: int
@@ -71,6 +71,7 @@ class Settings:
     newton: int = 40
     advice: Advice = OF_REGRESSIONS
     singly: bool = False
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

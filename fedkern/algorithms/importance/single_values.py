@@ -1,7 +1,7 @@
 """Collects, after the draws of a job with secure sums, each client's own log-likelihoods there, without masks, one by one.
 
 A job has it only where job and policies name it (`sums_except`): the result without each client is made of these. A client
-sends what it has masked in the rounds before, to the bit, and nothing at points that a server chooses now. Their sum has to be
+sends what it has masked in the rounds before, rounded, and nothing at points that a server chooses now. Their sum has to be
 the one that the server has. Source: docs/concepts/secure-sums.md.
 """
 
@@ -14,13 +14,14 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.masks import LEAST_DENSITY
 from ..core import once
 from ..core.masked import ALL
 from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, RemoteFault, Tells
 from .messages import DECIMALS, LOST
 
 Array = NDArray[np.float64]
+
+FAR = 1e6  # nats, by which a draw has no weight
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ def answer_of(values: Array, most: int) -> Callable[[AskSingleValues], SingleVal
     return answer
 
 
-def read(answers: list[SingleValues], sums: Array) -> Array:
+def read(answers: list[SingleValues], sums: Array, unit: float) -> Array:
     """Returns the values (N, J) of all clients at the draws, minus infinity for none.
 
     Parameters
     ----------
     sums : (N,) what the server has got of all clients together, minus infinity for none
+    unit : to how many thousandths of a nat values are rounded, at most
 
     Raises
     ------
@@ -69,8 +71,9 @@ def read(answers: list[SingleValues], sums: Array) -> Array:
     """
     told = np.stack([answer.values[: len(sums)] for answer in answers], axis=1)
     none = (told <= LOST).any(axis=1)
-    thousandths = np.rint(np.maximum(told, LEAST_DENSITY) * 10**DECIMALS).sum(axis=1)
-    same = np.where(none, sums == -np.inf, thousandths == np.rint(sums * 10**DECIMALS))
+    off = (told.shape[1] + 1) * unit * 10.0**-DECIMALS  # each is rounded, and so is the sum
+    highest = sums.max(initial=-np.inf)  # far below it sums are as in `Values`
+    same = np.where(none, sums == -np.inf, np.abs(told.sum(axis=1) - sums) <= off) | (sums < highest - FAR)
     if not same.all():
         raise RemoteFault(
             f"client {ALL!r}: SingleValues do not add up to the sums of the rounds, at {int((~same).sum())} of {len(sums)} draws"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core.box import LOG_SCALE, Box, reach
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, odd_response, replicated
 from ...algorithms.hmc import machine as hmc
@@ -33,6 +34,7 @@ from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
+from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
 from ...results.other_way import OF_TWO
 from ...results.verdict import Said
@@ -340,6 +342,7 @@ class Model(WeighedModel[OutputSection]):
             config.algorithm,
             advice=OF_SUMS if self.secure else OF_REGRESSIONS,
             singly=self.config.singly,
+            box=self.box,
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
@@ -376,7 +379,34 @@ class Model(WeighedModel[OutputSection]):
             seed=self.seed,
             jitter=JITTER,
             whole=True,
+            box=self.box,
         )
+
+    @property
+    def box(self) -> Box | None:
+        """Where clients answer, if the server gets sums alone: it follows from the job file and what all have agreed on."""
+        if not self.secure:
+            return None
+        layout, prior = self.layout, self.prior.base if isinstance(self.prior, survival_parametric.Walk) else self.prior
+        centre, far = layout.start, np.full(layout.size, LOG_SCALE)
+        centre[: layout.p], far[: layout.p] = prior.mean, reach(prior.sd, self._standardised)
+        if self.encoding.intercept and not self.blocks[1:]:
+            centre[0] = self._start_of_intercept
+        far[layout.off_diagonal] = reach(np.array(prior.tau_sd))
+        far[layout.shapes_at] = [shape.reach for shape in layout.shapes]
+        return Box.about(centre, far)
+
+    @property
+    def _standardised(self) -> NDArray[np.bool_]:
+        """(p,) whether each coefficient is of a column whose unit is its standard deviation, of a level, or the intercept."""
+        raw = set(self.given_constants)
+        own = [True] * int(self.encoding.intercept and self.encoding.standardised)
+        own += [False] * int(self.encoding.intercept and not self.encoding.standardised)
+        for column in self.encoding.columns:
+            labelled = column.levels is not None
+            right = labelled or (self.encoding.standardised and column.name not in raw)
+            own += [right] * (len(column.levels) if column.levels is not None else 1)
+        return np.tile(own, len(self.blocks))
 
     @property
     def coordinates(self) -> importance.Coordinates:
@@ -384,8 +414,9 @@ class Model(WeighedModel[OutputSection]):
         Chains walk in xi itself."""
         layout = self.layout
         if self.chains:
-            return importance.Coordinates(layout.names, layout.fold, (), layout.loose)
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, self._learnt_scale, layout.gaps)
+            return importance.Coordinates(layout.names, layout.fold, (), layout.loose, box=self.box)
+        loose, learnt = layout.loose, self._learnt_scale
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, loose, learnt, layout.gaps, self.box)
 
     @property
     def _learnt_scale(self) -> int | None:
@@ -426,7 +457,11 @@ class Model(WeighedModel[OutputSection]):
 
     def client(self, index: int, likelihood: importance.Model) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""
-        return importance.client(self.names[index], index, self.settings, likelihood)
+        return importance.client(self.names[index], index, self.settings, self._asked(likelihood))
+
+    def _asked(self, likelihood: importance.Model) -> importance.Model:
+        """Returns a client's log-likelihood as the server asks for it."""
+        return Saturated(likelihood) if self.secure else likelihood  # type: ignore[arg-type]  # all rows of this method have parts
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """Returns the server's machine of the chains, with its first messages: they begin around the mode."""
@@ -441,7 +476,7 @@ class Model(WeighedModel[OutputSection]):
         assert at_mode is not None
         s = self.walks
         coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
-        return hmc.client(self.names[index], index, s, importance.WithoutLocal(likelihood, at_mode.nodes, coarser))
+        return hmc.client(self.names[index], index, s, importance.WithoutLocal(self._asked(likelihood), at_mode.nodes, coarser))
 
     # The result, on the data's scale --------------------
 

@@ -19,7 +19,6 @@ from ...algorithms.exchanges import (
     pearson,
     replicated,
     site_modes,
-    sum_keys,
     survival_sums,
 )
 from ...algorithms.exchanges import columns as agreement
@@ -56,7 +55,7 @@ MAY_SEND = (
     odd_response.MaskedOddResponse,
     importance.Curvature,
     importance.Values,
-    *sum_keys.COMMITTED.to_server,
+    *secure.MAY_SEND,
     *single_values.PROTOCOL.to_server,
     importance.MaskedCurvature,
     importance.MaskedValues,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, column_sums, level, loo_sums, pearson, sum_keys, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, level, loo_sums, pearson, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -41,7 +41,7 @@ MAY_SEND = (
     pearson.MaskedPearsonSums,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
-    *sum_keys.COMMITTED.to_server,
+    *secure.MAY_SEND,
     *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS, *exchange.SUMS)),
 )
 

@@ -225,11 +225,11 @@ class SigmaModel(JobModel[OutputSection]):
         residual = box.LOG_RESIDUAL if self.likelihood.record.link == "identity" else box.LOG_SCALE
         each = {
             "phi": box.LOGIT,
-            "z": box.LEVELS,
+            "z": box.REACH,
             "rho": box.LOGIT,
-            "intercept": box.LEVELS * min(sd, box.WIDEST),
-            "beta": box.LEVELS * most,
-            "period": box.LEVELS,
+            "intercept": box.REACH * min(sd, box.WIDEST),
+            "beta": box.REACH * most,
+            "period": box.REACH,
             "log_scale": box.LOG_SCALE,
             "log_period": box.LOG_SCALE,
             "log_sd": residual,

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...algorithms.core import masked, until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import certificates, column_notes, column_sums, figures, fit_sums, level, settled, sum_keys, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, figures, fit_sums, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -49,7 +49,7 @@ MAY_SEND = (
     Reached,
     Slope,
     SlopeChange,
-    *sum_keys.COMMITTED.to_server,
+    *secure.MAY_SEND,
     masked.MaskedGradient,
     masked.MaskedGradientMore,
     masked.MaskedMoving,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, sum_keys, verdicts
+from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -38,7 +38,7 @@ MAY_SEND = (
     *site_fits.PROTOCOL.to_server,
     Locals,
     Sums,
-    *sum_keys.COMMITTED.to_server,
+    *secure.MAY_SEND,
     *(one.masked for one in (*SUMS, *loo_sums.SUMS, *error_shape.SUMS)),
     *MOVES,
     Loglik,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,15 +105,27 @@ class Rows:
         parts = [np.ones(len(self)) if name == INTERCEPT else self.X[:, at.index(name)] for name in terms]
         return np.ascontiguousarray(np.reshape(parts, (len(parts), len(self))).T)
 
-    def take(self, index: Indices, starts: Indices) -> Rows:
+    def take(self, index: Indices, starts: Indices) -> Self:
         """Returns some rows, as these groups."""
         trials, offset = (None if one is None else one[index] for one in (self.trials, self.offset))
         return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset)
 
-    def take_groups(self, part: slice) -> Rows:
+    def take_groups(self, part: slice) -> Self:
         """Returns some groups that follow each other."""
         first, last = int(self.starts[part.start]), int(self.starts[part.stop])
         return self.take(np.arange(first, last), self.starts[part.start : part.stop + 1] - first)
+
+    @property
+    def units(self) -> Indices:
+        """(u + 1,) where each row begins, or what rows with an effect in common are together: a group, or all of the client's."""
+        if self.layout.client:
+            return np.array([0, len(self)])
+        return self.starts if self.layout.group else np.arange(len(self) + 1)
+
+    def of_units(self, part: slice) -> Self:
+        """Returns some rows or groups that follow each other."""
+        units = self.units[part.start : part.stop + 1]
+        return self.take(np.arange(units[0], units[-1]), units - units[0])
 
     def density(self, eta: Vector, points: Vector) -> Vector:
         """Returns (S, n) log p(y | eta) of a family that has no record (`kernels.families`)."""

@@ -157,6 +157,7 @@ class Shape:
     of_prior : whether it is a number of other coordinates' prior, on which rows do not depend
     called : its name in a result, where that is not `read`
     loose : whether its posterior may have heavy tails beside other coordinates that have them
+    reach : how far from `start` clients are asked, where a server gets sums alone
     """
 
     name: str
@@ -168,6 +169,7 @@ class Shape:
     of_prior: bool = False
     called: str = ""
     loose: bool = False
+    reach: float = 12.0
 
     @property
     def label(self) -> str:
@@ -183,7 +185,7 @@ class Shape:
         return np.asarray(np.maximum(published, LEAST) ** -1) if self.folded else published
 
 
-SD = Shape("log sd", "sd", np.exp, LogHalfNormal(), called="sigma")
+SD = Shape("log sd", "sd", np.exp, LogHalfNormal(), called="sigma", reach=9.0)
 PHI = Shape("phi", "1 / sqrt r", np.abs, HalfNormal(), start=1.0, folded=True, called="dispersion")
 NU = Shape("log nu", "nu", np.exp, LogGamma(2.0, 0.1), start=math.log(10.0))
 SHAPE = Shape("log shape", "shape", np.exp, Normal())

@@ -80,7 +80,7 @@ def test_the_posterior_is_that_of_a_job_without_masks(job: Path, whole: fedkern.
     assert plain.summary["converged"] is whole.summary["converged"] is True
     for name, numbers in plain.parameters.items():
         for figure, value in numbers.items():
-            assert whole.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-9), (name, figure)
+            assert whole.parameters[name][figure] == pytest.approx(value, rel=1e-3, abs=1e-3), (name, figure)
 
 
 def test_the_sums_of_a_measured_response_are_masked(job: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_client_s_own_columns_are_judged_where_they_are(change: tuple[str, str
 
 def test_clients_that_were_told_other_units_give_no_sum(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tell_one_another_thing(monkeypatch)
-    with pytest.raises(RemoteFault, match=r"the masks of Masked\w+ do not cancel: clients were told different things"):
+    with pytest.raises(RemoteFault, match=r"masks do not cancel: clients were told different things"):
         fedkern.run(job)
 
 

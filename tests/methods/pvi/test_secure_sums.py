@@ -179,7 +179,7 @@ def test_clients_that_nobody_told_when_to_work_work_at_once(folder: Path) -> Non
 
 def test_check_says_that_it_hides_whose_number_it_was(folder: Path) -> None:
     said = "\n".join(check_job(InProcess(), *load(job(folder, "y", "gaussian", {}))) or [])
-    assert said.count("it hides whose number it was, not what the sum says") == 8  # of the job, and of seven messages
+    assert said.count("it hides whose number it was, not what the sum says") == 9  # of the job, and of eight messages
     assert "protects against the server only if it is not the authority" in said
 
 
@@ -234,7 +234,7 @@ def test_what_is_masked_looks_like_nothing(
 def test_a_client_that_forgets_its_mask_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide = Pairs.hide
     monkeypatch.setattr(Pairs, "hide", lambda own, *about: None if own.client == 1 else hide(own, *about))
-    with pytest.raises(RemoteFault, match="the masks of MaskedColumnSums do not cancel") as fault:
+    with pytest.raises(RemoteFault, match="masks do not cancel") as fault:
         fedkern.run(job(folder, "yes", "bernoulli", {}))
     assert "'bo'" not in str(fault.value)
 
