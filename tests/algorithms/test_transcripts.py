@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core import masked
-from fedkern.algorithms.core.box import LEVELS, LOG_RESIDUAL, LOG_SCALE, LOGIT, Box
+from fedkern.algorithms.core.box import LOG_RESIDUAL, LOG_SCALE, LOGIT, REACH, Box
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import sites
@@ -26,7 +26,7 @@ from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.nested import NestedFamily
 from fedkern.models import sparse
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.overdispersed import Overdispersed, saturated
+from fedkern.models.overdispersed import Overdispersed, bounded
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior
@@ -60,7 +60,7 @@ def both(told: Callable[[Sequence[int]], list[Line]], pair: int) -> list[Line]:
     """The transcript of three clients, which is that of the same in another order."""
     first, second = told((0, 1, 2)), told(ORDERS[pair % len(ORDERS)])
     assert first == second
-    assert all(line[1] == 0 for line in first if line[0] == "faulty")
+    assert all(line[1] == 0 for line in first if line[0] == "failed")
     return first
 
 
@@ -76,7 +76,7 @@ def ends_alike(lines: list[Line], text: str) -> None:
 
 
 def box_of(layout: Layout) -> Box:
-    reach = np.full(layout.size, LEVELS)
+    reach = np.full(layout.size, REACH)
     each = {"phi": LOGIT, "rho": LOGIT, "intercept": 50.0, "beta": 50.0, "log_scale": LOG_SCALE, "log_sd": LOG_RESIDUAL}
     for name, most in each.items():
         reach[layout.parts[name]] = most
@@ -115,7 +115,7 @@ def trained(rng: np.random.Generator) -> list[Site]:
     mixing, made = rng.random() < 0.3, list[Site]()
     for _ in range(3):
         one = sigma_cases.site(rng, variant, family, "constant", mixing=mixing, scale=scale, integrated=family == "gaussian")
-        made.append(replace(one, likelihood=saturated(one.likelihood), rows=wild(rng, one.rows, family)))
+        made.append(replace(one, likelihood=bounded(one.likelihood), rows=wild(rng, one.rows, family)))
     return made
 
 
@@ -126,7 +126,7 @@ PRIORS = factors.tie(AreaPrior(*grid(6, 6), PHI), (15, 12, 9), ("a", "b", "c"), 
 def built(rng: np.random.Generator) -> list[WithinSite]:
     family = rng.choice(["poisson", "binomial", "gaussian", "overdispersed"])
     known = None if family == "gaussian" and rng.random() < 0.5 else 1.0
-    likelihood = saturated(Overdispersed("poisson") if family == "overdispersed" else Likelihood(str(family), known))
+    likelihood = bounded(Overdispersed("poisson") if family == "overdispersed" else Likelihood(str(family), known))
     made = list[WithinSite]()
     for prior in PRIORS:
         n = int(rng.integers(4, 30))
@@ -228,7 +228,9 @@ def test_samplers_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
         rng = np.random.default_rng([pair, 3])
         p = int(rng.integers(2, 5))
         own = sparse_sites(rng, kind, p)
-        layout = Coefficients(np.arange(p)[None] if kind in ("regression", "student", "logistic") else sparse.graph(p, one=kind == "sem"))
+        layout = Coefficients(
+            np.arange(p)[None] if kind in ("regression", "student", "logistic") else sparse.graph(p, one=kind == "sem")
+        )
         prior = chosen.prior(slab=float(rng.choice([np.inf, 1.5])))
         settings = chosen.gibbs(layout=layout, prior=prior, chains=2, rounds=40, burn_in=1, aggregate="sums", masked=True)
         asked, shape = Asked(), (2, layout.size)

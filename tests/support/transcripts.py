@@ -1,4 +1,4 @@
-"""What a server that asks as it likes gets of clients that mask: the sums and how it ends, without what is uniform by its masks."""
+"""What a server that asks as it likes gets of clients that mask: sums, and the end, without what is uniform by its masks."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def transcript(
             limbs = next(one.form.limbs for one in sums if one.masked is kind)
             words = total([np.frombuffer(one.words, "<u8").reshape(limbs, -1) for one in together])
             lines.append((kind.__name__, together[0].round, words.tobytes()))
-        lines.append(("faulty", sum(client.hider.faulty for client in clients)))
+        lines.append(("failed", sum(client.hider.failed for client in clients)))
     return lines

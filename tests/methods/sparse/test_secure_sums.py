@@ -15,7 +15,6 @@ import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.gibbs import server as gibbs
 from fedkern.algorithms.gibbs import sweeps
-from fedkern.algorithms.gibbs.messages import Sums
 from fedkern.algorithms.gibbs.settings import Settings
 from fedkern.errors import FedkernError, JobError
 from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
