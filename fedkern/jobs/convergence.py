@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core import once
+from ..algorithms.core.masked import ALL
 from ..algorithms.core.windows import Movement
 from ..algorithms.exchanges import figures, settled, verdicts
 from ..results.plain import Record
@@ -24,7 +25,7 @@ from .stage import Stage
 def exchange_settled(
     at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
 ) -> dict[str, bool | None]:
-    """Returns the bit of each client, None for one that is gone; at the server, and empty elsewhere.
+    """Returns the bit of each client, None for one that is gone, or that of all together; at the server, and empty elsewhere.
 
     Parameters
     ----------
@@ -35,10 +36,17 @@ def exchange_settled(
         k: once.ready_client(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))
         for k, movement in movements.items()
     }
-    server, _ = at.ask(Stage.of(settled), settled.QUESTION, settled.AskSettled(0), clients)
+    secure = at.config.secure
+    server, _ = at.ask(settled_stage(secure=secure), settled.QUESTION, settled.AskSettled(0), clients)
     if server is None:
         return {}
-    return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(at.names)}
+    names = (ALL,) if secure else at.names
+    return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(names)}
+
+
+def settled_stage(*, secure: bool) -> Stage:
+    """Returns the stage in which clients tell whether their own unknowns have settled."""
+    return Stage.of(settled).with_sums(settled.SUMS, secure=secure)
 
 
 def own(movement: Movement | None, names: Sequence[str]) -> Record:

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
+from .saturated import LIMIT
 
-__all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Noisy", "Scale", "half_normal"]
+__all__ = ["HALF_LOG_TAU", "LIMIT", "MOST", "Bounded", "Likelihood", "Noisy", "Scale", "cut_slope", "cut_value", "half_normal"]
 
 Vector = NDArray[np.float64]
 LEFT_OUT = 1e-12  # probability of noise beyond the counts over which sums go
+MOST_SLOPE = 2.0**32  # of a row, or area, in a sum that is masked
 
 
 @dataclass(frozen=True)
@@ -265,3 +267,34 @@ class Likelihood:
         """Returns 1 / E(-l''), the variance of a row's information on the link scale (section 11)."""
         assert self.record.variance is not None
         return self.record.variance(y, self.sd(log_scale))
+
+
+@dataclass(frozen=True)
+class Bounded(Likelihood):
+    """Computes the same, with each row's terms cut: then a sum over rows has room in a word, whatever the rows are.
+
+    A row whose density is no number has the least one, and no slope.
+    """
+
+    def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
+        return cut_value(super().value(y, eta, log_scale, trials, last))
+
+    def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
+        return cut_slope(super().slope(y, eta, log_scale, trials, last))
+
+    def terms(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
+    ) -> tuple[Vector, Vector, Vector]:
+        with np.errstate(all="ignore"):
+            value, slope, by_scale = super().terms(y, eta, log_scale, trials, last)
+        return cut_value(value), cut_slope(slope), cut_slope(by_scale)
+
+
+def cut_value(values: Vector) -> Vector:
+    """Returns log densities of rows, or areas, as a masked sum takes them."""
+    return np.clip(np.where(np.isnan(values), -LIMIT, values), -LIMIT, LIMIT)
+
+
+def cut_slope(slopes: Vector) -> Vector:
+    """Returns derivatives of rows, or areas, as a masked sum takes them."""
+    return np.clip(np.where(np.isnan(slopes), 0.0, slopes), -MOST_SLOPE, MOST_SLOPE)

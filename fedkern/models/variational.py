@@ -18,6 +18,7 @@ from ..kernels import augmented
 
 Vector = NDArray[np.float64]
 LEAST = np.log(1e-8)  # of a log standard deviation, or of the logarithm of a diagonal element of L
+FURTHEST, WIDEST = 1024.0, 12.0  # of a parameter, and of the logarithm of a diagonal element, that is limited
 LARGEST = 64  # coordinates up to which a step of all numbers of L moves L by little
 
 
@@ -102,6 +103,13 @@ class Block:
         flat = parameters[self.size :]
         sizes: Vector = np.exp(np.maximum(flat[self._diagonal] if self.full else flat, LEAST))
         return sizes
+
+    def limited(self, parameters: Vector) -> Vector:
+        """Returns the nearest parameters that are within bounds: of means, and of L."""
+        out = np.clip(parameters, -FURTHEST, FURTHEST)
+        sizes = self.size + (self._diagonal if self.full else np.arange(self.size))
+        out[sizes] = np.minimum(out[sizes], WIDEST)
+        return out
 
     def sample(self, parameters: Vector, eps: Vector) -> Vector:
         """Returns theta = mu + L eps."""

@@ -73,6 +73,7 @@ class Form(NamedTuple):
 
 ROUND = Form(2, 64, 2.0**62)  # of messages that come round for round
 WIDE = Form(3, 64, 2.0**126)  # of those whose numbers are more than sums over rows
+LARGEST_CELL = 2.0**106  # of a column whose sums are told once: squares about any mean of such cells have room
 ONCE = Form(8, 256, 2.0**255)  # of sums that are told once: no digit of a column is lost
 
 
@@ -113,6 +114,19 @@ def holds(values: Array, form: Form, n_clients: int) -> NDArray[np.bool_]:
     with np.errstate(over="ignore", invalid="ignore"):
         whole = np.ldexp(values, form.fraction) % 1 == 0
     return np.asarray((np.abs(values) < form.each(n_clients)) & whole)
+
+
+def nearest(values: Array, form: Form) -> Array:
+    """Returns the multiples of 2^-fraction that are nearest to the values, whose words lose no digit of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.masks import ONCE, nearest
+    >>> nearest(np.array([0.1, 1e-100]), ONCE)
+    array([0.1, 0. ])
+    """
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, form.fraction)), -form.fraction))
 
 
 def from_words(words: Words, form: Form) -> Array:

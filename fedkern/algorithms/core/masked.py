@@ -62,7 +62,7 @@ ENDED = (
 )
 HEARD = "masked.heard"  # in a client's checkpoint, beside its machine's state
 TOO_MUCH = (
-    "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e74 without loss of a digit: give them in "
+    "are too large, or too small, for secure sums, which add numbers of 1e-60 to 1e31 without loss of a digit: give them in "
     "another unit"
 )
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ...errors import OwnFault
 from ...models.encoding import Column, Spec
-from ...privacy.masks import ONCE, holds
+from ...privacy.masks import LARGEST_CELL, ONCE, holds, nearest
 from ..core import once
 from ..core.masked import HIDES, TOO_MUCH, Masked, Sum
 from ..core.messages import ONE_OR_TWO, SUM, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
@@ -105,8 +105,9 @@ class ColumnSums:
         return 1 + 2 * dims["block"]
 
     def numbers(self) -> Array:
-        """Returns the numbers that are added."""
-        return np.concatenate([[self.rows], self.sums, self.squares])
+        """Returns the numbers that are added: those that hang on a number of the server's are rounded, and never refused."""
+        numbers = np.concatenate([[self.rows], self.sums, self.squares])
+        return nearest(numbers, ONCE) if self.round % LEGS else numbers
 
     @classmethod
     def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
@@ -161,6 +162,7 @@ class Client:
     summary : its rows, in its own order of columns
     centres, scales : (p,) of the blocks so far
     notes : for its holder alone
+    leg : of the next question
     """
 
     name: str
@@ -171,6 +173,7 @@ class Client:
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    leg: int = 0
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,11 @@ class Server:
     def round(self) -> int:
         """The leg, under the name by which the driver asks for it."""
         return self.leg
+
+
+def blocks(columns: tuple[str, ...]) -> int:
+    """Returns in how many blocks they are asked for; 1 where there are none."""
+    return max(-(-len(columns) // WIDTH), 1)
 
 
 def start(columns: tuple[str, ...], n_clients: int) -> tuple[Server, ServerEffects]:
@@ -268,19 +276,36 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """
     done = len(state.centres)
     block = state.columns[done : done + WIDTH]
-    if isinstance(event, ColumnScales) and block:
+    _check(state, event)
+    state = replace(state, leg=state.leg + 1)
+    if isinstance(event, ColumnScales):
         centres, scales = event.centres[: len(block)], event.scales[: len(block)]
-        if not (np.isfinite(centres).all() and (scales > 0).all()):
-            raise RemoteFault("server: ColumnScales are none")
         state, odd = _odd_columns(state, block, event)
         state = replace(state, centres=(*state.centres, *centres.tolist()), scales=(*state.scales, *scales.tolist()))
         return state, [cast(Message, odd)]
-    if not isinstance(event, AskColumnSums) or not block or event.round // LEGS != done // WIDTH:
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    assert isinstance(event, AskColumnSums)
     sums, squares = _moments(state, block, event.means)
-    asked = squares if event.round % LEGS else np.zeros(len(block))  # about 0 they may be too large, and nobody needs them
-    told = ColumnSums(event.round, float(state.summary.n_rows), _block(state, sums), _block(state, asked))
+    if event.round % LEGS == 0:
+        _refuse_cells(state, block, sums)
+        squares = np.zeros(len(block))  # about 0 they may be too large, and nobody needs them
+    rest = np.zeros(WIDTH - len(block))
+    told = ColumnSums(event.round, float(state.summary.n_rows), *(np.concatenate([part, rest]) for part in (sums, squares)))
     return state, [cast(Message, told)]
+
+
+def _check(state: Client, event: Event) -> None:
+    """Raises RemoteFault where the server asks, or says, what none can: all clients know so alike."""
+    good = isinstance(event, (AskColumnSums, ColumnScales)) and event.round == state.leg
+    good, numbers = good and len(state.centres) < len(state.columns), np.zeros(1)
+    if isinstance(event, ColumnScales):
+        good = good and state.leg % LEGS == 2 and event.rows >= 1
+        numbers = np.concatenate([event.centres, event.scales, 1 / np.maximum(event.scales, 1e-300)])
+    elif isinstance(event, AskColumnSums):
+        good = good and (state.leg % LEGS == 1 or (state.leg % LEGS == 0 and not event.means.any()))
+        numbers = event.means
+    good = good and bool((np.abs(numbers) <= LARGEST_CELL).all())
+    if not good:
+        raise RemoteFault(f"server: {type(event).__name__} was not expected, or has a number that cannot be")
 
 
 def _moments(state: Client, block: tuple[str, ...], centres: Array) -> tuple[Array, Array]:
@@ -314,13 +339,16 @@ def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> t
     return replace(state, notes=(*state.notes, *notes)), OddColumns(told.round, *odd)
 
 
-def _block(state: Client, values: Array) -> Array:
-    """Returns the values, and zeros to the width of a block; OwnFault names a column whose values no word holds."""
-    for j in np.flatnonzero(~holds(values, ONCE, state.n_clients)):
-        column, who = state.columns[len(state.centres) + int(j)], f"client {state.name!r}"
+def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
+    """Raises OwnFault for a column whose cells are too large, or too small, for sums without loss; no number of others enters."""
+    cells = state.summary.numeric
+    assert cells is not None
+    names = [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric"]
+    largest = np.abs(cells[:, [names.index(name) for name in block]]).max(axis=0, initial=0.0)
+    for j in np.flatnonzero(~(holds(sums, ONCE, state.n_clients) & (largest <= LARGEST_CELL))):
+        column, who = block[int(j)], f"client {state.name!r}"
         openly = name_openly(column, state.summary.names, state.spec)
         raise OwnFault(f"{who}: {openly}: its values {TOO_MUCH}", f"{who}: column {column!r}: its values {TOO_MUCH}")
-    return np.concatenate([values, np.zeros(WIDTH - len(values))])
 
 
 def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple[Column, ...]:

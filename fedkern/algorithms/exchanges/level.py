@@ -35,7 +35,7 @@ from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
-from ...privacy.masks import ONCE
+from ...privacy.masks import LARGEST_CELL, ONCE, nearest
 from ..core import once
 from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
@@ -50,6 +50,7 @@ STILL = 1e-9  # a level that a step moves by less has converged
 MOST_AGAIN = 40  # EM steps at most
 LARGER = ", or its errors are that much larger there"  # in `spreads.doubt`, after "another unit .. or has a wrong cell there"
 MOST = 1e150  # of a measured response, which will be squared
+MOST_LEVEL = 700.0  # of the level of counts, of which the exponential is a number
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
         return 2
 
     def numbers(self) -> Array:
-        """Returns the numbers that are added."""
-        return np.array([self.first, self.second])
+        """Returns the numbers that are added: those that hang on a number of the server's are rounded, and never refused."""
+        pair = np.array([self.first, self.second])
+        return pair if self.round == LEVEL else nearest(pair, ONCE)
 
     @classmethod
     def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> LevelSums:
@@ -123,6 +125,7 @@ class Settings:
     sd : `model.scale` where the job gives it: the error standard deviation of a measured response, the dispersion of a count
     intervals : whether there may be counts of which an interval is known
     noisy : whether counts have noise, so that their sums may be below 0
+    masked : whether the server gets sums alone
     """
 
     family: str
@@ -131,6 +134,7 @@ class Settings:
     sd: float | None = None
     intervals: bool = False
     noisy: bool = False
+    masked: bool = False
 
     @property
     def times(self) -> dict[type[Message], int]:
@@ -146,13 +150,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Client:
-    """Holds a client's responses, with case weights if it has some; after the last leg `units`."""
+    """Holds a client's responses, with case weights if it has some; after the last leg `units`. `leg`: of the next question."""
 
     name: str
     settings: Settings
     rows: Rows = field(repr=False)
     units: Units | None = None
     weights: Array | None = field(default=None, repr=False)
+    leg: int = LEVEL
 
 
 @dataclass(frozen=True)
@@ -200,6 +205,8 @@ def finished(state: Server) -> bool:
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers with two sums; raises JobError if they are too large to be numbers."""
+    if isinstance(event, (Level, AskLevel)) and state.settings.masked:
+        _check(state, event)
     if isinstance(event, Level):
         return replace(state, units=Units(event.level, event.scale)), []
     if not isinstance(event, AskLevel):
@@ -209,13 +216,26 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         rows = fill_intervals(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
     pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
     # Only a measured response has a largest value, and it has no intervals that were filled.
-    most = MOST if state.settings.measured else np.inf
+    most = np.inf if not state.settings.measured else LARGEST_CELL if state.settings.masked else MOST
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
             f"client {state.name!r}: column {state.settings.response!r}: responses, exposures or offsets are too large to be "
             "summed; correct them, or give them in another unit"
         )
-    return state, [LevelSums(event.round, *pair)]
+    leg = AGAIN if state.settings.intervals and event.round == LEVEL else event.round + 1
+    return replace(state, leg=leg), [LevelSums(event.round, *pair)]
+
+
+def _check(state: Client, event: Level | AskLevel) -> None:
+    """Raises RemoteFault where the server of masked sums says what none can: all clients know so alike."""
+    if isinstance(event, Level):
+        good = abs(event.level) <= LARGEST_CELL and 1 / LARGEST_CELL <= event.scale <= LARGEST_CELL
+    else:
+        about = 0.0 if event.round == LEVEL else LARGEST_CELL if state.settings.measured else MOST_LEVEL
+        last = SPREAD if state.settings.measured else AGAIN + MOST_AGAIN - 1 if state.settings.intervals else LEVEL
+        good = event.round == state.leg <= last and abs(event.centre) <= about
+    if not good:
+        raise RemoteFault(f"server: {type(event).__name__} was not expected, or has a number that cannot be")
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:

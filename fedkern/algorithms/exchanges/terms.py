@@ -23,7 +23,7 @@ from ...privacy.masks import WIDE
 from ..core import once
 from ..core.masked import HIDES, TELLS, Masked, Sum
 from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
-from .rounding import DIGITS, bounded, rounded
+from .rounding import DIGITS, LARGEST, bounded, rounded
 
 Array = NDArray[np.float64]
 
@@ -91,8 +91,8 @@ class Added:
         return dims["draws"]
 
     def numbers(self) -> Array:
-        """Returns thousandths of a nat, whole numbers that are added exactly."""
-        return np.asarray(np.rint(self.values * 10**DIGITS))
+        """Returns thousandths of a nat, whole numbers that are added exactly; NaN at a draw that cannot be."""
+        return np.asarray(np.rint(np.where(self.values > -LARGEST / 2, self.values, np.nan) * 10**DIGITS))
 
     @classmethod
     def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Self:
@@ -124,7 +124,7 @@ class MaskedLogTermsOf(Masked, Message, kind=255, tells=TELLS):
     words: Annotated[bytes, "masked_terms"]
 
 
-SUMS = (Sum(LogTerms, MaskedLogTerms),)
+SUMS = (Sum(LogTerms, MaskedLogTerms, WIDE),)
 OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf, WIDE),)
 
 

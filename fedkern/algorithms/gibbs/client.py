@@ -8,7 +8,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import NumericalError
 from ...kernels import shrinkage
+from ...kernels.ranges import within
 from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from ..core.trace import Trace
@@ -19,6 +21,9 @@ from .sweeps import add_events, first
 
 Array = NDArray[np.float64]
 QUESTIONS = (Globals, GlobalsMoved, GlobalsTempered)
+# Of theta, and of tau^2, where sums are masked: with them no sum leaves its word, and draws of a posterior beyond them come once
+# in 1e14 at most (sparse.md, section 5).
+LARGEST, TAU_SQ = 1e12, (1e-40, 1e40)
 
 
 @final
@@ -63,8 +68,27 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Takes theta and tau^2, sweeps, and answers with the deviations (or their sums)."""
     if not isinstance(event, QUESTIONS):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    state = updated(state, event)
+    if not state.settings.masked:
+        state = updated(state, event)
+        return state, answers(state, event.round)
+    _check(state, event)
+    try:
+        state = updated(state, event)
+    except NumericalError:  # of rows that cannot be: no number, which ends the job at all clients
+        step = state.step + state.settings.local_sweeps
+        c, n = event.theta.shape
+        return evolve(state, step=step), [Sums(event.round, np.full((state.settings.sums, c, n), np.nan))]
     return state, answers(state, event.round)
+
+
+def _check(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> None:
+    """Raises RemoteFault for a question that no server of a job with masked sums asks: all clients know so alike."""
+    settings, low, high = state.settings, *TAU_SQ
+    known = event.round * settings.local_sweeps == state.step and event.since == 0 and event.round < settings.rounds
+    if not (known and within(event.theta, -LARGEST, LARGEST) and within(event.tau_sq, low, high)):
+        raise RemoteFault(
+            "server: it asks for another round than the next, or for coefficients or scales out of this job's bounds"
+        )
 
 
 def updated(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:

@@ -152,6 +152,7 @@ class Settings:
     on_loss : of a client, "stop" or "drop"
     tempering : chains of a ladder of temperatures; 1: none
     compares : whether the server adds up means and products of each client's draws, by which clients are compared
+    masked : whether clients mask their sums: nothing that a draw comes to ends the job at its client alone
     n_threads : of the kernels at the server; no bit depends on it
     """
 
@@ -178,6 +179,7 @@ class Settings:
     on_loss: Literal["stop", "drop"]
     tempering: int
     compares: bool = False
+    masked: bool = False
     n_threads: int = 1
 
     @property

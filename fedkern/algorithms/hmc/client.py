@@ -18,7 +18,7 @@ from ..core.messages import ClientEffects, Event, RemoteFault, evolve
 from ..core.trace import Trace
 from .messages import Decided, Launch, LikelihoodChange, LikelihoodSlope, Move, Place, Slope, SlopeChange
 from .moves import Walk, evaluate, finite, placed
-from .settings import Settings
+from .settings import LONGEST, Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -69,17 +69,19 @@ def client(
     none = np.zeros(settings.chains)
     xi = np.zeros((settings.chains, model.n_global))
     seed = settings.seed if seed is None else seed
-    return Client(name, index, settings, model, Walk.begin(at, none, np.zeros(at.shape)), none, xi, xi, seed=seed)
+    walk = Walk.begin(at, none, np.zeros(at.shape), settings.reach)
+    return Client(name, index, settings, model, walk, none, xi, xi, seed=seed)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers one question; at the end it takes the last decision."""
     s = state.settings
+    _check(s, event)
     # Before the first round: the start values of all chains must have a density.
     if isinstance(event, Place) and state.round == -1:
         value, gradient, slope = evaluate(state.model, event.xi, state.walk.at)
         good = finite(value, gradient, slope)
-        if not good.all():
+        if s.box is None and not good.all():
             raise NumericalError(
                 f"client {state.name!r}: the log-density at the start of chain {int(np.argmin(good))} is not finite: "
                 "give other start values"
@@ -99,6 +101,15 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
+def _check(s: Settings, event: Event) -> None:
+    """Raises RemoteFault for a question that no server of such a job asks: all clients know so alike."""
+    if s.box is None or not isinstance(event, (Place, Launch, Move)):
+        return
+    steps = event.step if isinstance(event, Launch) else np.ones(1)
+    if not (s.box.holds(event.xi).all() and (steps > 0).all() and (steps <= LONGEST).all()):
+        raise RemoteFault("server: it asks for unknowns, or steps, out of this job's bounds")
+
+
 def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
     """Returns dF_j/dxi at the new place; for a chain that left the finite numbers, zeros, and the change that is never
     accepted.
@@ -110,6 +121,8 @@ def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
     if state.inner < state.settings.leapfrog:
         return evolve(state, walk=walk), [_slope(state, gradient)]
     walk, change = walk.landed(state.h)
+    if state.settings.box is not None:
+        change = np.where(walk.lost, np.nan, change)
     changed = LikelihoodChange if state.settings.whole else SlopeChange
     return evolve(state, walk=walk, trial=np.array(xi)), [changed(gradient, change)]
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import WIDE
 from ..core.masked import TELLS, Masked, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, FEW, KNOWN, LABELLED, LIKELIHOOD, Message, Tells
 
@@ -117,8 +118,8 @@ class MaskedChange(Masked, Message, kind=247, tells=TELLS):
 
 
 SUMS = (
-    Sum(LikelihoodSlope, MaskedSlope),
-    Sum(LikelihoodChange, MaskedChange),
-    Sum(Slope, MaskedGradient),
-    Sum(SlopeChange, MaskedGradientMore),
+    Sum(LikelihoodSlope, MaskedSlope, WIDE),
+    Sum(LikelihoodChange, MaskedChange, WIDE),
+    Sum(Slope, MaskedGradient, WIDE),
+    Sum(SlopeChange, MaskedGradientMore, WIDE),
 )

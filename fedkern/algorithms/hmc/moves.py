@@ -12,13 +12,14 @@ and the kinetic energy v'v / 2. All parties take it together, each with its own 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.hierarchical import LocalModel
+from ..core.kept import GIVEN
 from ..core.messages import evolve
 from .settings import Settings
 
@@ -78,6 +79,8 @@ class Walk:
     velocity, start : (c, d), (c,) v, and value - v'v / 2 when the trajectory began
     lost : (c,) whether the trajectory left the finite numbers
     mean, square, count : (c, d), (c, d), draws of this window: means, and sums of squares about them
+    reach : the bound of coordinates and velocity. A trajectory that comes up to it is not reversible, and has lost so much of its
+        log-density that it is rejected
     """
 
     at: Matrix
@@ -93,23 +96,26 @@ class Walk:
     mean: Matrix
     square: Matrix
     count: int = 0
+    reach: float = field(default=np.inf, metadata=GIVEN)
 
     @classmethod
-    def begin(cls, at: Matrix, value: Vector, slope: Matrix) -> Walk:
+    def begin(cls, at: Matrix, value: Vector, slope: Matrix, reach: float = np.inf) -> Walk:
         """Returns a walk at rest, with unit standard deviations."""
-        zeros, none = np.zeros(at.shape), np.zeros(len(at))
-        return cls(at, value, slope, np.ones(at.shape), at, value, slope, zeros, none, np.zeros(len(at), bool), zeros, zeros)
+        zeros, none, ones, lost = np.zeros(at.shape), np.zeros(len(at)), np.ones(at.shape), np.zeros(len(at), bool)
+        return cls(at, value, slope, ones, at, value, slope, zeros, none, lost, zeros, zeros, reach=reach)
 
     def launched(self, normals: Matrix, step: Vector) -> Walk:
         """Takes the first half kick and drift of a new trajectory."""
         start = self.value - 0.5 * (normals**2).sum(axis=1)
         velocity = normals + 0.5 * step[:, None] * self.scale * self.slope
-        return evolve(self, start=start, velocity=velocity, trial=self.at, lost=np.zeros(len(step), bool))._drifted(step)
+        return evolve(
+            self, start=start, velocity=self._bounded(velocity), trial=self.at, lost=np.zeros(len(step), bool)
+        )._drifted(step)
 
     def _drifted(self, step: Vector) -> Walk:
         """Moves the coordinates along the velocity."""
         with np.errstate(all="ignore"):
-            trial = self.trial + step[:, None] * self.scale * self.velocity
+            trial = self._bounded(self.trial + step[:, None] * self.scale * self.velocity)
         return evolve(self, trial=trial).guarded(np.asarray(np.isfinite(trial).all(axis=1)))
 
     def guarded(self, good: NDArray[np.bool_]) -> Walk:
@@ -135,7 +141,11 @@ class Walk:
     def _kicked(self, step: Vector) -> Walk:
         """Changes the velocity along the gradient."""
         with np.errstate(all="ignore"):
-            return evolve(self, velocity=self.velocity + step[:, None] * self.scale * self.trial_slope)
+            return evolve(self, velocity=self._bounded(self.velocity + step[:, None] * self.scale * self.trial_slope))
+
+    def _bounded(self, values: Matrix) -> Matrix:
+        """Returns coordinates, or velocities, within reach."""
+        return values if self.reach == np.inf else np.clip(values, -self.reach, self.reach)
 
     def landed(self, step: Vector) -> tuple[Walk, Vector]:
         """Takes the last half kick; returns this party's change of (log-density - kinetic energy) over the trajectory."""

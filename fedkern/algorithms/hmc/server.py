@@ -21,7 +21,7 @@ from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
 from .metric import FAR, Metric
 from .moves import DIVERGENT, LOST, Step, Walk, finite, placed
-from .settings import ACCEPT, JITTER, Settings
+from .settings import ACCEPT, JITTER, LONGEST, Settings
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -139,8 +139,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _near(state: Server, walk: Walk) -> Walk:
-    """Returns the walk without trajectories that go too far, which a metric measures in its coordinates z."""
-    return walk if state.metric is None else walk.guarded(np.asarray((walk.trial**2).sum(axis=1) <= FAR**2))
+    """Returns the walk without trajectories that go too far, which a metric measures in its coordinates z, or leave the box.
+
+    Such a trajectory is rejected, as the one that comes back on its way would be: the target is the posterior within the box.
+    """
+    if state.metric is not None:
+        walk = walk.guarded(np.asarray((walk.trial**2).sum(axis=1) <= FAR**2))
+    box = state.settings.box
+    return walk if box is None else walk.guarded(box.holds(state.sent(walk.trial)))
 
 
 def _total(answers: list[Slope | SlopeChange]) -> Matrix:
@@ -157,6 +163,8 @@ def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
     if state.stop:
         return tell_all(state, Decided(state.round, accepted))
     h = state.step_size * (1 + s.jitter * (2 * s.uniforms(state.round, JITTER) - 1))
+    if s.box is not None:
+        h = np.minimum(h, LONGEST)
     walk = _near(state, state.walk.launched(s.normals(SERVER, state.round, state.prior.size), h))
     return ask_all(evolve(state, walk=walk, h=h, inner=1), Launch(state.round, accepted, h, state.sent(walk.trial)))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rng
+from ..core.box import Box
 from ..core.messages import SERVER
 
 Vector = NDArray[np.float64]
@@ -18,6 +19,7 @@ Matrix = NDArray[np.float64]
 
 STREAM = "momenta"
 ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which are draw 0
+REACH, LONGEST = 2.0**20, 8.0  # of masked chains: no posterior comes near the first, no chain is stable with half of the second
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Settings:
     jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
     seed : of the keyed random streams
     whole : whether the clients' messages are of the log-likelihood of rows, and not of areas with effects of their own
+    box : of xi, where clients mask their answers: a trajectory that leaves it is rejected, their own coordinates stay within
+        bounds (`reach`), and no step is longer than `LONGEST`
     """
 
     draws: int
@@ -47,6 +51,7 @@ class Settings:
     seed: int
     jitter: float = 0.2
     whole: bool = False
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -71,6 +76,11 @@ class Settings:
     def wanted(self) -> float:
         """The acceptance rate that the step is adapted to."""
         return self.target if self.target is not None else 0.57 if self.leapfrog == 1 else 0.8
+
+    @property
+    def reach(self) -> float:
+        """The bound of a client's own coordinates, and of its velocity."""
+        return np.inf if self.box is None else REACH
 
     def keeps(self, round: int) -> bool:
         """Tells whether the state after this trajectory is a draw."""

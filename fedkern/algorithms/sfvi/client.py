@@ -112,6 +112,7 @@ def client(
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers one question; at the end it takes the fitted q(xi)."""
     if isinstance(event, Global) and not state.settings.local_steps:
+        _check(state, event)
         state, G, bound = _local_step(state, event.xi, event.round)
         answer: Message = GlobalGradientBound(G, bound) if state.settings.bound else GlobalGradient(G)
         return _watched(state, event.round), [answer]
@@ -126,6 +127,15 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, Fitted):
         return evolve(state, fitted=np.array(event.parameters), ridge=np.array(event.ridge)), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _check(state: Client, event: Global) -> None:
+    """Raises RemoteFault for a question that no server of such a job asks: all clients know so alike."""
+    box = state.settings.box
+    if box is not None and not (event.round == state.round and box.holds(event.xi).all()):
+        raise RemoteFault(
+            f"server: after {state.round} rounds it asks for round {event.round}, or for unknowns out of this job's bounds"
+        )
 
 
 def _told(state: Client, event: until.Length) -> Client:
@@ -146,18 +156,27 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
     G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
     for i in range(s.draws):
         with np.errstate(all="ignore"):  # what leaves the finite numbers is found below
-            value, G[i], flat = family.gradient(
-                state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
-            )
+            try:
+                value, G[i], flat = family.gradient(
+                    state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
+                )
+            except NumericalError:
+                if s.box is None:
+                    raise
+                value, G[i], flat = np.nan, np.nan, np.zeros_like(g)
         g += flat
         bound += value / s.draws
     for what, array in (("G", G), ("q(u)", g)):
-        if not np.isfinite(array).all():
+        if s.box is None and not np.isfinite(array).all():
             raise NumericalError(
                 f"client {state.name!r}: round {round}: the gradient of {what} is not finite: lower learning_rate"
             )
+    if s.box is not None:
+        g = np.nan_to_num(g, posinf=0.0, neginf=0.0)
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
     parameters = state.parameters + s.rate(round) * move
+    if s.box is not None:
+        parameters = family.limited(parameters)
     return evolve(state, parameters=parameters, optimiser=optimiser, step=state.step + 1), G, bound
 
 

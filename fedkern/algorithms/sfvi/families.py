@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from ...models.hierarchical import LocalModel
-from ...models.variational import Block
+from ...models.variational import FURTHEST, Block
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -85,6 +85,11 @@ class Family:
             return value, h_xi, flat
         G = h_xi + self.coupling(parameters).T @ h_u
         return value, G, np.concatenate([flat, np.outer(flat[:d], shift).ravel()])
+
+    def limited(self, parameters: Vector) -> Vector:
+        """Returns the nearest parameters that are within bounds which no posterior comes near (`Block.limited`)."""
+        n = self.block.n_parameters
+        return np.concatenate([self.block.limited(parameters[:n]), np.clip(parameters[n:], -FURTHEST, FURTHEST)])
 
     def moved(self, parameters: Vector, change: Vector) -> Vector:
         """Returns the parameters of the same distribution after c has moved by `change`."""

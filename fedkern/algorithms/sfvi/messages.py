@@ -12,6 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import WIDE
 from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
 
@@ -98,4 +99,4 @@ class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
     parameters: Parameters
 
 
-SUMS = (Sum(GlobalGradient, MaskedGradient), Sum(GlobalGradientBound, MaskedGradientMore), MOVING)
+SUMS = (Sum(GlobalGradient, MaskedGradient, WIDE), Sum(GlobalGradientBound, MaskedGradientMore, WIDE), MOVING)

@@ -23,6 +23,7 @@ from scipy.special import expit
 from ...models.hierarchical import LocalModel
 from ...models.likelihood import HALF_LOG_TAU, Noisy
 from ...models.spatial.site import Site
+from ...models.variational import FURTHEST
 from .families import Family
 
 Vector = NDArray[np.float64]
@@ -213,6 +214,11 @@ class NestedFamily:
             return value, h_xi, np.concatenate([flat, inner])
         G = h_xi + outer.coupling(parameters[: outer.n_parameters]).T @ h_u
         return value, G, np.concatenate([flat, np.outer(flat[:d], shift).ravel(), inner])
+
+    def limited(self, parameters: Vector) -> Vector:
+        """Returns parameters as `Family.limited`."""
+        n = self.outer.n_parameters
+        return np.concatenate([self.outer.limited(parameters[:n]), np.clip(parameters[n:], -FURTHEST, FURTHEST)])
 
     def moved(self, parameters: Vector, change: Vector) -> Vector:
         """Returns parameters as `Family.moved`."""

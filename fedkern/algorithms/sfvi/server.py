@@ -132,11 +132,17 @@ def _asked(state: Server) -> tuple[Server, ServerEffects]:
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
     else:
-        xi = state.shear.out(_inner(state))
+        xi = _asked_about(state, _inner(state))
         if not np.isfinite(xi).all():
             raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
         question = Global(state.round, xi)
     return ask_all(state, question)
+
+
+def _asked_about(state: Server, inner: Matrix) -> Matrix:
+    """Returns xi (draws, P) of these xi'; with a box the nearest in it, whose sides no posterior comes near."""
+    xi = state.shear.out(inner)
+    return xi if state.settings.box is None else state.settings.box.nearest(xi)
 
 
 def _inner(state: Server) -> Matrix:
@@ -174,7 +180,7 @@ def _step(state: Server) -> Server:
             total += answer.gradient
     g, bound = np.zeros(state.block.n_parameters), 0.0
     inner = _inner(state)
-    for e, share, own, xi in zip(_normals(state), total, inner, state.shear.out(inner)):
+    for e, share, own, xi in zip(_normals(state), total, inner, _asked_about(state, inner)):
         value, slope = state.prior.log_prior_grad(xi)
         # The prior's gradient is added once, here.
         g += state.block.gradient(state.parameters, e, state.shear.pulled(own, share + slope), path=s.path)

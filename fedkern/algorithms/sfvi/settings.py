@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...kernels import rng
 from ...models.hierarchical import LocalModel
 from ...models.variational import Block
+from ..core.box import Box
 from ..core.messages import SERVER
 from ..core.optim import OPTIMISERS
 from ..core.windows import Windows, reach
@@ -45,6 +46,7 @@ class Settings:
     local_steps : of SFVI-Avg in each round; 0 for SFVI
     weights : of SFVI-Avg, public, adding up to 1; empty for equal ones
     seed : of the keyed random streams
+    box : of xi, where clients mask their answers: their own numbers stay within bounds then, too
     """
 
     rounds: int
@@ -65,6 +67,7 @@ class Settings:
     centre_every: int = 100
     local_sd: float = 1.0
     weights: tuple[float, ...] = ()
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

@@ -379,6 +379,7 @@ class Model(WeighedModel[OutputSection]):
             seed=self.seed,
             jitter=JITTER,
             whole=True,
+            box=self.box,
         )
 
     @property

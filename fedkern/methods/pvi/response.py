@@ -153,7 +153,7 @@ def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> 
     given = model.given
     if not given.asks:
         return Response()
-    asked = level.Settings(given.family, given.column, given.intercept, given.scale)
+    asked = level.Settings(given.family, given.column, given.intercept, given.scale, masked=model.secure)
     clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
     server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, model.telling), clients)
     # Nothing in the machine's note may speak of parts that this method's model has not.

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...algorithms.core import until
+from ...algorithms.core import box, until
 from ...algorithms.exchanges import level, terms
 from ...algorithms.hmc.settings import Settings as HmcSettings
 from ...algorithms.nested.settings import PLACES
@@ -25,11 +25,11 @@ from ...kernels import families
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
-from ...models.overdispersed import Overdispersed
+from ...models.overdispersed import Overdispersed, bounded
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.loadings import LevelRidge, MeanLoadings, values_of
-from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
+from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site, cut
 from ...models.spatial.standard import Standard
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
@@ -216,6 +216,30 @@ class SigmaModel(JobModel[OutputSection]):
         )
 
     @cached_property
+    def box(self) -> box.Box | None:
+        """Where clients are asked, with secure sums; None without (docs/spec/sigma.md, section 6.5)."""
+        if not self.secure:
+            return None
+        sd = self.coefficient_sd
+        most = min(sd, box.WIDEST) if self.encoding.standardised else sd
+        residual = box.LOG_RESIDUAL if self.likelihood.record.link == "identity" else box.LOG_SCALE
+        each = {
+            "phi": box.LOGIT,
+            "z": box.REACH,
+            "rho": box.LOGIT,
+            "intercept": box.REACH * min(sd, box.WIDEST),
+            "beta": box.REACH * most,
+            "period": box.REACH,
+            "log_scale": box.LOG_SCALE,
+            "log_period": box.LOG_SCALE,
+            "log_sd": residual,
+        }
+        reach = np.empty(self.layout.size)
+        for name, place in self.layout.parts.items():
+            reach[place] = each[name]
+        return box.Box(tuple((-reach).tolist()), tuple(reach.tolist()))
+
+    @cached_property
     def prior(self) -> SigmaPrior:
         """The server's term of the log density."""
         return SigmaPrior(self.layout, self.condition, self.coefficient_sd, self.likelihood)
@@ -263,6 +287,7 @@ class SigmaModel(JobModel[OutputSection]):
             bound=self.output.bound,
             sheared=a.shear and self.inference == "sfvi" and self.intercept,
             local_steps=a.local_steps if self.inference == "sfvi-avg" else 0,
+            box=self.box,
         )
 
     def ridge(self, loadings: MeanLoadings | None) -> LevelRidge | None:
@@ -305,6 +330,7 @@ class SigmaModel(JobModel[OutputSection]):
             leapfrog=1 if self.inference == "mala" else a.leapfrog_steps,
             step=a.step_size,
             target=a.target_acceptance,
+            box=self.box,
         )
 
     @property
@@ -313,7 +339,8 @@ class SigmaModel(JobModel[OutputSection]):
         scale = 1.0 if self.known_variances else self.config.model.scale
         known = None if scale == "unknown" else float(scale)
         data, private = self.config.data, self.config.private
-        return level.Settings(self.family_of_y, self.response, self.intercept, known, bool(data.censored), private)
+        censored = bool(data.censored)
+        return level.Settings(self.family_of_y, self.response, self.intercept, known, censored, private, self.secure)
 
     @property
     def compares_rates(self) -> bool:
@@ -335,6 +362,8 @@ class SigmaModel(JobModel[OutputSection]):
         rows = self.units.rows(rows, self.family_of_y, known if isinstance(known, float) else None)
         gaussian = self.likelihood.record.link == "identity"
         likelihood = self.likelihood if rows.sd is None else replace(self.likelihood, scale=rows.sd)
+        if self.secure:
+            likelihood, rows = bounded(likelihood), cut(rows, measured=gaussian)
         if isinstance(file, WithinFile):
             integrated = gaussian or not self.chains
             return WithinSite(file.within, self.condition, self.layout, likelihood, rows, integrated)

@@ -147,6 +147,8 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
         assert client.centre is not None
         assert client.ridge is not None
         xi = global_draws(model, client.fitted, client.ridge, Drawing(model.seed, 1, DRAWS))[0]
+        if model.box is not None:
+            xi = model.box.nearest(xi)
         n = client.family.n_normals
         key = rng.key(model.seed, "posterior")
         eps = _normals(key, client.index, len(xi), n)

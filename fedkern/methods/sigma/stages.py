@@ -19,7 +19,7 @@ from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Rea
 from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
-from ...jobs import holders, memory, secure, tables
+from ...jobs import convergence, holders, memory, secure, tables
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.holding.binding import bind
 from ...jobs.parties import data_set
@@ -56,6 +56,7 @@ MAY_SEND = (
     *nested.PROTOCOL.to_server,
     *until.UP,
     *settled.PROTOCOL.to_server,
+    settled.MaskedSettled,
     LogTerms,
     terms.MaskedLogTerms,
     *figures.PROTOCOL.to_server,
@@ -74,7 +75,7 @@ def stages(model: SigmaModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     asked = [summed(model)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
-    bits = [Stage.of(settled)] if steps else []
+    bits = [convergence.settled_stage(secure=model.secure)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     spent = [Stage.of(certificates)] if model.config.private else []
     return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]

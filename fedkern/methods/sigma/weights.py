@@ -16,9 +16,11 @@ from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
+from ...algorithms.exchanges.rounding import LARGEST
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi import wide
 from ...algorithms.sfvi.terms import log_terms
+from ...errors import NumericalError
 from ...jobs.run import Run
 from ...kernels import rng
 from ...results.reweighed import Reweighed, reweigh
@@ -72,6 +74,8 @@ def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) 
     """Returns the draws of a question (S, P), log p less the log density from which they are drawn, and log q less that."""
     made, prior = _draws(model, server.parameters, piece), model.prior
     xi = model.shear(server.ridge_numbers).out(made.inner)
+    if model.box is not None:  # its sides are far outside of any posterior: there is no mass beyond
+        values = np.where(model.box.holds(xi), values, -LARGEST)
     ratios = values + np.array([prior.log_prior_grad(x)[0] for x in xi]) - (made.log_q - made.beside)
     return xi, ratios, made.beside
 
@@ -81,7 +85,15 @@ def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> te
     assert client.fitted is not None
     assert client.ridge is not None
     xi = model.shear(client.ridge).out(_draws(model, client.fitted, asked.round).inner)
-    return terms.make_reply(asked, log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), asked.round * terms.PIECE))
+    if model.box is not None:
+        xi = model.box.nearest(xi)
+    try:
+        values = log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), asked.round * terms.PIECE)
+    except NumericalError:
+        if not model.secure:
+            raise
+        values = np.full(len(xi), np.nan)  # which ends the job at all clients
+    return terms.make_reply(asked, values)
 
 
 def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:

@@ -328,7 +328,8 @@ class SparseModel(JobModel[OutputSection]):
             shared_rho=model.rho == "shared",
         )
         moves = vars(self.moves)
-        return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, **moves)
+        more = {"layout": Layout(indicators), "prior": prior, "order": a.sweep, "masked": self.secure} | moves
+        return settings_of(Settings, self.config.job, a, **more)
 
     @property
     def may_be_reversed(self) -> bool:

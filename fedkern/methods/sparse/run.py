@@ -101,7 +101,7 @@ def fit(run: Run[Config]) -> Fit | None:
         kept = keep_draws(run, released, model.settings.chains, server.trace.count)
     rows = {k: own.Own(client, data.columns[k], data.scales) for k, client in clients.items()}
     left_out = _left_out(run, model, rows)
-    if not model.pooled:
+    if not (model.pooled or model.secure):  # how often a draw failed hangs on a client's rows, and on what the server asks
         server = _counted(run, server, clients)
     if model.kind == "sem":
         run.hooks.notes += _shape(run, model, rows)

@@ -59,7 +59,7 @@ def stages(model: SparseModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if model.output.site_fits else []
-    counted = [Stage.of(counts)] if not model.pooled else []
+    counted = [Stage.of(counts)] if not (model.pooled or model.secure) else []
     sums = [left_out(model)] if model.output.loo else []
     shape = [shaped(model)] if model.kind == "sem" else []
     means = [located(model)] if model.measured.size else []
@@ -246,7 +246,7 @@ def disclosure(model: SparseModel) -> str:
     if model.measured.size:
         text += "; of every column with 20 values or more its mean, to a quarter of its standard deviation, once"
     text += "; whether each column has one value, two or more, once"
-    if a.statistics == "local":
+    if a.statistics == "local" and not model.secure:
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.kind == "sem":
         whose, its = ("all clients'", "the") if model.secure else ("a client's", "its")

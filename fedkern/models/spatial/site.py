@@ -12,14 +12,14 @@ to the data's. Source: docs/spec/sigma.md, sections 4 to 6 and 9.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, half_normal
+from ..likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, cut_slope, cut_value, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
 from .periods import step_sd, walk
@@ -29,6 +29,7 @@ Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 COEFFICIENT_SD = 5.0  # of b and beta
+MOST = 2.0**20  # of a cell in masked sums
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,16 @@ class Rows:
         return np.zeros(len(self.y), bool) if isinstance(self.last, Noisy) else ~self.censored
 
 
+def cut(rows: Rows, *, measured: bool) -> Rows:
+    """Returns rows none of whose cells, in units that somebody else has told, takes a number out of a masked sum's words.
+
+    A measured response is in standard deviations of all rows, of which no row is further off than the root of their number.
+    """
+    y = np.clip(rows.y, -MOST, MOST) if measured else rows.y
+    X, offset = (np.clip(cells, -MOST, MOST) for cells in (rows.X, rows.offset))
+    return replace(rows, y=y, X=X, offset=offset, sd=None if rows.sd is None else np.clip(rows.sd, 1 / MOST, MOST))
+
+
 @dataclass(frozen=True)
 class Auxiliary:
     """Holds tau^2 (G, d) at the values grid (G,) of phi, between which it is linear; G = 1: the same for all phi. Variances."""
@@ -272,6 +283,15 @@ class Observed(ABC):
     def counts(self) -> Vector:
         """(d,) The number of rows of each area."""
         return np.bincount(self.rows.area, minlength=self.n_areas).astype(float)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether each row's, or area's, part is cut to what a masked sum has room for."""
+        return isinstance(self.likelihood, Bounded)
+
+    def cut(self, slopes: Matrix) -> Matrix:
+        """Returns derivatives of rows, or areas, cut where that is so."""
+        return cut_slope(slopes) if self.bounded else slopes
 
     def fixed(self, xi: Matrix) -> Matrix:
         """Returns offset + b + x' beta + gamma_t (m, n)."""
@@ -451,18 +471,23 @@ class Site(Observed):
         D = noise + n * V
         seen = n > 0
         value = 2 * HALF_LOG_TAU * n + np.where(seen, (n - 1) * np.log(noise) + np.log(D), 0.0) + Q / noise
-        value = -0.5 * (value - V * S**2 / (noise * D)).sum(axis=1)
-        slope = r / noise - (V * S / (noise * D))[:, self.rows.area]
+        value = self._summed(-0.5 * (value - V * S**2 / (noise * D)))
+        slope = self.cut(r / noise - (V * S / (noise * D))[:, self.rows.area])
         g_V = 0.5 * ((S / D) ** 2 - n / D)
         g_theta = scale * self.by_area(slope)
-        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), scale**2 * g_V)
+        g_v = self.cut(scale**2 * g_V)
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), g_v)
         self.add_rows(g_xi, slope, theta, xi)
         if self.layout.scaled:
-            g_xi[:, self.layout.parts["log_scale"]] += 2 * (V * g_V).sum(axis=1, keepdims=True)
+            g_xi[:, self.layout.parts["log_scale"]] += 2 * self.cut(V * g_V).sum(axis=1, keepdims=True)
         if self.layout.dispersed:
             by_noise = np.where(seen, -(n - 1) / noise - 1 / D, 0.0) + Q / noise**2 - S**2 * V * (noise + D) / (noise * D) ** 2
-            g_xi[:, -1:] += noise * by_noise.sum(axis=1, keepdims=True)
+            g_xi[:, -1:] += noise * self.cut(by_noise).sum(axis=1, keepdims=True)
         return value, g_xi, g_local
+
+    def _summed(self, values: Matrix) -> Vector:
+        """Returns sums (m,) over areas of log densities (m, d)."""
+        return np.asarray((cut_value(values) if self.bounded else values).sum(axis=1))
 
     @cached_property
     def _certain(self) -> tuple[Vector, Vector]:
@@ -480,15 +505,19 @@ class Site(Observed):
         theta, V = s.mean, scale**2 * v
         r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
         S, D = self.by_area(own * r), 1 + V * K
-        value = 0.5 * float(np.log(own).sum()) - len(r.T) * HALF_LOG_TAU - 0.5 * (own * r * r).sum(axis=1)
-        value = value - 0.5 * (np.log(D) - V * S**2 / D).sum(axis=1)
-        slope = own * (r - (V * S / D)[:, self.rows.area])
+        value = np.full(len(r), 0.5 * float(np.log(own).sum()) - len(r.T) * HALF_LOG_TAU)
+        if self.bounded:
+            value += self._summed(-0.5 * (self.by_area(own * r * r) + np.log(D) - V * S**2 / D))
+        else:
+            value = value - 0.5 * (own * r * r).sum(axis=1) - 0.5 * (np.log(D) - V * S**2 / D).sum(axis=1)
+        slope = self.cut(own * (r - (V * S / D)[:, self.rows.area]))
         g_V = 0.5 * ((S / D) ** 2 - K / D)
         g_theta = scale * self.by_area(slope)
-        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), scale**2 * g_V)
+        g_v = self.cut(scale**2 * g_V)
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), g_v)
         self.add_rows(g_xi, slope, theta, xi)
         if self.layout.scaled:
-            g_xi[:, self.layout.parts["log_scale"]] += 2 * (V * g_V).sum(axis=1, keepdims=True)
+            g_xi[:, self.layout.parts["log_scale"]] += 2 * self.cut(V * g_V).sum(axis=1, keepdims=True)
         return value, g_xi, g_local
 
     # ---- theta after the fit.

@@ -7,12 +7,14 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedkern
 from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.messages import RemoteFault, Tells
 from fedkern.algorithms.core.until import Moving
+from fedkern.algorithms.exchanges.settled import Settled
 from fedkern.errors import JobError, LostPeer
 from fedkern.methods.sigma import run as sigma_run
 from methods.sigma.test_weights import job as gaussian
@@ -126,8 +128,9 @@ def test_a_fit_that_asks_whether_all_has_settled_asks_for_a_sum(tmp_path: Path) 
 
 @pytest.mark.parametrize("bits", [(1, 1, 1), (1, 0, 1), (0, 0, 0)])
 def test_all_have_settled_where_each_has(bits: tuple[int, ...]) -> None:
-    numbers = sum(Moving(7, bit).numbers(2.0**60)[0] for bit in bits)
-    assert Moving.of_sum(7, numbers, Moving(7, 1).numbers(1.0)[1], {}) == Moving(7, int(all(bits)))
+    for kind in (Moving, Settled):
+        numbers = np.sum([kind(7, bit).numbers() for bit in bits], axis=0)
+        assert kind.of_sum(7, numbers, {}) == kind(7, int(all(bits)))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.gibbs import server as gibbs
 from fedkern.algorithms.gibbs import sweeps
-from fedkern.algorithms.gibbs.messages import Sums
 from fedkern.algorithms.gibbs.settings import Settings
 from fedkern.errors import FedkernError, JobError
 from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
@@ -101,15 +100,6 @@ def test_wide_words_hold_all_scales_that_can_be_drawn() -> None:
     assert (unit / 2 < below).all()
     assert (precision < ONCE.each(1000)).all()
     assert not holds(precision, ROUND, 3).all()  # as words of rounds do not
-
-
-def test_sums_that_no_word_holds_are_a_fault_of_their_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = Sums.numbers
-    monkeypatch.setattr(Sums, "numbers", lambda own, largest: (numbers(own, largest)[0] * 1e200, np.zeros(0, np.bool_)))
-    with pytest.raises(
-        JobError, match=r"client 'client-0\d': sums of the deviations that were drawn are too large for secure sums"
-    ):
-        fedkern.run(job(tmp_path), **sections())
 
 
 def test_a_stopped_job_goes_on_with_new_keys_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
