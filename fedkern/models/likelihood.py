@@ -15,7 +15,18 @@ from numpy.typing import NDArray
 
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
 
-__all__ = ["HALF_LOG_TAU", "MOST", "MOST_VALUE", "Likelihood", "Noisy", "Saturated", "Scale", "cut_slope", "cut_value", "half_normal"]
+__all__ = [
+    "HALF_LOG_TAU",
+    "MOST",
+    "MOST_VALUE",
+    "Likelihood",
+    "Noisy",
+    "Saturated",
+    "Scale",
+    "cut_slope",
+    "cut_value",
+    "half_normal",
+]
 
 Vector = NDArray[np.float64]
 LEFT_OUT = 1e-12  # probability of noise beyond the counts over which sums go
