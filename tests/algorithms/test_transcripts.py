@@ -33,8 +33,9 @@ from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows, Site, cut
 from fedkern.models.spatial.within_site import WithinSite
 from fedkern.models.variational import Block
+from fedkern.privacy.masks import WIDE, from_words
 from support import chosen, sigma_cases
-from support.maps import grid
+from support.maps import grid, rows_of
 from support.transcripts import Line, transcript
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -196,6 +197,53 @@ def test_chains_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
         lines = both(told, pair)
         assert len(lines) == 2 * len(asked) - 1
         ends_alike(lines, "it asks for unknowns, or steps, out of this job's bounds")
+
+
+# Twelve pairs of neighbours, apart from all others: each client has four, and no two clients touch.
+PIECES = factors.tie(AreaPrior(*rows_of(24, np.arange(24).reshape(12, 2)), PHI), (8, 8, 8), ("a", "b", "c"), nodes=9).clients
+
+
+@pytest.mark.parametrize("family", ["poisson", "gaussian"])
+def test_whose_areas_they_are_is_in_no_sum(family: str) -> None:
+    """Where areas are independent a sum over clients is one over areas: but for rounding it is the same however they are dealt.
+
+    Of counts it is so as far as the search for q(theta | xi) goes, and not in all corners.
+    """
+    exact = family == "gaussian"
+    likelihood = bounded(Likelihood(family, None if exact else 1.0))
+    layout = Layout(True, PIECES[0].n_latents, n_beta=1, dispersed=likelihood.dispersed)
+    for pair in range(PAIRS):
+        rng = np.random.default_rng([pair, 4])
+        y = rng.normal(size=36) if exact else rng.integers(0, 5, 36).astype(float)
+        area = np.repeat(np.arange(24), rng.permutation(np.repeat([1, 2], 12)))
+        rows = Rows(y, area, rng.normal(size=(36, 1)), np.zeros(36))
+        rows = wild(rng, rows, family) if exact else rows
+        box = box_of(layout)
+        settings = chosen.sfvi(rounds=100, bound=True, box=box)
+        places = [place(rng, box) if exact else rng.normal(0, 0.3, layout.size) for _ in range(6)]
+        asked: Asked = [sfvi.Global(round, xi[None]) for round, xi in enumerate(places)]
+
+        def told(pieces: Array, rows: Rows = rows, settings: Any = settings, asked: Asked = asked) -> list[Line]:
+            """The transcript where the k-th piece of the map has the rows of another."""
+            clients = []
+            for k, prior in enumerate(PIECES):
+                order = [2 * piece + side for piece in pieces[4 * k : 4 * k + 4] for side in (0, 1)]
+                at = np.concatenate([np.flatnonzero(rows.area == one) for one in order])
+                where = np.concatenate([np.full((rows.area == one).sum(), place) for place, one in enumerate(order)])
+                own = Rows(rows.y[at], where, rows.X[at], rows.offset[at])
+                site = WithinSite(prior, PHI, layout, likelihood, own, integrated=True)
+                clients.append(sfvi.client(f"client-{k}", k, settings, site, 3, seed=1))
+            return transcript(sfvi.protocol(settings), sfvi.SUMS, settings.sizes(layout.size), clients, asked)
+
+        first, second = told(np.arange(12)), told(rng.permutation(12))
+        for one, other in zip(first, second, strict=True):
+            assert one[:2] == other[:2]
+            if one[0] != "failed":
+                numbers, others = (
+                    from_words(np.frombuffer(line[2], "<u8").reshape(WIDE.limbs, -1), WIDE) for line in (one, other)
+                )
+                tolerance = 1e-7 if exact else 1e-4
+                np.testing.assert_allclose(numbers, others, rtol=tolerance, atol=tolerance * np.abs(numbers).max())
 
 
 # Sparse models --------------------

@@ -13,6 +13,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.gibbs import machine as gibbs_machine
 from fedkern.algorithms.gibbs import server as gibbs
 from fedkern.algorithms.gibbs import sweeps
 from fedkern.algorithms.gibbs.settings import Settings
@@ -22,6 +23,7 @@ from methods.sparse.test_jobs import job
 from support import wires
 from support.interrupted import run
 from support.mask_streams import tell_one_another_thing, watched_streams
+from support.transcripts import number_of, of_run
 
 CASES = {
     "regression": ("sparse", {}),
@@ -187,3 +189,41 @@ def test_two_clients_are_too_few(tmp_path: Path) -> None:
     path = job(tmp_path, clients=2)
     with pytest.raises(JobError, match="needs 3 clients, and there are 2"):
         fedkern.run(path, job={"sums": "secure"})
+
+
+@pytest.mark.parametrize("kind", ["regression", "mrf", "sem"])
+def test_federations_whose_sums_agree_give_the_server_one_transcript(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same clients in another order: which of them has which rows is in nothing that the server gets, in jobs in a row."""
+    client = gibbs_machine.client
+    monkeypatch.setattr("fedkern.methods.sparse.run._seed", lambda *about: 7)
+
+    def by_rows(name: str, index: int, settings: Settings, site: Any, *more: Any) -> Any:
+        return client(name, number_of(site), settings, site, *more)
+
+    monkeypatch.setattr("fedkern.methods.sparse.run.gibbs.client", by_rows)
+    random, names = np.random.default_rng(4), ["a", "b", "c"]
+    rows = [random.normal(size=(n, 3)) * size for n, size in ((30, 1.0), (70, 30.0), (45, 0.01))]
+    told = []
+    for order in ((0, 1, 2), (2, 0, 1)):
+        for name, k in zip(names, order):
+            np.savetxt(tmp_path / f"{name}.csv", rows[k], delimiter=",", header="x1,x2,y", comments="")
+        data = {"clients": [str(tmp_path / f"{name}.csv") for name in names]} | (
+            {"response": "y"} if kind == "regression" else {}
+        )
+        tables = {"job": {"method": "sparse", "rounds": 40, "sums": "secure"}, "data": data}
+        tables |= {"model": {"kind": kind, "scale": "none"}, "algorithm": {"burn_in": 10, "chains": 2}}
+        tables |= {"output": {"loo": True, "sensitivity": True}} if kind == "regression" else {}
+        with of_run() as lines:
+            fedkern.run(tables)
+        told.append(lines)
+    assert told[0] == told[1]
+    kinds = {line[0] for line in told[0]}
+    assert {"MaskedSums"} | ({"MaskedErrorShape"} if kind == "sem" else set()) <= kinds
+    assert {line[1] for line in told[0] if isinstance(line[0], int)} <= {
+        "SchemaReply",
+        "ColumnNotes",
+        "ColumnValues",
+        "VerdictHeard",
+    }
