@@ -22,7 +22,6 @@ from ..ground import Ground
 from ..printing import printable
 from ..privacy.noise import SecureSource
 from ..privacy.plan import Plan
-from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
@@ -33,6 +32,7 @@ from .holders import Standing
 from .holding.binding import Account, Binding
 from .holding.budget import Books, Holder, Near
 from .holding.chain import Mark
+from .holding.columns import Rows
 from .identity import Identity
 from .keeping import Keeper
 from .keys import JobConfig
@@ -77,7 +77,7 @@ class RunHooks(Keeper):
         self._told = set[tuple[int, str]]()  # warnings that were said
         self._tables: dict[int, str] = {}  # clients whose counts have noise, and what budgets call their tables
         self._unnoted: dict[int, Books] = {}  # of open jobs of which nothing has left
-        self._rows: dict[int, Sketch] = {}  # that count, where they are kept and were read
+        self._rows: dict[int, Rows] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
 
@@ -224,8 +224,8 @@ class RunHooks(Keeper):
                 with self.between_holder_and_job(party):
                     books = self._unnoted[party]
                     key = secret(books.account.folder, ground=books.account.ground)
-                    self._rows[party] = sketch = counting.sketch(table, parties.spec_of(table.names), key)
-                    self._near(party, books.near(self._job_name(party), self._others(party), sketch))
+                    self._rows[party] = rows = counting.rows_of(self.config, table, parties.spec_of(table.names), key)
+                    self._near(party, books.near(self._job_name(party), self._others(party), rows))
                 self._state(party, Standing(books))
             return table
 
@@ -244,9 +244,10 @@ class RunHooks(Keeper):
         return [name for k, name in enumerate(self.names) if k != party]
 
     def _near(self, party: int, near: list[Near]) -> None:
-        """Warns the holder of earlier jobs from which this one differs by little, or refuses it."""
-        warnings = self._warnings.setdefault(party, [])
-        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
+        """Warns the holder of earlier jobs from which this one differs by little, or that are many, or refuses it."""
+        warnings, rows = self._warnings.setdefault(party, []), self._rows.get(party)
+        many = self._unnoted[party].many(rows, self.config.disclosure.jobs) if rows is not None else None
+        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near, many)
         warnings.extend(text for text in said if text not in warnings)
 
     def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:

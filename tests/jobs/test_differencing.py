@@ -13,7 +13,9 @@ import fedkern as package
 from fedkern.data.cells import floats
 from fedkern.data.table import Table, load
 from fedkern.jobs import hooks
-from fedkern.jobs.counting import sketch
+from fedkern.jobs.counting import rows_of
+from fedkern.jobs.load import config_of
+from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Spec
 from fedkern.privacy.disclosure import NEAR_ROWS
 from support import interrupted
@@ -22,6 +24,7 @@ from support.command import mpirun_jobs
 KEY = bytes(range(32))
 WORDS = f"were those of this one but for fewer than {NEAR_ROWS}: what was told once in both tells, subtracted"
 ROWS = 60
+CONFIG = config_of(keys, {"job": {"method": "likelihood"}, "data": {"clients": ["a.csv"], "response": "y"}})
 
 
 def write(root: Path, name: str, n: int = ROWS, more: tuple[str, ...] = ()) -> Path:
@@ -66,7 +69,8 @@ def noted(home: Path) -> list[dict[str, Any]]:
 
 def apart(one: Table, other: Table, **said: Any) -> int:
     spec = Spec(response="y", family="bernoulli", **said)
-    found = sketch(one, Spec(response="y", family="bernoulli"), KEY).apart(sketch(other, spec, KEY))
+    first, second = (rows_of(CONFIG, *rows, KEY) for rows in ((one, Spec(response="y", family="bernoulli")), (other, spec)))
+    found = first.sketch.apart(second.sketch)
     assert found is not None
     return found
 
