@@ -321,7 +321,8 @@ def _line(said: dict[str, Any]) -> str:
     text += f", for {said['runs']} runs" if event == "accepted" and "runs" in said else ""
     text += f", until {said['until']}" if event == "accepted" and "until" in said else ""
     text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
-    text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}" if event == "ended" else ""
+    here = f" (here {said['own']})" if "own" in said and said["own"] != said.get("exit") else ""
+    text += f", code {said.get('exit')}{here}; left: {_left(said.get('sent'))}" if event == "ended" else ""
     return text + (f": {said['why']}" if said.get("why") else "")
 
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released
+from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
 from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
@@ -30,7 +30,7 @@ from . import counting, few, holders, tables
 from .files import RunFolder, write_atomically
 from .holders import Standing
 from .holding.binding import Account, Binding
-from .holding.budget import Books, Holder, Near
+from .holding.budget import Books, Holder, Near, run_of
 from .holding.chain import Mark
 from .holding.columns import Rows
 from .identity import Identity
@@ -108,11 +108,27 @@ class RunHooks(Keeper):
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
         self._identity = Identity(self.config, self.folder, here, self._home)
-        self._identity.begin(place, resume=resume)
+        self._identity.begin(place, resume=resume, begins=self._refuse_known)
         for party, note in self._identity.notes.items():
             self.write_own(party, "ledger.json", {"note": note})
             self.notes.append(note)
         return self._identity.bound(parties)
+
+    def _refuse_known(self, run: str) -> None:
+        """Raises a RemoteFault where the server gives a new run the id of an earlier one, for which an account would take it.
+
+        Only a run that a client's own folder knows goes on under its id: there the job, its clients and its rows are the same.
+        """
+        for party in self.bindings:
+            with self.between_holder_and_job(party):
+                where = holders.standing(self.bindings[party], self._account_name(party))
+                if where is None:
+                    continue
+                books = Books(where)
+                books.look(own=True)
+            if run in map(run_of, books.known()):
+                who = holders.who(self.names, party)
+                raise RemoteFault(f"{who}: the server gives this run the id of an earlier run on its data; start it anew there")
 
     def bind(self, party: int, **parts: tuple[str, str]) -> None:
         """Binds other parts beside rows, which a resumed run must be given again: `Identity.bind`."""
@@ -436,8 +452,8 @@ class RunHooks(Keeper):
         It lies with a policy that binds, else in the holder's own folder where it has one, else in the run's, else nowhere that
         lasts.
         """
-        binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
-        if (lasting := holders.standing(binding, name)) is not None:
+        name = self._account_name(party)
+        if (lasting := holders.standing(self.bindings[party], name)) is not None:
             return lasting
         if self.folder is not None:
             folder = self.folder.home(party)
@@ -445,7 +461,10 @@ class RunHooks(Keeper):
         else:
             self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
             folder, ground = Path(self._elsewhere.name) / name, Ground(Path(self._elsewhere.name))
-        return Account(folder, (*binding.data.names, name)[0], ground=ground)
+        return Account(folder, (*self.bindings[party].data.names, name)[0], ground=ground)
+
+    def _account_name(self, party: int) -> str:
+        return holders.ACCOUNT if party == SERVER else self.names[party]
 
     def _home(self, party: int) -> tuple[Path, Ground | None]:
         """Returns the folder of a party's secret, and the ground below which it lies."""

@@ -497,12 +497,12 @@ class Books:
         runs: dict[str, list[tuple[str, frozenset[str], int, list[tuple[str, str]]]]] = {}
         for ledger, names in self.all:
             for (data, of), had in ledger.others.items():
-                if data in names and _run(of) != _run(job):
+                if data in names and run_of(of) != run_of(job):
                     apart = self._apart(ledger, data, of, rows)
                     earlier = self._columns(ledger, data, of, rows)
                     pairs = [] if rows is None or earlier is None else rows.columns.near(earlier)
                     part = (ledger.begun.get(of) or of, had ^ frozenset(others), apart, pairs)
-                    runs.setdefault(_run(of), []).append(part)
+                    runs.setdefault(run_of(of), []).append(part)
         nearby: list[Near] = []
         for parts in runs.values():  # several clients of a run may share these data, and one of them is this one
             when, clients = parts[0][0], min((but for _, but, _, _ in parts), key=len)
@@ -553,9 +553,9 @@ class Books:
         earlier: dict[str, tuple[str, list[int]]] = {}
         for ledger, names in self.all:
             for (data, of), asked in ledger.asked.items():
-                if data in names and _run(of) != _run(job):
+                if data in names and run_of(of) != run_of(job):
                     apart = (one.apart(rows.sketch) for one in asked)
-                    earlier.setdefault(_run(of), (ledger.begun[of], []))[1].extend(NEAR_ROWS if n is None else n for n in apart)
+                    earlier.setdefault(run_of(of), (ledger.begun[of], []))[1].extend(NEAR_ROWS if n is None else n for n in apart)
         few = [Near(when, rows=True, begun=False) for when, apart in earlier.values() if 0 < min(apart) < NEAR_ROWS]
         return [one._replace(clients=frozenset()) for one in self.near("", (), rows) if one.rows or one.columns] or few
 
@@ -596,7 +596,7 @@ class Books:
                 self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
 
 
-def _run(job: str) -> str:
+def run_of(job: str) -> str:
     """Returns the name of the run to which a client's job name belongs."""
     return job.rpartition("-")[0] or job
 
