@@ -231,13 +231,13 @@ def _last(files: list[Path]) -> bytes:
 def _read(where: str, data: bytes, head: bytes | None, *, first: bool) -> tuple[Line, bytes | None]:
     """Returns a line, and the hash with which it ends; `head` is that of the line before, None where there is none."""
     text, told = unseal(data)
+    own = None if told is None else bytes.fromhex(told)
     try:
         said = json.loads(text)
-        if told is None or not isinstance(said, dict):
+        if own is None or not isinstance(said, dict):
             raise ValueError
-        own = bytes.fromhex(told)
-    except ValueError:
-        return Line(where, {}, "the line is cut, or none of this log"), head
+    except (ValueError, RecursionError):
+        return Line(where, {}, "the line is cut, or none of this log"), own or head  # the next line follows on what stands here
     # The log's first file, or the first that is still here, says with which hash the one before it ended.
     if head is None and first:
         head = bytes.fromhex(after) if re.fullmatch("[0-9a-f]{32}", after := str(said.get("after"))) else START

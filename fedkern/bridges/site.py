@@ -28,7 +28,7 @@ from ..jobs.run import Output
 from ..jobs.site import Sites
 from ..printing import without_folders
 from ..transports import tags
-from ..transports.driver import Ended, Hooks, Timeouts
+from ..transports.driver import Ended, Hooks, Timeouts, exit_code
 from ..transports.ending import Say
 from ..transports.place import Place
 from ..transports.relay import Letter, Spoke, put_aside, refuse
@@ -242,17 +242,19 @@ class Resident:
         """Does the site's part of a job, in a thread of its own."""
 
         why = ""
+        own: int | None = None  # the code with which the site's own part has ended, whatever the server says of the job
 
         def main(place: Place) -> int:
-            nonlocal why
+            nonlocal why, own
             try:
                 with refusals():
                     perform(place, config, folder, output)
             except Ended:  # not here: what others say of their fault is for the server
                 raise
             except BaseException as error:  # as others may read it: the log is no place for cells
-                why = without_folders((place.hooks or Hooks()).public(error))
+                why, own = without_folders((place.hooks or Hooks()).public(error)), exit_code(error)
                 raise
+            own = 0
             return 0
 
         warned: list[str] = []
@@ -275,7 +277,7 @@ class Resident:
             left = told | _sent(config, folder, output, job.about["client"])
             self._write_early(job, output)
             try:
-                self.audit.write("ended", **job.about, exit=code, why=why[:LONGEST_WHY], sent=left)
+                self.audit.write("ended", **job.about, exit=code, own=own, why=why[:LONGEST_WHY], sent=left)
             except OSError as error:
                 self.say(
                     f"{self.audit.path} cannot be written ({error.strerror or error}): the end of a job (code {code}) is missing"

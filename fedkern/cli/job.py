@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from ..algorithms.core.messages import reading
 from ..api import check_job, find_ending, perform
 from ..errors import FedkernError, JobError, show_own_faults
 from ..jobs.engine import local
@@ -60,7 +61,9 @@ def _folder(place: Place, first: Path, resume: bool) -> Path:
             path, number = _next(first, number), number + 1
         return path
 
-    return Path(place.settle(b"", lambda told: str(chosen()).encode()).decode())
+    said = place.settle(b"", lambda told: str(chosen()).encode())
+    with reading("the server: the folder of the run"):
+        return Path(said.decode())
 
 
 def _next(first: Path, number: int) -> Path:

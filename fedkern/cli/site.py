@@ -27,13 +27,13 @@ from ..bridges.site import RUNS, Resident
 from ..errors import FedkernError, JobError
 from ..jobs import counting
 from ..jobs.engine import there
+from ..jobs.holding.columns import Rows
 from ..jobs.keys import JobConfig
 from ..jobs.run import Part
 from ..jobs.site import SHARED, Sites
 from ..methods import load, load_method
 from ..printing import align_columns, printable, without_folders
 from ..privacy.disclosure import NEAR, NEAR_ROWS
-from ..privacy.sketch import Sketch
 from ..transports.driver import Signals
 from ..transports.inprocess import InProcess
 from .seen import check_shown, show
@@ -106,7 +106,7 @@ def accept(options: argparse.Namespace) -> int:
 
 
 def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Iterator[str]:
-    """Yields the accepted open jobs on the same data whose clients, or whose rows that count, are those of this one but for few.
+    """Yields the accepted open jobs on the same data whose clients, rows or columns are those of this one but for few.
 
     Jobs that have run are compared by the account of the data, where there is one; these need not have run.
     """
@@ -114,7 +114,7 @@ def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Ite
     sites = Sites(folder, names)
     client = sites.whose()
     key, alike = os.urandom(16), list[str]()
-    mine: Sketch | None = None
+    mine: Rows | None = None
     tells = "what is told once in both tells, subtracted, what is theirs alone"
     for said in consent.read().job if not config.private else ():
         with suppress(FedkernError):  # one that begins no more
@@ -129,19 +129,23 @@ def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Ite
                 who = " and ".join(map(repr, but))
                 yield f"the clients of {said.file}, accepted {said.date}, are those of this job but for {who}: {tells}"
             mine = mine or _rows_that_count(config, folder, client, key)
-            apart = mine.apart(_rows_that_count(other, beside, own.whose(), key))
+            theirs = _rows_that_count(other, beside, own.whose(), key)
+            apart = mine.sketch.apart(theirs.sketch)
             if apart and apart < NEAR_ROWS:
                 alike.append(said.file)
+                continue
+            for column, before in mine.columns.near(theirs.columns):
+                yield f"column {column!r} is column {before!r} of {said.file} but in fewer than {NEAR_ROWS} rows here: {tells}"
     if alike:
         more = f" and of {len(alike) - 1} more" if len(alike) > 1 else ""
         yield f"the rows here that count in {alike[0]}{more} are those of this job but for fewer than {NEAR_ROWS}: {tells}"
 
 
-def _rows_that_count(config: JobConfig, folder: Path, client: str, key: bytes) -> Sketch:
-    """Returns a sketch of this site's rows as a job reads them: cells that count as empty, and rows that lack one, left out."""
+def _rows_that_count(config: JobConfig, folder: Path, client: str, key: bytes) -> Rows:
+    """Returns sketches of this site's rows as a job reads them: cells that count as empty, and rows that lack one, left out."""
     parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
     table = parties.rows(parties.names.index(client))
-    return counting.sketch(table, parties.spec_of(table.names), key)
+    return counting.rows_of(config, table, parties.spec_of(table.names), key)
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
@@ -317,7 +321,8 @@ def _line(said: dict[str, Any]) -> str:
     text += f", for {said['runs']} runs" if event == "accepted" and "runs" in said else ""
     text += f", until {said['until']}" if event == "accepted" and "until" in said else ""
     text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
-    text += f", code {said.get('exit')}; left: {_left(said.get('sent'))}" if event == "ended" else ""
+    here = f" (here {said['own']})" if "own" in said and said["own"] != said.get("exit") else ""
+    text += f", code {said.get('exit')}{here}; left: {_left(said.get('sent'))}" if event == "ended" else ""
     return text + (f": {said['why']}" if said.get("why") else "")
 
 

@@ -71,7 +71,7 @@ def find_alike(
     if family.linear and spec.response in table.columns:  # its cross-products are told as columns' are
         columns += [_number(str(spec.response))]
     splines = getattr(config.model, "splines", {})
-    table, columns = _with_splines(splines, table, columns)
+    table, columns = with_splines(splines, table, columns)
     filled = [column.name for column in columns if marked(column.name) in table.columns]
     every, by = rare(table, columns, weights, wanted, together, filled) if covariates else (), ""
     every = every or (_of_weights(table, spec, wanted) if wanted > 1 else ())
@@ -177,7 +177,7 @@ def _multiplies_events(spec: Spec) -> bool:
     return spec.weight is not None or spec.trials is not None or spec.family not in ("bernoulli", "poisson")
 
 
-def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
+def with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
     """Adds the columns that a job makes of some columns: sums over rows are told of these too."""
     made = {
         f"{name}~{k}": values

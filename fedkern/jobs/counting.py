@@ -1,24 +1,32 @@
-"""Counts the rows of a table in an open job, and makes a sketch of them.
+"""Counts the rows of a table in an open job, and makes sketches of them, and of the columns that the job makes of them.
 
-By the sketch their holder sees that two jobs differ by a few rows. A row is known by its line in the file, as it stands there:
-how a job reads a file, and which of its columns, changes no line. A row that comes from no line of text is known by its cells.
+By these their holder sees that two jobs differ by a few rows, or by a column in a few rows. A row is known by its line in the
+file, as it stands there: how a job reads a file, and which of its columns, changes no line. A row that comes from no line of text
+is known by its cells. A column is known by its numbers as the job uses them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import MISSING, Cells, Text, floats
+from ..data.cells import MISSING, Cells, Text, floats, plain
+from ..data.design import column_of
+from ..data.formula import looked_at
 from ..data.incomplete import marked
-from ..data.rare import effective
+from ..data.rare import effective, without_faults
 from ..data.table import Table, as_written
+from ..errors import FedkernError
 from ..kernels.survival import arranged
-from ..models.encoding import Spec
+from ..models.encoding import Column, Spec
 from ..privacy.sketch import Sketch, mix_bits
+from .alike import with_splines
+from .holding.columns import Columns, Rows
+from .keys import JobConfig
 from .secret import mark_of
 
 Floats = NDArray[np.float64]
@@ -108,20 +116,50 @@ def _enough_at_risk(weight: Floats, until: NDArray[np.int64], k: int, most: floa
     return float(some.sum()) >= LEAST_AT_RISK * most or effective(weight[until > k]) >= LEAST_AT_RISK * (1 - SHORT)
 
 
-def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:
-    """Makes a sketch of the rows that count, each with its weight, by a holder's secret.
+def rows_of(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Rows:
+    """Makes, by a holder's secret, sketches of the rows that count in a job, and of the columns that it makes of them.
 
-    Other weights of a few rows are other rows too.
+    A row goes with its weight: other weights of a few rows are other rows too.
     """
-    row_weights = weights(table, spec)
+    numbers, row_weights = _numbers(table, key), weights(table, spec)
     there = row_weights > 0
     weight = np.ascontiguousarray(_relative(row_weights[there]))
+    columns = ((name, values[there]) for name, values in _columns(config, table, spec, key))
+    sketch = Sketch.of(mark_of(key), numbers[there], weight.view(np.uint64))
+    return Rows(sketch, Columns.of(numbers[there], columns), key)
+
+
+def _numbers(table: Table, key: bytes) -> Numbers:
+    """Returns (n,) the number by which each row is known."""
     written = as_written(table)
     if written is None:
-        rows = _of_cells(table, key)
-    else:
-        rows = np.frombuffer(b"".join(_digest(line.strip(), key) for line in written), _WORD).astype(np.uint64)
-    return Sketch.of(mark_of(key), rows[there], weight.view(np.uint64))
+        return _of_cells(table, key)
+    return np.frombuffer(b"".join(_digest(line.strip(), key) for line in written), _WORD).astype(np.uint64)
+
+
+def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterator[tuple[str, Floats]]:
+    """Yields the columns (n,) that a job makes of a table, with their names: each level of a column of labels is one."""
+    try:
+        table, spec = looked_at(table, spec)
+    except FedkernError:  # a formula that does not fit the file ends the job, with a text of its own
+        return
+    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    for name in sorted(spec.roles - {spec.row_id, spec.group}):
+        if name in table.columns:
+            labels = name == spec.response and spec.labelled
+            columns.append(Column(name, "categorical") if labels else Column(name, "numeric"))
+    table, columns = with_splines(getattr(config.model, "splines", {}), table, columns)
+    for column in columns:
+        cells = table.columns[column.name]
+        if column.kind == "numeric":
+            yield column.name, without_faults(floats(cells))
+        else:
+            codes = _values(cells, key)
+            for code, first in zip(*np.unique(codes, return_index=True), strict=True):
+                level = cells.levels[cells.codes[first]] if isinstance(cells, Text) else plain(float(cells[first]))
+                yield f"{column.name}[{level}]", (codes == code).astype(np.float64)
+    if spec.group in table.columns:  # its labels stay labels: other ones in a few rows are another column in these
+        yield str(spec.group), (_values(table.columns[str(spec.group)], key) >> np.uint64(11)).astype(np.float64)
 
 
 def _relative(weight: Floats) -> Floats:

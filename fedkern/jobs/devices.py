@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ..algorithms.core.messages import reading
 from ..errors import DeviceError
 from ..kernels import homes
 from ..kernels._cuda import device as cuda
@@ -70,12 +71,14 @@ def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
     home, about = homes.HOST, dict[str, str]()
     if clients:
         home = homes.device_home()
-        near = [rank for rank, name in enumerate(json.loads(told)) if name == machine]
+        with reading("the server: which machines there are"):
+            near = [rank for rank, name in enumerate(json.loads(told)) if name == machine]
         cuda.current().take(near.index(place.rank), len(near))
         about = cuda.current().about()
-    every = json.loads(place.settle(json.dumps(about).encode(), lambda told: b"[%s]" % b", ".join(told)))
-    names = dict.fromkeys(name for one in every for name in one)
-    return Used(home, {name: ", ".join(sorted({one[name] for one in every if name in one})) for name in names})
+    every = place.settle(json.dumps(about).encode(), lambda told: b"[%s]" % b", ".join(told))
+    with reading("the server: the cards of all"):
+        names = dict.fromkeys(name for one in json.loads(every) for name in one)
+        return Used(home, {name: ", ".join(sorted({one[name] for one in json.loads(every) if name in one})) for name in names})
 
 
 def guarded(home: homes.Home, lower: str = LOWER) -> AbstractContextManager[None]:

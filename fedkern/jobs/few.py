@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algorithms.core.messages import reading
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, describe
@@ -478,7 +479,8 @@ def _joined(place: Place, own: Mapping[int, str]) -> list[int]:
     """Returns the clients that are left out, of all places."""
     mine = json.dumps(sorted(own)).encode()
     all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
-    return [int(k) for k in json.loads(all_of_them)]
+    with reading("the server: which clients are left out"):
+        return [int(k) for k in json.loads(all_of_them)]
 
 
 def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:

@@ -23,11 +23,11 @@ from ..models.encoding import Spec
 from ..privacy.accountant import Mechanism
 from ..privacy.disclosure import NEAR_ROWS
 from ..privacy.plan import Plan
-from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from . import counting
 from .holding.binding import Account, Binding, account, bind, client_home
-from .holding.budget import Books, Near, Total, allowed_by
+from .holding.budget import Books, Many, Near, Total, allowed_by
+from .holding.columns import Rows
 from .holding.policy import DataSet, Policy, Refusal, Use
 from .keys import LEAST_GROUPS, LEAST_ROWS, METHODS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
@@ -189,7 +189,9 @@ def asked(config: JobConfig, parties: Parties, party: int, binding: Binding, row
     if where is None:
         return None
     books, key = Books(where), secret(where.folder, ground=where.ground)
-    return _said(books.ask(_asking(config, party), counting.sketch(rows, spec, key)))
+    mine = counting.rows_of(config, rows, spec, key)
+    near, many = books.ask(_asking(config, party), mine), books.many(mine, config.disclosure.jobs)
+    return [*_said(near), *([_many(many)] if many.refused else [])]
 
 
 def _asking(config: JobConfig, party: int) -> str:
@@ -197,32 +199,34 @@ def _asking(config: JobConfig, party: int) -> str:
     return f"{config.digest[:32]}-{party}"
 
 
-def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> list[str]:
-    """Returns warnings for a holder about earlier jobs on its data that differ by little from this one.
+def differing(name: str, policies: Iterable[Policy], near: Iterable[Near], many: Many | None = None) -> list[str]:
+    """Returns warnings for a holder about earlier jobs on its data that differ by little from this one, or that are many.
 
-    Their clients were the same but for one or two, or their rows were the same but for a few.
+    Their clients were the same but for one or two, or their rows, or a column, were the same but for a few.
 
     Raises
     ------
     HolderError
         A policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
     """
-    if said := _said(near):
-        refuse(name, policies, said)
-    return said
+    said, policies = _said(near), tuple(policies)
+    too_many = [_many(many)] if many is not None and many.told else []
+    if why := [*said, *(too_many if many is not None and many.refused else [])]:
+        refuse(name, policies, why)
+    return [*said, *too_many]
 
 
 def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
     """Refuses a job (HolderError) where a policy forbids jobs that differ by little from an earlier one.
 
-    `why` is for the holder alone. All others read the same, whether rows are few or differ by few: each answer that depends on
-    them would be a count, one bit a job.
+    `why` is for the holder alone. All others read the same, whether rows are few or differ by few, or columns do: each answer
+    that depends on them would be a count, one bit a job.
     """
     if strict := _strict(policies):
         ask = (
             "the clients are those of an earlier job on its data but for one or two, or the rows that count are the same but "
-            "for a few, or fewer or more alike than are asked for; take the same clients, read their rows as before, or ask the "
-            "holder which it is, and to allow it ([disclosure] differencing)"
+            "for a few, or a column is, or fewer or more alike than are asked for, or many jobs were run on them; take the same "
+            "clients, read their rows as before, or ask the holder which it is, and to allow it ([disclosure] differencing)"
         )
         raise refused(name, ask, f"{strict.file}: {'; '.join(why)}")
 
@@ -230,12 +234,19 @@ def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
 def _said(near: Iterable[Near]) -> list[str]:
     """Returns the texts for a holder about earlier jobs that differ by little from this one."""
     clients, rows = dict[frozenset[str], list[str]](), dict[bool, list[str]]()  # when each of one kind was
+    columns = dict[tuple[str, str], list[str]]()
     for one in near:
+        for pair in one.columns:
+            columns.setdefault(pair, []).append(one.when)
         if one.clients:
             clients.setdefault(one.clients, []).append(one.when)
         if one.rows:
             rows.setdefault(one.begun, []).append(one.when)
-    return [*starmap(_few_clients, clients.items()), *starmap(_few_rows, rows.items())]
+    return [
+        *starmap(_few_clients, clients.items()),
+        *starmap(_few_rows, rows.items()),
+        *starmap(_few_of_column, columns.items()),
+    ]
 
 
 TELLS = "what was told once in both tells, subtracted, what is theirs alone"
@@ -253,6 +264,21 @@ def _few_rows(begun: bool, when: list[str]) -> str:
     if not begun:
         earlier, tells = f"{earlier}, begun or refused,", "whether each has enough rows tells what is theirs alone"
     return f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}: {tells}"
+
+
+def _few_of_column(pair: tuple[str, str], when: list[str]) -> str:
+    """Says that a column of earlier jobs differs from one of this job in few rows."""
+    column, before = pair
+    same = f"column {column!r} was" if column == before else f"column {column!r} is column {before!r}"
+    return f"{same} of {_earlier(when)} but in fewer than {NEAR_ROWS} rows: {TELLS}"
+
+
+def _many(many: Many) -> str:
+    """Says how many jobs with other columns were run on the same rows."""
+    return (
+        f"with this one {many.jobs} open jobs make other columns of the same rows ([disclosure] jobs = {many.most}): sums of "
+        "several can tell a row that no two of them tell"
+    )
 
 
 def _earlier(when: list[str]) -> str:
@@ -288,7 +314,9 @@ def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, 
             differing(name, binding.policies, books.near("", others))
             with owned(party):
                 rows = parties.rows(party)
-            differing(name, binding.policies, books.near("", others, known_rows(books, rows, parties.spec_of(rows.names))))
+            if (known := known_rows(config, books, rows, parties.spec_of(rows.names))) is not None:
+                many = books.many(known, config.disclosure.jobs)
+                differing(name, binding.policies, books.near("", others, known), many)
 
 
 @contextmanager
@@ -315,10 +343,12 @@ def needed(use: Use, binding: Binding) -> bool:
     return use == "private" or binding.bound != () or (use == "open" and client_home() is not None)
 
 
-def known_rows(books: Books, rows: Table, spec: Spec) -> Sketch | None:
-    """Returns the sketch of a client's rows; None where its holder has no secret yet, so that no earlier job can have one."""
+def known_rows(config: JobConfig, books: Books, rows: Table, spec: Spec) -> Rows | None:
+    """Returns the sketches of a client's rows; None where its holder has no secret yet, so that no earlier job can have any."""
     home = books.account.folder
-    return counting.sketch(rows, spec, secret(home, ground=books.account.ground)) if (home / SECRET).exists() else None
+    if not (home / SECRET).exists():
+        return None
+    return counting.rows_of(config, rows, spec, secret(home, ground=books.account.ground))
 
 
 def _allowed(
@@ -445,8 +475,9 @@ def described(policy: Policy) -> str:
     least = {"rows": policy.least_rows, "groups": policy.least_groups}
     few = "".join(f", with at least {number} {what}" for what, number in least.items() if number is not None)
     few += "" if policy.lower else ", none that lowers its least rows or groups"
-    strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
+    strict = ", none with nearly the clients, rows or a column of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
+    few += f", at most {policy.jobs} on the same rows" if policy.jobs is not None and strict in few else ""
     few += {"any": "", "secure": ", secure sums", "signed": ", secure sums with signed keys"}[policy.sums]
     few += ", but for single values of output.without" if policy.sums_except else ""
     few += f", own models of {', '.join(policy.factories)}" if policy.factories else ""
@@ -519,11 +550,12 @@ def local(
     try:
         if not no and books is not None and use_of(config) == "open":
             others = {*parties.names} - {client}
-            sketch, near = known_rows(books, rows, parties.spec_of(rows.names)), list[Near]()
-            if sketch is not None and _strict(binding.policies) and client in parties.names:
-                near = books.near_rows(_asking(config, parties.names.index(client)), sketch)
-            near = books.near("", others, sketch) or near
-            lines += [f"  note: {text}" for text in differing(client, binding.policies, near)]
+            known, near = known_rows(config, books, rows, parties.spec_of(rows.names)), list[Near]()
+            if known is not None and _strict(binding.policies) and client in parties.names:
+                near = books.near_rows(_asking(config, parties.names.index(client)), known)
+            near = books.near("", others, known) or near
+            many = None if known is None else books.many(known, config.disclosure.jobs)
+            lines += [f"  note: {text}" for text in differing(client, binding.policies, near, many)]
         answer = f"refused: {no}" if no else _answer(binding, books, plan(client) if client in parties.names else None)
     except HolderError as fault:
         answer = f"refused: {fault.detail}"

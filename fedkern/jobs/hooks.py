@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released
+from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
 from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
@@ -23,7 +23,6 @@ from ..ground import Ground
 from ..printing import printable
 from ..privacy.noise import SecureSource
 from ..privacy.plan import Plan
-from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
@@ -32,8 +31,9 @@ from . import counting, few, holders, tables
 from .files import RunFolder, write_atomically
 from .holders import Standing
 from .holding.binding import Account, Binding
-from .holding.budget import Books, Holder, Near
+from .holding.budget import Books, Holder, Near, run_of
 from .holding.chain import Mark
+from .holding.columns import Rows
 from .holding.questions import Questions
 from .identity import Identity
 from .keeping import Keeper
@@ -80,7 +80,7 @@ class RunHooks(Keeper):
         self._tables: dict[int, str] = {}  # clients whose counts have noise, and what budgets call their tables
         self._unnoted: dict[int, Books] = {}  # of open jobs of which nothing has left
         self._questions: list[Questions] = []  # of jobs with secure sums
-        self._rows: dict[int, Sketch] = {}  # that count, where they are kept and were read
+        self._rows: dict[int, Rows] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
 
@@ -113,11 +113,27 @@ class RunHooks(Keeper):
         assert self.folder is not None
         here = [*([SERVER] if place.is_server else []), *place.mine(len(self.names))]
         self._identity = Identity(self.config, self.folder, here, self._home)
-        self._identity.begin(place, resume=resume)
+        self._identity.begin(place, resume=resume, begins=self._refuse_known)
         for party, note in self._identity.notes.items():
             self.write_own(party, "ledger.json", {"note": note})
             self.notes.append(note)
         return self._identity.bound(parties)
+
+    def _refuse_known(self, run: str) -> None:
+        """Raises a RemoteFault where the server gives a new run the id of an earlier one, for which an account would take it.
+
+        Only a run that a client's own folder knows goes on under its id: there the job, its clients and its rows are the same.
+        """
+        for party in self.bindings:
+            with self.between_holder_and_job(party):
+                where = holders.standing(self.bindings[party], self._account_name(party))
+                if where is None:
+                    continue
+                books = Books(where)
+                books.look(own=True)
+            if run in map(run_of, books.known()):
+                who = holders.who(self.names, party)
+                raise RemoteFault(f"{who}: the server gives this run the id of an earlier run on its data; start it anew there")
 
     def bind(self, party: int, **parts: tuple[str, str]) -> None:
         """Binds other parts beside rows, which a resumed run must be given again: `Identity.bind`."""
@@ -229,8 +245,8 @@ class RunHooks(Keeper):
                 with self.between_holder_and_job(party):
                     books = self._unnoted[party]
                     key = secret(books.account.folder, ground=books.account.ground)
-                    self._rows[party] = sketch = counting.sketch(table, parties.spec_of(table.names), key)
-                    self._near(party, books.near(self._job_name(party), self._others(party), sketch))
+                    self._rows[party] = rows = counting.rows_of(self.config, table, parties.spec_of(table.names), key)
+                    self._near(party, books.near(self._job_name(party), self._others(party), rows))
                 self._state(party, Standing(books))
             return table
 
@@ -249,9 +265,10 @@ class RunHooks(Keeper):
         return [name for k, name in enumerate(self.names) if k != party]
 
     def _near(self, party: int, near: list[Near]) -> None:
-        """Warns the holder of earlier jobs from which this one differs by little, or refuses it."""
-        warnings = self._warnings.setdefault(party, [])
-        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
+        """Warns the holder of earlier jobs from which this one differs by little, or that are many, or refuses it."""
+        warnings, rows = self._warnings.setdefault(party, []), self._rows.get(party)
+        many = self._unnoted[party].many(rows, self.config.disclosure.jobs) if rows is not None else None
+        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near, many)
         warnings.extend(text for text in said if text not in warnings)
 
     def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:
@@ -455,8 +472,8 @@ class RunHooks(Keeper):
         It lies with a policy that binds, else in the holder's own folder where it has one, else in the run's, else nowhere that
         lasts.
         """
-        binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
-        if (lasting := holders.standing(binding, name)) is not None:
+        name = self._account_name(party)
+        if (lasting := holders.standing(self.bindings[party], name)) is not None:
             return lasting
         if self.folder is not None:
             folder = self.folder.home(party)
@@ -464,7 +481,10 @@ class RunHooks(Keeper):
         else:
             self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
             folder, ground = Path(self._elsewhere.name) / name, Ground(Path(self._elsewhere.name))
-        return Account(folder, (*binding.data.names, name)[0], ground=ground)
+        return Account(folder, (*self.bindings[party].data.names, name)[0], ground=ground)
+
+    def _account_name(self, party: int) -> str:
+        return holders.ACCOUNT if party == SERVER else self.names[party]
 
     def _home(self, party: int) -> tuple[Path, Ground | None]:
         """Returns the folder of a party's secret, and the ground below which it lies."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..algorithms.core.messages import SERVER
+from ..algorithms.core.messages import SERVER, reading
 from ..data.table import Table
 from ..errors import JobError
 from ..ground import Ground
@@ -32,6 +32,7 @@ from .secret import fingerprint, mark_of, secret
 
 # Of a record's table `run`; the other keys are digests of what the party was given.
 ABOUT = ("id", "clients", "party", "ledger", "end", SHARED)
+ID = 16  # bytes of a run's id
 MOST_NAMED = 6  # keys that differ, with their values
 
 
@@ -83,8 +84,13 @@ class Identity:
         self._compared: dict[str, list[str]] = {}  # a file that records share -> what of the job it has otherwise
         self._locks = Locks()
 
-    def begin(self, place: Place, *, resume: bool) -> None:
+    def begin(self, place: Place, *, resume: bool, begins: Callable[[str], None] = lambda run: None) -> None:
         """Locks the folders, and binds them to this run; with `resume` only if they are bound to it already.
+
+        Parameters
+        ----------
+        begins : is given the id that the server has given to a new run, before any party begins to work; it raises an error where
+            that is the id of a run before
 
         Raises
         ------
@@ -99,13 +105,19 @@ class Identity:
         before |= self._claimed(own, resume=resume)
         new = before[SERVER]["run"]["id"] if before else uuid4().hex
         # The server locks first: of two jobs that start at once one goes on.
-        run = place.settle(b"with" if resume else b"without", lambda told: _settled(told, new)).decode()
+        said = place.settle(b"with" if resume else b"without", lambda told: _settled(told, new))
+        with reading("the server: the id of the run"):
+            run = said.decode("ascii")
+            if len(bytes.fromhex(run)) != ID or run != run.lower().strip():
+                raise ValueError
         # Every folder must be of the run that the server has.
         before |= self._claimed(clients, resume=resume)
         for party, record in before.items():
             if record["run"]["id"] != run:
                 raise JobError(f"{self._path(party)}: {self._who(party)} took part in another run of this job than the server")
         folder.run = bytes.fromhex(run)
+        if not resume:
+            begins(run)
         # Files that are left are checked before any of them is overwritten.
         for party in before:
             try:
@@ -211,7 +223,7 @@ class Identity:
                     f"{path} is of an older version of fedkern, which did not say to which run a file belongs: go on with that "
                     "version, or start anew (--out)"
                 )
-            if len(bytes.fromhex(record["run"]["id"])) != 16:
+            if len(bytes.fromhex(record["run"]["id"])) != ID:
                 raise ValueError("no id")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise JobError(f"{path} cannot be read ({error}); put it back as the run left it, or start anew (--out)") from None

@@ -18,7 +18,7 @@ from ..data.dialect import Dialect
 from ..privacy.accountant import LARGEST_EPSILON, Unit
 from ..privacy.disclosure import LEAST_GROUPS as LEAST_GROUPS
 from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
-from ..privacy.disclosure import OF_A_LINEAR
+from ..privacy.disclosure import OF_A_LINEAR, OPEN_JOBS
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -263,6 +263,16 @@ class Privacy(Protocol):
         """Returns the statements of this job's certificate on its noise, as far as the job file determines them."""
 
 
+class DisclosureSection(Section):
+    """Declares the keys of [disclosure], in open jobs."""
+
+    jobs: Count | None = key(
+        None,
+        help="the most open jobs on the same rows with other columns, at holders who refuse differences; their own number, by "
+        f"default {OPEN_JOBS}, if that is smaller",
+    )
+
+
 # Files that each party has on its own machine.
 OWN_PATHS = ("data.clients", "data.test", "data.server", "data.polygons", "model.prior", "output.client_folder")
 
@@ -278,6 +288,7 @@ class JobConfig(Section):
     algorithm: Algorithm
     privacy: Privacy | None = None
     output: Output
+    disclosure: DisclosureSection = key(DisclosureSection(), help="of open jobs: what holders may take for too many of them")
 
     @property
     def private(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -97,7 +98,13 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """Checks the tables of a job and returns its method's configuration; JobError, which begins with `name`, with all faults."""
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
-    return validate_file(keys.Config, keys.fill_defaults(raw), keys.conflicts, name)
+    return validate_file(keys.Config, keys.fill_defaults(raw), lambda config: chain(keys.conflicts(config), _open(config)), name)
+
+
+def _open(config: JobConfig) -> Iterator[str]:
+    """Yields the fault of a job with noise that has a key of jobs without."""
+    if config.private and config.disclosure.jobs is not None:
+        yield "disclosure.jobs is of jobs without noise, and this one has [privacy]; remove it"
 
 
 def overridden(raw: Raw, sets: Sequence[str], kind: Model | None = None) -> Raw:

@@ -32,6 +32,7 @@ OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: more were ne
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
+OPEN_JOBS = 20  # on the same rows of a client, with other columns: sums of several tell what no two of them do
 
 # Where covariates can take few combinations of values, what is sent tells how often each occurs (docs/concepts/disclosure.md).
 COARSE = 2_400  # combinations that are few: that was computed of up to 292, and more were not tried for long

@@ -5,6 +5,9 @@ a sum of 32 bits over its members. Two sets that differ by d members differ in a
 cells of their own: so all sets are found that differ by fewer than a given number, and some that differ by a few more. Members
 that are there twice count twice; a changed member is one gone and one new, unless only the number with which it counts has
 changed.
+
+A column has such a sketch of the number of each row in it, up to the column's sign, scale and constant: it is 0 in one row and 1
+in another. Which two is drawn by the key, four times, for a column that is another in one of them is another everywhere.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ CELLS = 128
 _BITS = np.uint64(64 - CELLS.bit_length() + 1)  # of a member's number, below those that say in which cell it is
 _SUM = 0xFFFFFFFF
 _DIGITS = 8  # hexadecimal, of a sum
+PAIRS = 4  # of rows, in which a column is 0 and 1
+_PRECISE = 2.0**20  # of a column's numbers: six digits
+_SHORT = np.uint64(0xFFFF)  # of a column's sums
 
 
 class Sketch(NamedTuple):
@@ -56,6 +62,55 @@ class Sketch(NamedTuple):
             return None
         parts = range(0, len(self.sums), _DIGITS)
         return sum(self.sums[at : at + _DIGITS] != other.sums[at : at + _DIGITS] for at in parts)
+
+
+class ColumnSketcher:
+    """Makes sketches of columns over the same rows.
+
+    Parameters
+    ----------
+    members : (n,) the rows' numbers, as a secret key makes them; equal rows have one, and equal cells
+    """
+
+    def __init__(self, members: NDArray[np.uint64]) -> None:
+        self._members, self._cells = members, (members >> _BITS).astype(np.int64)
+        self._orders = [mix_bits(members ^ mix_bits(np.array([1 + pair], np.uint64))) for pair in range(PAIRS)]
+
+    def sketch(self, values: NDArray[np.float64]) -> NDArray[np.uint16] | None:
+        """Returns (PAIRS, CELLS) sums of a column (n,); None where it is the same in all rows."""
+        there, out = np.isfinite(values), np.empty((PAIRS, CELLS), np.uint16)
+        for pair, order in enumerate(self._orders):
+            zero = _first(order, there)
+            one = None if zero is None else _first(order, there & (values != values[zero]))
+            if one is None:
+                return None
+            with np.errstate(all="ignore"):
+                mantissa, exponent = np.frexp((values - values[zero]) / (values[one] - values[zero]))
+                numbers = np.ldexp(np.round(mantissa * _PRECISE), exponent) + 0.0  # one zero
+            numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+            sums = np.bincount(self._cells, (self._mixed(numbers) & _SHORT).astype(np.float64), CELLS)
+            out[pair] = sums.astype(np.uint64) & _SHORT
+        return out
+
+    def total(self, values: NDArray[np.float64]) -> int:
+        """Returns 64 bits that are another if any number of a column (n,) differs, by however little."""
+        return int(np.add.reduce(self._mixed(values + 0.0), initial=np.uint64(0)))
+
+    def _mixed(self, values: NDArray[np.float64]) -> NDArray[np.uint64]:
+        return mix_bits(self._members ^ mix_bits(values.view(np.uint64)))
+
+
+def nearly_equal(one: NDArray[np.uint16], others: NDArray[np.uint16], least: int) -> NDArray[np.bool_]:
+    """Tells of which columns (k,) one differs in fewer than `least` rows, and in fewer than it does not, by sketches of all."""
+    differ = (others != one).sum(axis=-1)
+    same = ((others == one) & (one != 0)).sum(axis=-1)
+    return np.asarray(((0 < differ) & (differ < least) & (differ < same)).any(axis=-1))
+
+
+def _first(order: NDArray[np.uint64], among: NDArray[np.bool_]) -> int | None:
+    """Returns the row that comes first in an order, of some."""
+    rows = np.flatnonzero(among)
+    return int(rows[np.argmin(order[rows])]) if len(rows) else None
 
 
 def mix_bits(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -18,7 +18,7 @@ from . import parent, tags
 from .driver import Ended, Hooks, exit_code
 from .link import CONTROL, Link
 from .place import Place
-from .ranks import CODE, Ranks, read_fault
+from .ranks import CODE, Ranks, read_code, read_fault
 
 Say = Callable[[str], None]
 
@@ -133,7 +133,7 @@ def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
         while ranks.exit is None and 0 not in link.gone | ranks.dead.keys() and link.patience.waited < ranks.timeouts.lost:
             item = link.receive(0, tags.EXIT)
             if item:
-                ranks.exit = CODE.unpack(item[2])[0]
+                ranks.exit = read_code(item[2])
             else:
                 link.patience.pause()
     if ranks.exit is None:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, TypeVar
 
-from ..algorithms.core.messages import Protocol, RemoteFault, Start
+from ..algorithms.core.messages import Protocol, RemoteFault, Start, reading
 from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
@@ -111,11 +111,14 @@ class Ranks:
             near[:] = [rank for rank, reply in enumerate(replies) if rank and WELCOME.unpack(reply)[3]]
             return replies
 
-        level, self.n_threads, crowded, same, name = WELCOME.unpack(self.exchange("hello", hello, answer))
+        welcome = self.exchange("hello", hello, answer)
+        with reading(f"{self.label(0)}: its welcome"):
+            level, self.n_threads, crowded, same, name = WELCOME.unpack(welcome)
+            job = name.decode("ascii")
         use_level(level)
         patience = self.link.patience
         patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (4e-3, 5e-4)
-        if same and self.link.wake(name.decode(), near) and len(near) == (self.size - 1 if self.is_server else 1):
+        if same and self.link.wake(job, near) and len(near) == (self.size - 1 if self.is_server else 1):
             patience.longest = 2e-2  # all who may have something to say wake this rank
 
     def machine(self) -> tuple[bytes, bytes, int]:
@@ -142,7 +145,9 @@ class Ranks:
             return [struct.pack("<q", -1 if chosen is None else chosen)] * len(by_rank)
 
         pairs = [tags.OFFER.pack(party, number) for party in sorted(offers) for number in sorted(offers[party])]
-        (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
+        said = self.exchange("offers", b"".join(pairs), answer)
+        with reading(f"{self.label(0)}: its choice of a checkpoint"):
+            (chosen,) = struct.unpack("<q", said)
         return chosen if chosen >= 0 else None
 
     def run_protocol(
@@ -235,7 +240,7 @@ class Ranks:
         if tag in wanted:
             return item
         if tag == tags.EXIT:
-            self.exit = CODE.unpack(data)[0]
+            self.exit = read_code(data)
             raise Ended(self.exit)
         if tag == tags.FAULT:
             raise Ended(*read_fault(data))
@@ -277,7 +282,8 @@ class Ranks:
                 self.link.clock[rank] = max(self.link.clock[rank], since)
                 self.check(rank)
         # Ranks are in order, so that the answers do not depend on who was faster.
-        replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
+        with reading(f"what ranks tell ({what})"):
+            replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
         for rank in replies.keys() & set(self.others()):
             self.link.send(rank, tags.SPREAD, replies[rank])
         return replies[0]
@@ -358,9 +364,15 @@ class Ranks:
         return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead.keys() | self.link.gone]
 
 
+def read_code(data: Frame) -> int:
+    """Returns the exit code of an EXIT message."""
+    with reading("an exit code"):
+        return int(CODE.unpack(data)[0])
+
+
 def read_fault(data: Frame) -> tuple[int, str]:
     """Returns the exit code and the text of a FAULT message."""
-    return CODE.unpack_from(data)[0], bytes(data[CODE.size :]).decode(errors="replace")
+    return read_code(data[: CODE.size]), bytes(data[CODE.size :]).decode(errors="replace")
 
 
 def _short(text: str) -> bytes:

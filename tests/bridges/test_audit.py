@@ -201,3 +201,21 @@ def test_starts_are_counted_while_the_log_is_whole(tmp_path):
     before, after = lost(log.path)
     assert "has lost lines at its end" in before
     assert "cut off" in after
+
+
+@pytest.mark.parametrize("at", [-3, -20, -38, -44, 3])
+@pytest.mark.parametrize("byte", [b"x", b"\xff", b"\n", b"'"])
+def test_a_damaged_byte_of_the_last_line_shows_and_the_log_goes_on(tmp_path, at, byte):
+    """A resident reads the line when it starts, before each job, and whenever it writes."""
+    log = Audit(tmp_path)
+    for run in ("one", "two"):
+        log.write("started", job="a", run=run)
+    whole = (tmp_path / NAME).read_bytes()
+    at += len(whole) if at < 0 else whole.index(b"\n") + 1
+    (tmp_path / NAME).write_bytes(whole[:at] + byte + whole[at + 1 :])
+    assert log.runs() >= {"one"}
+    with pytest.raises(JobError, match="nobody can tell"):
+        log.starts("a", "")
+    since = log.write("accepted", job="a")
+    assert log.starts("a", since) == 0
+    assert sum(bool(fault) for fault in faults(tmp_path)) >= 1

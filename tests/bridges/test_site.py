@@ -224,3 +224,17 @@ def test_a_function_of_a_job_is_not_run_where_no_policy_lists_it(tmp_path, capsy
         assert main(command) == JobError.exit_code
         assert "no policy names these data: nothing of it was run" in capsys.readouterr().err
     assert not mark.exists()
+
+
+def test_the_log_has_the_sites_own_exit_code_beside_the_servers_word(tmp_path, monkeypatch, capsys):
+    """A server may say that a job has ended well in which a site refused to take part."""
+    found(tmp_path)
+    monkeypatch.setattr("fedkern.bridges.site.perform", lambda *given: (_ for _ in ()).throw(JobError("it was only to begin")))
+    monkeypatch.setattr("fedkern.transports.relay.end", lambda ranks, code, text, say: 0)
+    sites = residents(tmp_path)
+    sites["ada"].answer(Letter(0, b"j" * 16, 1, [], digest_of(load(tmp_path / "ada" / "job.toml")[0])).pack())
+    assert sites["ada"].join(30.0)
+    ended = audit(tmp_path, "ada")[-1]
+    assert (ended["event"], ended["exit"], ended["own"], ended["why"]) == ("ended", 0, 2, "it was only to begin")
+    assert main(["site", "log", str(tmp_path / "ada")]) == 0
+    assert "code 0 (here 2); left" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ import fedkern as package
 from fedkern.data.cells import floats
 from fedkern.data.table import Table, load
 from fedkern.jobs import hooks
-from fedkern.jobs.counting import sketch
+from fedkern.jobs.counting import rows_of
+from fedkern.jobs.load import config_of
+from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Spec
 from fedkern.privacy.disclosure import NEAR_ROWS
 from support import interrupted
@@ -22,6 +25,7 @@ from support.command import mpirun_jobs
 KEY = bytes(range(32))
 WORDS = f"were those of this one but for fewer than {NEAR_ROWS}: what was told once in both tells, subtracted"
 ROWS = 60
+CONFIG = config_of(keys, {"job": {"method": "likelihood"}, "data": {"clients": ["a.csv"], "response": "y"}})
 
 
 def write(root: Path, name: str, n: int = ROWS, more: tuple[str, ...] = ()) -> Path:
@@ -66,7 +70,8 @@ def noted(home: Path) -> list[dict[str, Any]]:
 
 def apart(one: Table, other: Table, **said: Any) -> int:
     spec = Spec(response="y", family="bernoulli", **said)
-    found = sketch(one, Spec(response="y", family="bernoulli"), KEY).apart(sketch(other, spec, KEY))
+    first, second = (rows_of(CONFIG, *rows, KEY) for rows in ((one, Spec(response="y", family="bernoulli")), (other, spec)))
+    found = first.sketch.apart(second.sketch)
     assert found is not None
     return found
 
@@ -251,3 +256,27 @@ def test_a_job_with_secure_sums_is_noted_with_its_rows(fedkern: Any, home: Path,
     package.run(job)
     assert sorted(line["data"] for line in noted(home)) == ["a", "b", "c"]
     assert all("rows" in line for line in noted(home)), noted(home)
+
+
+def test_a_server_gives_a_run_the_id_of_an_earlier_one(
+    fedkern: Any, tmp_path: Path, job: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account would take both for one run, and compare nothing. Only a run that the client's own folder has goes on."""
+    policy(home, "refuse")
+    monkeypatch.setattr("fedkern.jobs.identity.uuid4", lambda: UUID(int=7))
+    assert fedkern("run", job, "--out", "one", "--quiet").code == 0
+    before = noted(home)
+    for out, more in (("two", READ), ("three", ("--set", "job.rounds=3")), ("four", ("--set", 'data.clients=["b.csv"]'))):
+        ended = fedkern("run", job, "--out", out, "--quiet", *more)
+        assert (ended.code, "Traceback" in ended.err) == (2, False)
+        assert not [*Path(out).rglob("*.jsonl")], "nothing has left"
+    assert "client 'b': the server gives this run the id of an earlier run on its data" in ended.err
+    assert [line for line in noted(home) if line["unaccounted"] == "open"] == [before[1]]
+
+
+@pytest.mark.parametrize("said", [b"", b"none", b"\xff" * 16, b"ab" * 15, b"ab" * 17, b"  " + b"ab" * 15, b"AB" * 16])
+def test_a_run_id_that_is_none(fedkern: Any, job: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr("fedkern.jobs.identity._settled", lambda told, run: said)
+    ended = fedkern("run", job, "--out", "one", "--quiet")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert ended.err.startswith("fedkern: the server: the id of the run cannot be read (")

@@ -517,3 +517,52 @@ def test_a_job_that_ended_by_a_restarted_site_goes_on_to_the_same_bits(job, at, 
         codes, said, _ = ending(lambda place, site: main(place, site, True), timeouts=Timeouts(lost=20.0, grace=3.0), names=names)
     assert (set(codes.values()), said) == ({0}, [])
     assert digests == [want.digest]
+
+
+@pytest.mark.parametrize("said", [b"", b"x", b"\xff" * 70, b"\xff" * 47], ids=len)
+@pytest.mark.parametrize(
+    "asks", [lambda place: place.agree(b"job"), lambda place: place.choose({place.rank - 1: [0]}, lambda offers: 0)]
+)
+def test_bytes_of_the_server_that_are_none_are_one_clear_error(said, asks):
+    def main(place, site):
+        place.names = NAMES
+        if place.is_server:
+            place.exchange("hello", b"", lambda told: [said] * len(told))
+            place.exchange("offers", b"", lambda told: told)
+        else:
+            asks(place)
+
+    codes, heard, _ = ending(main)
+    assert set(codes.values()) == {2}
+    assert any("cannot be read" in line for line in heard), heard
+    assert not any("internal error" in line or "Traceback" in line for line in heard)
+
+
+@pytest.mark.parametrize("tag", [tags.EXIT, tags.FAULT])
+@pytest.mark.parametrize("data", [b"", b"x", b"xxxxx"])
+def test_an_exit_code_that_is_none_ends_a_site_in_order(tag, data):
+    """Of FAULT any text may follow the code."""
+    if (tag, data) == (tags.FAULT, b"xxxxx"):
+        return
+    spoke, said = Spoke(0, 2, SHORT, 0.2), []
+    done = threads.run_all(
+        lambda: spoke.answer(Letter(0, b"j" * 16, 1, [(tag, data)]).pack()),
+        {"site": lambda: spoke.run(lambda place: place.agree(b"job"), said.append)},
+    )
+    assert done["site"] == 2
+    assert any("an exit code cannot be read (error)" in line for line in said), said
+
+
+@pytest.mark.parametrize("told", [b"x", b"[[]]", b"\xff" * 17])
+def test_bytes_of_a_site_that_are_none_are_one_clear_error(told):
+    def main(place, site):
+        place.names = NAMES
+        place.agree(b"job")
+        if place.is_server:
+            place.choose({-1: [0]}, lambda offers: 0)
+        else:
+            place.exchange("offers", told, lambda told: told)
+
+    codes, heard, _ = ending(main)
+    assert set(codes.values()) == {2}
+    assert heard == ["what ranks tell (offers) cannot be read (error)"]

@@ -6,7 +6,9 @@ or bytes (`Annotated[bytes, "schema"]` has at most as many as the job says "sche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
@@ -266,3 +268,12 @@ def evolve(state: State, /, **changes: object) -> State:
 
 class RemoteFault(Exception):
     """Tells that a peer sent a message that it should not have sent. (A fault of the caller is a ValueError.)"""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Reports bytes of a peer that are not what they should be as a RemoteFault; `what` they are begins its text."""
+    try:
+        yield
+    except (struct.error, LookupError, TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise RemoteFault(f"{what} cannot be read ({type(fault).__name__})") from None

@@ -8,7 +8,8 @@ Specification: docs/spec/pvi.md, section 7. The holder has two files:
   the file lies with the policy, and is kept by the data set; otherwise it lies in `$FEDKERN_CLIENT_HOME/<client>/` or in the
   run's folder. Jobs that a policy allows without an account (open ones, and those that protect clients) have a line too, without
   a charge. The line of an open job names the other clients: two jobs whose clients differ by one tell this client's part by their
-  difference. Where a policy refuses jobs that differ by little, each open job that asked has a line too, whether or not it began.
+  difference. It has sketches of the rows that count, and of the columns that the job makes of them (`columns`). Where a policy
+refuses jobs that differ by little, each open job that asked has a line too, whether or not it began.
 
 Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of the chain, and where a policy binds
 the holder keeps another mark for all jobs (`remembered`): so a reader sees whether lines were altered, cut off, deleted or put
@@ -35,11 +36,12 @@ from ...ground import OWN, OWN_FOLDER, Ground, on
 from ...plain import Json
 from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
 from ...privacy.certificate import certificate
-from ...privacy.disclosure import NEAR, NEAR_ROWS
+from ...privacy.disclosure import NEAR, NEAR_ROWS, OPEN_JOBS
 from ...privacy.sketch import Sketch
 from ...results.plain import Record
 from .binding import LEDGER, Account
 from .chain import START, Mark, following, seal, unseal
+from .columns import Columns, Rows
 from .policy import Policy, Use
 from .remembered import Remembered, again
 
@@ -86,6 +88,7 @@ class Ledger:
     unaccounted : (data set, job) -> the kind of a job that was allowed without an account, or "asked" for one that has asked
     others : (data set, job) -> the other clients of such a job, where it was an open one
     rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
+    columns : (data set, job) -> sketches of the columns that it made of them, sealed
     asked : (data set, job) -> the same of an open job that asked, at each of its times
     begun : job -> date and time of its first line, where it was read
     ground : the ground below which the file lies; None where that is its folder
@@ -106,6 +109,7 @@ class Ledger:
     unaccounted: dict[tuple[str, str], Use | Literal["asked"]] = field(default_factory=dict)
     others: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     rows: dict[tuple[str, str], Sketch] = field(default_factory=dict)
+    columns: dict[tuple[str, str], str] = field(default_factory=dict)
     asked: dict[tuple[str, str], list[Sketch]] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
     ground: Ground | None = None
@@ -277,6 +281,8 @@ class Ledger:
                 self.others[entry["data"], job] = frozenset(map(str, entry["others"]))
             if "rows" in entry:
                 self.rows[entry["data"], job] = Sketch(**entry["rows"])
+            if "columns" in entry:
+                self.columns[entry["data"], job] = str(entry["columns"])
             return
         steps = entry["steps"]
         if type(steps) is not int or steps < 0:
@@ -390,18 +396,38 @@ class Near(NamedTuple):
     clients : one or two, by which the other clients differ; none: not by so few
     rows : whether the rows that counted differ, and by few
     begun : whether it is known to have begun; else it has asked
+    columns : pairs of a column of the later job and one of this, which differ in few rows
     """
 
     when: str
     clients: frozenset[str] = frozenset()
     rows: bool = False
     begun: bool = True
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+class Many(NamedTuple):
+    """Counts the open jobs on the same rows that make other columns of them, this one too; `most` may be."""
+
+    jobs: int
+    most: int
+
+    @property
+    def told(self) -> bool:
+        """Whether there are so many that the holder is told."""
+        return 2 * self.jobs >= self.most
+
+    @property
+    def refused(self) -> bool:
+        """Whether a policy forbids this one that forbids jobs which differ by little."""
+        return self.jobs > self.most
 
 
 class Books:
     """Holds the budget file of a data set, and all others that may tell of the data: those are only read."""
 
     def __init__(self, account: Account) -> None:
+        self._unsealed: dict[str, Columns | None] = {}
         self.account, self.ledger = account, Ledger(account.folder / LEDGER, ground=account.ground, marks=account.marks)
         names = {self.ledger.path: frozenset({account.data}), **account.known}
         self.all = [(self.ledger, names.pop(self.ledger.path) | {account.data})]
@@ -462,30 +488,64 @@ class Books:
                 "older copy put back; nothing is charged. Put back the file as the run left it"
             )
 
-    def near(self, job: str, others: Collection[str], rows: Sketch | None = None) -> list[Near]:
+    def near(self, job: str, others: Collection[str], rows: Rows | None = None) -> list[Near]:
         """Returns earlier open jobs on these data that differ by little from this one.
 
-        They had the other clients `others` but for one or two, or these rows but for a few. `job` itself is not among them, nor
-        is another client's part of the same run.
+        They had the other clients `others` but for one or two, or these rows but for a few, or a column that is one of this job
+        but in a few rows. `job` itself is not among them, nor is another client's part of the same run.
         """
-        runs: dict[str, list[tuple[str, frozenset[str], int]]] = {}  # the clients that each part had otherwise; cells of rows
+        runs: dict[str, list[tuple[str, frozenset[str], int, list[tuple[str, str]]]]] = {}
         for ledger, names in self.all:
             for (data, of), had in ledger.others.items():
-                if data in names and _run(of) != _run(job):
-                    before = ledger.rows.get((data, of))
-                    apart = before.apart(rows) if before is not None and rows is not None else None
-                    part = (ledger.begun.get(of) or of, had ^ frozenset(others), NEAR_ROWS if apart is None else apart)
-                    runs.setdefault(_run(of), []).append(part)
+                if data in names and run_of(of) != run_of(job):
+                    apart = self._apart(ledger, data, of, rows)
+                    earlier = self._columns(ledger, data, of, rows)
+                    pairs = [] if rows is None or earlier is None else rows.columns.near(earlier)
+                    part = (ledger.begun.get(of) or of, had ^ frozenset(others), apart, pairs)
+                    runs.setdefault(run_of(of), []).append(part)
         nearby: list[Near] = []
         for parts in runs.values():  # several clients of a run may share these data, and one of them is this one
-            when, clients = parts[0][0], min((but for _, but, _ in parts), key=len)
-            few = 0 < min(apart for *_, apart in parts) < NEAR_ROWS
-            if 0 < len(clients) <= NEAR or few:
-                nearby.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
+            when, clients = parts[0][0], min((but for _, but, _, _ in parts), key=len)
+            few = 0 < min(apart for _, _, apart, _ in parts) < NEAR_ROWS
+            columns = () if few else tuple(pair for *_, pairs in parts for pair in pairs)  # of other rows, all are others
+            if 0 < len(clients) <= NEAR or few or columns:
+                nearby.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few, columns=columns))
         return nearby
 
-    def near_rows(self, job: str, rows: Sketch) -> list[Near]:
-        """Returns earlier open jobs on these data whose rows were these but for a few.
+    def many(self, rows: Rows, most: int | None = None) -> Many:
+        """Returns how many open jobs on these rows, or on nearly these, made other columns of them, with this one.
+
+        `most` is the number that this job allows, if it says one.
+        """
+        totals = {rows.columns.total}
+        for ledger, names in self.all:
+            for data, of in ledger.columns:
+                if data in names and self._apart(ledger, data, of, rows) < NEAR_ROWS:
+                    earlier = self._columns(ledger, data, of, rows)
+                    totals |= set() if earlier is None else {earlier.total}
+        own = [policy.jobs for policy in self.account.policies if policy.jobs is not None] or [OPEN_JOBS]
+        return Many(len(totals), min([*own, *([] if most is None else [most])]))
+
+    def _apart(self, ledger: Ledger, data: str, job: str, rows: Rows | None) -> int:
+        """Returns by how many rows at least an earlier job differs from these; NEAR_ROWS where that cannot be told."""
+        before = ledger.rows.get((data, job))
+        apart = before.apart(rows.sketch) if before is not None and rows is not None else None
+        return NEAR_ROWS if apart is None else apart
+
+    def _columns(self, ledger: Ledger, data: str, job: str, rows: Rows | None) -> Columns | None:
+        """Returns the columns of an earlier job; None where they are not known, or were sealed with another secret."""
+        text, before = ledger.columns.get((data, job)), ledger.rows.get((data, job))
+        if text is None or rows is None or before is None or before.key != rows.sketch.key:
+            return None
+        if text not in self._unsealed:
+            try:
+                self._unsealed[text] = Columns.unsealed(text, rows.key)
+            except (ValueError, TypeError) as fault:
+                raise JobError(f"{ledger.path}: the columns of the job {job} cannot be read ({type(fault).__name__})") from None
+        return self._unsealed[text]
+
+    def near_rows(self, job: str, rows: Rows) -> list[Near]:
+        """Returns earlier open jobs on these data whose rows, or a column, were these but for a few.
 
         If none is known, jobs are returned that asked and may not have begun. `job` names a job by its content, and not by its
         run: the same job, asked again, is no earlier one.
@@ -493,22 +553,22 @@ class Books:
         earlier: dict[str, tuple[str, list[int]]] = {}
         for ledger, names in self.all:
             for (data, of), asked in ledger.asked.items():
-                if data in names and _run(of) != _run(job):
-                    apart = (one.apart(rows) for one in asked)
-                    earlier.setdefault(_run(of), (ledger.begun[of], []))[1].extend(NEAR_ROWS if n is None else n for n in apart)
+                if data in names and run_of(of) != run_of(job):
+                    apart = (one.apart(rows.sketch) for one in asked)
+                    earlier.setdefault(run_of(of), (ledger.begun[of], []))[1].extend(NEAR_ROWS if n is None else n for n in apart)
         few = [Near(when, rows=True, begun=False) for when, apart in earlier.values() if 0 < min(apart) < NEAR_ROWS]
-        return [one._replace(clients=frozenset()) for one in self.near("", (), rows) if one.rows] or few
+        return [one._replace(clients=frozenset()) for one in self.near("", (), rows) if one.rows or one.columns] or few
 
-    def ask(self, job: str, rows: Sketch) -> list[Near]:
+    def ask(self, job: str, rows: Rows) -> list[Near]:
         """Returns the same as `near_rows`, and records that this job asked.
 
         Where no earlier job is near, a line for this job is written before it is told whether its rows are enough.
         """
         with self.ledger.locked() as file:
             self.look()
-            near = self.near_rows(job, rows)
-            if not near and rows not in self.ledger.asked.get((self.account.data, job), ()):
-                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": ASKED, "rows": rows._asdict()})
+            near, said = self.near_rows(job, rows), rows.sketch
+            if not near and said not in self.ledger.asked.get((self.account.data, job), ()):
+                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": ASKED, "rows": said._asdict()})
         return near
 
     def note(
@@ -516,7 +576,7 @@ class Books:
         job: str,
         use: Use,
         others: Collection[str] = (),
-        rows: Sketch | None = None,
+        rows: Rows | None = None,
         allow: Callable[[list[Near]], None] = lambda near: None,
     ) -> None:
         """Writes a line for a job that a policy allows without an account; one for each job.
@@ -529,14 +589,14 @@ class Books:
         with self.ledger.locked() as file:
             self.look()
             said: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}
-            said |= {} if rows is None else {"rows": rows._asdict()}
+            said |= {} if rows is None else {"rows": rows.sketch._asdict(), "columns": rows.columns.sealed(rows.key)}
             if use == "open":
                 allow(self.near(job, others, rows))
             if job not in self.unaccounted():
                 self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
 
 
-def _run(job: str) -> str:
+def run_of(job: str) -> str:
     """Returns the name of the run to which a client's job name belongs."""
     return job.rpartition("-")[0] or job
 

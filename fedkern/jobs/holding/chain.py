@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from ...plain import Json
 SIZE = 16  # bytes of a hash
 START = bytes(SIZE)
 FIELD = b', "chain": "'
+_END = re.compile(rb'[0-9a-f]{%d}"}' % (2 * SIZE))
 
 
 class Mark(NamedTuple):
@@ -41,6 +43,6 @@ def seal(entry: Mapping[str, Json], head: bytes) -> tuple[bytes, bytes]:
 def unseal(line: bytes) -> tuple[bytes, str | None]:
     """Returns the text that was sealed, as JSON, and the hash (hexadecimal) at the line's end; None for a line without one."""
     text, field, end = line.strip().rpartition(FIELD)
-    if field and len(end) == 2 * SIZE + 2 and end.endswith(b'"}'):
-        return text + b"}", end[:-2].decode(errors="replace")
+    if field and _END.fullmatch(end):
+        return text + b"}", end[:-2].decode()
     return line.strip(), None

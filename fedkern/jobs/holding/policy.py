@@ -22,7 +22,9 @@
     least_groups = 10               # and groups, of a job with effects of groups
     lower = false                   # no job may ask for fewer rows or groups than jobs do by default
     differencing = "refuse"         # no job with the clients of an earlier one but for one or two, or with nearly the rows that
-                                    # one asked for, and none that says which cells are empty; "say": the holder is told
+                                    # one asked for, or a column of one but in a few rows, and none that says which cells are
+                                    # empty; "say": the holder is told
+    jobs = 20                       # with "refuse" at most so many on the same rows with other columns; told from half of them
 
     [data.survey]                   # the data set's id: data that are a file of this name, or one of the paths
     paths = ["/data/survey.csv"]    # files, folders with all below them, or patterns; relative ones to this file
@@ -100,6 +102,7 @@ class Policy:
     least_groups: int | None = None
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
+    jobs: int | None = None
     sums: Literal["any", "secure", "signed"] = "any"
     sums_except: Literal["without"] | None = None
     file: Path = Path()

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from ...plain import Json
 from ...privacy.accountant import Unit
+from ...privacy.disclosure import OPEN_JOBS
 from ...sections import Section, key, validate_file
 
 Word = TypeVar("Word", bound=str)
@@ -38,7 +39,10 @@ class Disclosure(Section):
     least_groups: int | None = key(None, ge=1, help="the same of groups, in a job with effects of groups")
     lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows or groups than by default")
     differencing: Literal["say", "refuse"] | None = key(
-        None, help="of an open job with the clients or the rows of an earlier one but for a few: said to the holder, or refused"
+        None, help="of an open job with clients, rows or a column of an earlier one but for a few: said to the holder, or refused"
+    )
+    jobs: int | None = key(
+        None, ge=1, help=f"open jobs on the same rows with other columns; {OPEN_JOBS} by default; or the job's, if fewer"
     )
 
 
