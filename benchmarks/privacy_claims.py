@@ -99,8 +99,8 @@ def single(name: str, part: tuple[Mechanism, int], delta: float = 1e-5, people: 
 
 @dataclass(frozen=True)
 class Counts(Case):
-    """Noisy tables of counts, one step each: epsilon is the hockey stick's root over the noise itself, of a person who has as many
-    cases in every table as any of them is for."""
+    """Noisy tables of counts, one step each: epsilon is the hockey stick's root over the noise itself, of a person who has as
+    many cases in every table as any of them is for."""
 
     def true(self, points: int = POINTS, n_cells: int = CELLS) -> tuple[float, float]:
         near, far, decays = np.ones(1), np.ones(1), [m.decay * GRID for m, _ in self.parts]
