@@ -9,6 +9,7 @@ the claim is the closed form; there the upper bound may exceed it by its own rou
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -98,25 +99,28 @@ def single(name: str, part: tuple[Mechanism, int], delta: float = 1e-5, people: 
 
 @dataclass(frozen=True)
 class Counts(Case):
-    """A noisy table of counts, whose losses are few: epsilon is the hockey stick's root over the noise itself."""
+    """Noisy tables of counts, one step each: epsilon is the hockey stick's root over the noise itself, of a person who has as
+    many cases in every table as any of them is for."""
 
     def true(self, points: int = POINTS, n_cells: int = CELLS) -> tuple[float, float]:
-        ((m, _),) = self.parts
-        a, shift = math.exp(-m.decay * GRID), int(m.clip)
-        k = np.arange(-2000, 2001)
-        near, far = (np.tanh(-math.log(a) / 2) * a ** np.abs(k - at) for at in (0.0, float(shift)))
-        low, high = 0.0, 2 * shift * -math.log(a)
-        for _ in range(100):
+        near, far, decays = np.ones(1), np.ones(1), [m.decay * GRID for m, _ in self.parts]
+        cases = max(int(m.clip) for m, _ in self.parts)
+        for decay in decays:
+            k = np.arange(-math.ceil(40 / decay), math.ceil(40 / decay) + cases + 1)
+            one, other = (np.tanh(decay / 2) * np.exp(-decay * np.abs(k - moved)) for moved in (0, cases))
+            near, far = np.outer(near, one).ravel(), np.outer(far, other).ravel()
+        low, high = 0.0, 2 * cases * sum(decays)
+        for _ in range(60):
             middle = (low + high) / 2
             spent = np.maximum(near - math.exp(middle) * far, 0.0).sum() > self.delta + 1e-15
             low, high = (middle, high) if spent else (low, middle)
         return low, high
 
 
-def counted(name: str, epsilon: float, cases: int = 1) -> Counts:
-    """Of a spatial job's plan."""
-    plan = sigma_private.plan(SigmaPrivacy(epsilon=epsilon, cases_per_person=cases))
-    return Counts(name, ((plan.mechanism, plan.steps),), plan.delta, (), tight=True)
+def counted(name: str, *tables: tuple[float, int], delta: float = 0.0) -> Counts:
+    """Of spatial jobs' plans, each of (epsilon, cases of a person)."""
+    plans = [sigma_private.plan(SigmaPrivacy(epsilon=epsilon, cases_per_person=cases, delta=delta)) for epsilon, cases in tables]
+    return Counts(name, tuple((plan.mechanism, plan.steps) for plan in plans), delta, (), tight=True)
 
 
 FIXED: dict[str, Any] = {"sampling": "without-replacement", "dataset_size": 1000, "noise_multiplier": 4.0}
@@ -148,31 +152,31 @@ def small() -> Iterator[Case]:
     yield single("3 rows a person, poisson", planned(20, sampling_rate=0.02, noise_multiplier=2.0), 1e-7, 3)
     yield single("3 rows a person, full", planned(2, sampling="full", noise_multiplier=12.0), 1e-7, 3)
     yield single("3 rows a person, shards", planned(2, "local-averaging", noise_multiplier=24.0), 1e-7, 3)
-    yield counted("counts of areas", 1.0)
-    yield counted("counts of areas, 3 cases a person", 1.0, 3)
+    yield counted("counts of areas", (1.0, 1))
+    yield counted("counts of areas, 3 cases a person", (1.0, 3))
+    yield counted("counts of areas, 1 case + 3 cases a person", (1.0, 1), (1.0, 3))
+    yield counted("counts of areas, 3 cases + 1 case a person, delta", (0.5, 3), (1.0, 1), delta=1e-3)
+    yield counted("counts of areas, 2 cases + 5 cases a person", (1.0, 2), (2.0, 5))
     yield from together()
 
 
 def together() -> Iterator[Case]:
-    """Two mechanisms on the same rows."""
-    poisson = planned(50, sampling_rate=0.02, noise_multiplier=2.0)
-    denser = planned(20, sampling_rate=0.1, noise_multiplier=3.0)
-    full = planned(4, sampling="full", noise_multiplier=9.0)
-    shards = planned(4, "local-averaging", noise_multiplier=16.0)
-    fixed = planned(50, batch_size=20, **FIXED)
-    cut = planned(50, sampling_rate=0.02, max_batch=20, **CUT)
-    for name, one, other in (
-        ("poisson + poisson", poisson, denser),
-        ("poisson + full", poisson, full),
-        ("poisson + shards", poisson, shards),
-        ("poisson + without replacement", poisson, fixed),
-        ("poisson + cut", poisson, cut),
-        ("shards + without replacement", shards, fixed),
-    ):
+    """Two mechanisms on the same rows: each pair of kinds that one account can hold."""
+    columns = vertical_private.mechanism(1000, 10, 40.0)
+    kinds = {
+        "poisson": planned(50, sampling_rate=0.02, noise_multiplier=2.0),
+        "full": planned(4, sampling="full", noise_multiplier=9.0),
+        "shards": planned(4, "local-averaging", noise_multiplier=16.0),
+        "vertical": (columns, vertical_private.releases(10)),
+        "without replacement": planned(50, batch_size=20, **FIXED),
+        "cut": planned(50, sampling_rate=0.02, max_batch=20, **CUT),
+    }
+    kinds |= {f"{name}, rdp": (replace(kinds[name][0], accountant="rdp"), kinds[name][1]) for name in [*kinds][:4]}
+    for (name, one), (more, other) in itertools.combinations_with_replacement(kinds.items(), 2):
         parts = (one, other)
         sums_of_rows = all(m.relation == "ADD_OR_REMOVE_ONE" for m, _ in parts)
         tight = sums_of_rows and all(m.accountant == "pld" for m, _ in parts)
-        yield Case(f"rows, {name}", parts, 1e-5, neighbours([m for m, _ in parts]), tight)
+        yield Case(f"rows, {name} + {more}", parts, 1e-5, neighbours([m for m, _ in parts]), tight)
 
 
 def large() -> Iterator[Case]:

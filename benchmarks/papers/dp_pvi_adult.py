@@ -231,24 +231,25 @@ def run_cell(cell: Cell) -> Outcome:
     )
 
 
-def cells(fast: bool) -> list[Cell]:
+def cells(fast: bool, first: int = 0) -> list[Cell]:
     """All runs; `fast` takes one seed, and of the caps the largest."""
     chosen = []
     for name in SPLITS:
         for method, how in METHODS.items():
-            seeds = range(1 if fast or how.algorithm["optimiser"] == "exact" else SEEDS)
+            n = 1 if fast or how.algorithm["optimiser"] == "exact" else SEEDS
             caps: Sequence[float | None] = CAPS if how.clip and method != "DP global VI" else (1.0,) if how.clip else (None,)
-            chosen += [Cell(name, method, cap, seed) for cap in (caps[-1:] if fast else caps) for seed in seeds]
+            chosen += [Cell(name, method, cap, seed) for cap in (caps[-1:] if fast else caps) for seed in range(first, first + n)]
     return chosen
 
 
-def run(out: Path, fast: bool = False) -> Path:
+def run(out: Path, fast: bool = False, seed: int = 1) -> Path:
     """Runs all cells that `out` does not hold yet (an interrupted reproduction goes on), and writes the table and the figures.
 
     Parameters
     ----------
     out : folder for results.jsonl, summary.json, table.md, curves.png
     fast : one seed, and epsilon <= 1 alone
+    seed : of the jobs; of several, the first
 
     Returns
     -------
@@ -257,7 +258,7 @@ def run(out: Path, fast: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     adult.read()  # a missing folder is said before anything is started
     done = {o.cell: o for o in _read(out / "results.jsonl")}
-    todo = [cell for cell in cells(fast) if cell not in done]
+    todo = [cell for cell in cells(fast, seed - 1) if cell not in done]
     with (out / "results.jsonl").open("a") as file, ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
         for outcome in pool.map(run_cell, todo):
             done[outcome.cell] = outcome
@@ -266,7 +267,7 @@ def run(out: Path, fast: bool = False) -> Path:
             c = outcome.cell
             scores = f"{outcome.accuracy:.4f} / {outcome.log_likelihood:.4f}"
             print(f"{c.split}, {c.method}, cap {c.cap}, seed {c.seed}: {scores}", flush=True)
-    outcomes = [done[cell] for cell in cells(fast)]
+    outcomes = [done[cell] for cell in cells(fast, seed - 1)]
     rows = list(_summary(outcomes))
     (out / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
     (out / "table.md").write_text(_verdicts(outcomes) + "\n" + _table(rows))

@@ -164,7 +164,7 @@ class Areas:
         return np.log(self.rate_mean) - variance / 2, np.sqrt(variance)
 
 
-def fit(prior: Trained | Built, columns: Mapping[str, Column], owner: Index, tables: Tables) -> Areas:
+def fit(prior: Trained | Built, columns: Mapping[str, Column], owner: Index, tables: Tables, seed: int = 1) -> Areas:
     """A federated job.
 
     Parameters
@@ -183,7 +183,7 @@ def fit(prior: Trained | Built, columns: Mapping[str, Column], owner: Index, tab
         job["data"] |= {"clients": files, "response": "y"}
         job["model"] |= {"prior": str(prior.folder)}
         began = time.perf_counter()
-        result = run_job(job, job={"method": "sigma", "seed": 1}, out=folder / "run")
+        result = run_job(job, job={"method": "sigma", "seed": seed}, out=folder / "run")
         seconds = time.perf_counter() - began
         of_areas: dict[str, list[float]] = {}
         for client in prior.clients:

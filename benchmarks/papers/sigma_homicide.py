@@ -41,7 +41,7 @@ def built(folder: Path, latents: int | str = "auto") -> Built:
     return sigma.built(folder, tables)
 
 
-def posterior(prior: Built) -> Areas:
+def posterior(prior: Built, seed: int = 1) -> Areas:
     """The federated fit."""
     areas, data = counties()
     assert data.offset is not None
@@ -52,7 +52,7 @@ def posterior(prior: Built) -> Areas:
         "model": {"family": "poisson"},
         "algorithm": {"inference": "nested"},
     }
-    return fit(prior, columns, areas.client, tables)
+    return fit(prior, columns, areas.client, tables, seed)
 
 
 def covariates() -> dict[str, Array]:
@@ -61,13 +61,14 @@ def covariates() -> dict[str, Array]:
     return dict(zip((name for part in data.names for name in part), data.pooled().T))
 
 
-def run(out: Path, fast: bool = False) -> Path:
+def run(out: Path, fast: bool = False, seed: int = 1) -> Path:
     """Builds the prior, fits the counties, and writes the table and the figure.
 
     Parameters
     ----------
     out : folder for the map, the prior, table.md, rates.png
     fast : 40 numbers tie the states, of the 343 that an error of 5 % takes
+    seed : of the jobs; of several, the first
 
     Returns
     -------
@@ -76,7 +77,7 @@ def run(out: Path, fast: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     counties()  # a missing folder is said before anything is started
     prior = built(out, 40 if fast else "auto")
-    areas = posterior(prior)
+    areas = posterior(prior, seed)
     (out / "table.md").write_text(_text(areas, prior), encoding="utf-8")
     _figure(areas, out / "rates.png")
     return out / "table.md"

@@ -27,9 +27,9 @@ def run_once(folder: Path, job: Tables) -> Json:
     return summary
 
 
-def job(kind: str, data: Json, rounds: int, *, chains: int = 4, **sections: Json) -> Tables:
+def job(kind: str, data: Json, rounds: int, *, chains: int = 4, seed: int = 1, **sections: Json) -> Tables:
     """Tables of a sparse job; a fifth of the rounds, and at most 500, are burn-in."""
-    tables: dict[str, Json] = {"job": {"method": "sparse", "seed": 1, "rounds": rounds}, "data": data, "model": {"kind": kind}}
+    tables: dict[str, Json] = {"job": {"method": "sparse", "seed": seed, "rounds": rounds}, "data": data, "model": {"kind": kind}}
     # The data are published: the same bits again are worth more than random numbers that nobody else has.
     tables |= {"algorithm": {"chains": chains, "burn_in": min(500, rounds // 5), "random_source": "keyed"}}
     return tables | {name: tables.get(name, {}) | keys for name, keys in sections.items()}

@@ -30,13 +30,14 @@ PAPER = {  # the published Table 1: its data are closed, so that these can't be 
 PAPER_SITES, PAPER_ROWS = 4, 138
 
 
-def run(out: Path, fast: bool = False, printed: bool = False) -> Path:
+def run(out: Path, fast: bool = False, seed: int = 1, printed: bool = False) -> Path:
     """Runs the jobs that `out` does not hold yet, and writes the table and the figure.
 
     Parameters
     ----------
     out : folder for the runs, table.md, effects.png and numbers.json
     fast : fewer rounds, and no runs without a hospital or under other priors
+    seed : of the jobs
     printed : also the paper's sampler with the two lines as they are printed, and without the slips
 
     Returns
@@ -46,11 +47,11 @@ def run(out: Path, fast: bool = False, printed: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     heart_disease.read()  # a missing folder is said before anything is started
     rounds = FAST if fast else ROUNDS
-    summary = run_once(out / "hospitals", hospitals(rounds, fast))
-    simulated = run_once(out / "simulated", closed(out / "simulated-data", rounds))
+    summary = run_once(out / "hospitals", hospitals(rounds, fast, seed))
+    simulated = run_once(out / "simulated", closed(out / "simulated-data", rounds, seed))
     parts = [_hospitals(summary), _paper(simulated)]
     if printed:
-        parts.append(_printed(rounds))
+        parts.append(_printed(rounds, seed))
     text = "\n".join([verdicts({"hospitals": summary, "simulated": simulated}), *parts])
     (out / "table.md").write_text(text, encoding="utf-8")
     numbers = {"hospitals": summary["parameters"], "simulated": simulated["parameters"]}
@@ -62,14 +63,14 @@ def run(out: Path, fast: bool = False, printed: bool = False) -> Path:
     return out / "table.md"
 
 
-def hospitals(rounds: int, fast: bool) -> Tables:
+def hospitals(rounds: int, fast: bool, seed: int = 1) -> Tables:
     """The job on the four hospitals: what one lacks is imputed from the others' second moments."""
     more = {"site_fits": True, "sensitivity": not fast, "leave_one_out": not fast}
     model, algorithm = {"missing": "impute"}, {"share_local": True}
-    return job("regression", {"builtin": "heart-disease"}, rounds, model=model, algorithm=algorithm, output=more)
+    return job("regression", {"builtin": "heart-disease"}, rounds, seed=seed, model=model, algorithm=algorithm, output=more)
 
 
-def closed(folder: Path, rounds: int) -> Tables:
+def closed(folder: Path, rounds: int, seed: int = 1) -> Tables:
     """A job on a simulated federation of the size of the paper's: one effect of 0.673, ten of nothing."""
     random = np.random.default_rng(552)
     sites = {}
@@ -77,7 +78,7 @@ def closed(folder: Path, rounds: int) -> Tables:
         x = random.normal(size=(PAPER_ROWS, len(PAPER)))
         y = 0.673 * x[:, 0] + random.normal(size=PAPER_ROWS)
         sites[f"site-{k + 1}"] = dict(zip(PAPER, x.T)) | {"response": y}
-    return job("regression", {"clients": write_sites(folder, sites), "response": "response"}, rounds)
+    return job("regression", {"clients": write_sites(folder, sites), "response": "response"}, rounds, seed=seed)
 
 
 def _hospitals(summary: Json) -> str:
@@ -151,10 +152,10 @@ def complete() -> tuple[list[tuple[Array, Array]], tuple[str, ...]]:
     return [(rows[:, :-1] / scale[:-1], rows[:, -1] / scale[-1]) for rows in sites], names
 
 
-def _printed(rounds: int) -> str:
+def _printed(rounds: int, seed: int) -> str:
     data, names = complete()
     parameters = {
-        label: sampler.sample(data, names, rounds=rounds, burn_in=rounds // 5, printed=slips).parameters()
+        label: sampler.sample(data, names, rounds=rounds, burn_in=rounds // 5, printed=slips, seed=seed).parameters()
         for label, slips in (("right", False), ("printed", True))
     }
     cells: list[list[Value]] = []

@@ -24,13 +24,14 @@ LEVEL, SURE = 0.1, 0.95
 CELLS = 100  # of each condition in a fast run
 
 
-def run(out: Path, fast: bool = False) -> Path:
+def run(out: Path, fast: bool = False, seed: int = 1) -> Path:
     """Runs the jobs that `out` does not hold yet, and writes the table and the figures.
 
     Parameters
     ----------
     out : folder for the runs, table.md, pip.png, graph.png, pairs.png and average.png
     fast : few rounds, the first 100 cells of each condition, two chains, and only three conditions alone
+    seed : of the jobs; of several, the first
 
     Returns
     -------
@@ -46,7 +47,7 @@ def run(out: Path, fast: bool = False) -> Path:
     rounds, n_chains = (FAST, 2) if fast else (ROUNDS, 4)
 
     def done(folder: str, files: list[str]) -> Json:
-        asked = job("sem", {"clients": files}, rounds, chains=n_chains, output={"fdr": LEVEL})
+        asked = job("sem", {"clients": files}, rounds, chains=n_chains, seed=seed, output={"fdr": LEVEL})
         return chains.largest(run_once(out / folder, asked))
 
     federated = done("federated", paths)

@@ -136,13 +136,14 @@ def _rms(error: Array) -> float:
     return float(np.sqrt(np.mean(error**2)))
 
 
-def run(out: Path, fast: bool = False) -> Path:
+def run(out: Path, fast: bool = False, seed: int = 1) -> Path:
     """Runs all data sets that `out` does not hold yet (an interrupted study goes on), and writes the table and the figure.
 
     Parameters
     ----------
     out : folder for results.jsonl, table.md, power.png
     fast : one data set of each setting, fewer rounds
+    seed : of the jobs; of several, the first
 
     Returns
     -------
@@ -151,7 +152,7 @@ def run(out: Path, fast: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     rounds = FAST if fast else ROUNDS
     path = out / ("results-fast.jsonl" if fast else "results.jsonl")
-    wanted = [(design, seed, rounds) for design, n in designs() for seed in range(1 if fast else n)]
+    wanted = [(design, k, rounds) for design, n in designs() for k in range(seed - 1, seed - 1 + (1 if fast else n))]
     done = {(o.design, o.seed): o for o in _read(path)}
     todo = [task for task in wanted if task[:2] not in done]
     workers = max(1, min(len(os.sched_getaffinity(0)), len(todo)))

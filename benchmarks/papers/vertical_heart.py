@@ -145,18 +145,19 @@ def run_cell(task: tuple[Cell, int]) -> Line:
     return {"key": cell.key, "marks": marks, "mean": means, "variance": variances}
 
 
-def cells() -> list[Cell]:
+def cells(first: int = 0) -> list[Cell]:
     """All fits, one fold seed after the other."""
-    return [Cell(model, seed, fold) for seed in range(SEEDS) for fold in range(FOLDS) for model in MODELS]
+    return [Cell(model, seed, fold) for seed in range(first, first + SEEDS) for fold in range(FOLDS) for model in MODELS]
 
 
-def run(out: Path, fast: bool = False) -> Path:
+def run(out: Path, fast: bool = False, seed: int = 1) -> Path:
     """Runs all fits that `out` does not hold yet (an interrupted reproduction goes on), and writes the table and the figure.
 
     Parameters
     ----------
     out : folder for results.jsonl (results-fast.jsonl), table.md, rounds.png
     fast : 2,000 rounds
+    seed : of the jobs; of several, the first
 
     Returns
     -------
@@ -166,13 +167,13 @@ def run(out: Path, fast: bool = False) -> Path:
     heart_failure.read()  # a missing folder is said before anything is started
     path, rounds = (out / "results-fast.jsonl", FAST) if fast else (out / "results.jsonl", MARKS[-1])
     done = stored(path)
-    todo = [(cell, rounds) for cell in cells() if cell.key not in done]
+    todo = [(cell, rounds) for cell in cells(seed - 1) if cell.key not in done]
     workers = max(1, min(PROCESSES, len(os.sched_getaffinity(0)), len(todo)))
     with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
         for line in pool.map(run_cell, todo):
             append(path, line)
             print(line["key"], flush=True)
-    return write(out, stored(path), cells())
+    return write(out, stored(path), cells(seed - 1))
 
 
 def write(out: Path, done: Mapping[str, Line], wanted: Sequence[Cell]) -> Path:

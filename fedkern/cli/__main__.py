@@ -316,9 +316,11 @@ def parser() -> Parser:
 
     reproduce = commands.add_parser("reproduce", help="a table or figure of a paper, in a checkout; without NAME: list them")
     reproduce.add_argument("name", nargs="?", metavar="NAME")
+    reproduce.add_argument("--list", action="store_true", help="list them, as without NAME")
+    reproduce.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the jobs, of several the first: default 1")
     reproduce.add_argument("--fast", action="store_true", help="fewer seeds and settings")
     reproduce.add_argument("--printed", action="store_true", help="also with a paper's slips as they are printed")
-    reproduce.add_argument("--out", metavar="DIR", help="folder for tables and figures (default: runs/ and the name)")
+    reproduce.add_argument("--out", metavar="DIR", help="folder for tables and figures (default: runs/ and name, and seed)")
     reproduce.set_defaults(call=_reproduce)
     return top
 
@@ -465,12 +467,15 @@ def _reproduce(options: argparse.Namespace) -> int:
     """Runs `fedkern reproduce`: lists the reproductions, or makes one."""
     from . import papers
 
-    if options.name is None:
+    if options.name is None or options.list:
         for name, about in papers.PAPERS.items():
             print(f"{name:<20}{about}")
         return 0
-    out = Path(options.out or Path("runs") / options.name)
-    papers.run_paper(options.name, fast=options.fast, out=out, printed=options.printed)
+    if options.seed < 1:
+        raise JobError(f"--seed {options.seed}: wanted a whole number of at least 1")
+    of_seed = "" if options.seed == 1 else f"-seed-{options.seed}"
+    out = Path(options.out or Path("runs") / f"{options.name}{of_seed}")
+    papers.run_paper(options.name, fast=options.fast, out=out, seed=options.seed, printed=options.printed)
     return 0
 
 

@@ -25,8 +25,8 @@ PAPERS = {
 }
 
 
-def run_paper(name: str, *, fast: bool, out: Path, printed: bool) -> None:
-    """Makes a table in this folder's checkout, or in the one that holds the package, and prints it.
+def run_paper(name: str, *, fast: bool, out: Path, seed: int, printed: bool) -> None:
+    """Makes a table in this folder's checkout, or in the one that holds the package, and prints it. `seed` is that of the jobs.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def run_paper(name: str, *, fast: bool, out: Path, printed: bool) -> None:
     for folder in (Path.cwd(), Path(__file__).parents[2]):
         if (folder / "benchmarks" / "papers" / f"{name.replace('-', '_')}.py").is_file():
             sys.path.insert(0, str(folder / "benchmarks"))  # processes that it starts look there, too
-            import_module("papers").run(name, fast=fast, out=out, printed=printed)
+            import_module("papers").run(name, fast=fast, out=out, seed=seed, printed=printed)
             return
     raise JobError(f"reproduce {name}: runs in the root of a checkout of fedkern, and {Path.cwd()} is none; {_checkout()}")
 

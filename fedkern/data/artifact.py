@@ -233,7 +233,8 @@ class ServerFile:
     n_local : of each client, how many local latents
     digests : of each client's file
     true_variance : of each client, the variances of theta under the prior, phi averaged
-    errors : of a prior that was built, values of phi and the error of posterior means there, over that of independent areas
+    errors : values of phi and the error of posterior means there, over that of independent areas; empty in files of trained
+        priors of before it was kept
     mean_loadings : of all areas on the global latents; None in files of before they were kept
     digest : of the file that it was read from
     """
@@ -273,7 +274,7 @@ def write(
     folder : made if it is not there
     common : the facts in all files
     clients : in the order of their numbers
-    errors : of a prior that was built: values of phi, and the error there
+    errors : values of phi, and the error of posterior means there
     mean_loadings : of all areas, for the server
     versions : of the software that made it, for people to read
     put : writes a file at once or not at all; by default `put` of this module

@@ -261,9 +261,10 @@ class Mechanism:
         """
         return 1.0 if self.sampling in ("poisson", "full", "counts") else 2.0
 
-    def to_dp_event(self, steps: int = 1, relation: Relation | None = None) -> Any:
+    def to_dp_event(self, steps: int = 1, relation: Relation | None = None, cases: int = 0) -> Any:
         """Returns dp-accounting's `DpEvent` of a number of steps, for its accountant `accountant` under `relation` (by default
-        the mechanism's). That gives `nominal_epsilon` but for `price_of_integers`.
+        the mechanism's), and where a person has up to `cases` cases (by default as many as the mechanism is for). That gives
+        `nominal_epsilon` but for `price_of_integers`.
 
         Trap: RdpAccountant takes the multiplier as noise over *sensitivity* under either relation, so replacing one (sensitivity
         2 clip) needs sigma / 2; PLDAccountant doubles the sensitivity by itself, and needs sigma.
@@ -271,7 +272,8 @@ class Mechanism:
         import dp_accounting as dp
 
         if self.sampling == "counts":
-            counted = dp.dp_event.DiscreteLaplaceDpEvent(self.decay * GRID, int(self.clip))  # sensitivity in the sum of changes
+            most = max(cases, int(self.clip))  # sensitivity in the sum of changes
+            counted = dp.dp_event.DiscreteLaplaceDpEvent(self.decay * GRID, most)
             return dp.SelfComposedDpEvent(counted, steps)
         halved = (relation or self.relation) == "REPLACE_ONE" and self.accountant == "rdp"
         gaussian = dp.GaussianDpEvent(self.sigma / 2 if halved else self.sigma)
@@ -314,17 +316,30 @@ class Mechanism:
 Parts = tuple[tuple[Mechanism, int], ...]  # (mechanism, steps) of everything that was done to one data set
 
 # What may be done to one row: "add" it or remove it, "replace" it by any other, or replace its "values" under the same id. Where
-# the number of rows is public none can be added; where ids choose the shard a row with another id is no neighbour; where rows are
-# aligned by public ids these are fixed. A plain sum of rows knows all three, but its own account is about the first.
+# the number of rows is public none can be added; where ids choose the shard a row with another id is no neighbour. A plain sum of
+# rows knows all three, but its own account is about the first.
 _CHANGES: dict[str, frozenset[str]] = {
     "poisson": frozenset({"add", "replace", "values"}),
     "poisson-truncated": frozenset({"replace", "values"}),
     "without-replacement": frozenset({"replace", "values"}),
     "full": frozenset({"add", "replace", "values"}),
     "shards": frozenset({"add", "values"}),
-    "aligned": frozenset({"values"}),
-    "counts": frozenset({"add"}),
 }
+
+
+def largest_cases(mechanisms: Iterable[Mechanism]) -> int:
+    """Returns how many cases a person may have in tables of one account: the largest number of any of them, for who has so many
+    cases has them in every table. 0 where no mechanism counts cases.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> tables = [Mechanism(sampling="counts", clip=cases, dimension=4, unit="case") for cases in (1.0, 3.0)]
+    >>> accountant.largest_cases(tables)
+    3
+    """
+    return max((int(m.clip) for m in mechanisms if m.sampling == "counts"), default=0)
 
 
 def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
@@ -342,12 +357,11 @@ def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
     mechanisms = list(mechanisms)
     if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
-    if any(m.unit == "case" for m in mechanisms):
-        most = max(int(m.clip) for m in mechanisms)
+    if most := largest_cases(mechanisms):
         return "add or remove one case of one area" if most == 1 else f"add or remove one person with at most {most} cases"
     if all(m.relation == "ADD_OR_REMOVE_ONE" for m in mechanisms):
         return "add or remove one example"
-    if all(m.sampling == "aligned" for m in mechanisms):
+    if any(m.sampling == "aligned" for m in mechanisms):  # ids are public, and the response is not protected
         return "replace the values of one example in the client's own columns, under the same id"
     changes = frozenset.intersection(*(_CHANGES[m.sampling] for m in mechanisms))
     if "add" in changes:
@@ -373,7 +387,8 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
     """Returns the `epsilon` as if all noise were secure.
 
     Adaptive composition in one accountant where one knows all the parts. Otherwise each accountant gets an equal share of
-    delta and the epsilons are added; add-or-remove parts beside replace-one parts are composed under replace-one.
+    delta and the epsilons are added; add-or-remove parts beside replace-one parts are composed under replace-one, and tables of
+    counts at the largest number of cases that any of them is for.
 
     Examples
     --------
@@ -388,6 +403,18 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
     never = delta == 0 and all(m.sampling == "counts" for m, _ in parts)  # their losses have a largest
     if not (0 < delta < 1 or never):
         raise ValueError(f"privacy: delta must be in (0, 1), got {delta}")
+    together = gather(parts)
+    return _composed(together, delta) if together else 0.0
+
+
+def gather(parts: Parts) -> Parts:
+    """Returns each mechanism once, with all its steps; those without a step are left out.
+
+    Raises
+    ------
+    ValueError
+        The mechanisms protect different units: no two data sets are neighbours for all of them.
+    """
     units = [unit for unit in get_args(Unit) if any(m.unit == unit for m, _ in parts)]
     if len(units) > 1:
         raise ValueError(f"privacy: one data set cannot have charges by {' and by '.join(units)} in one account")
@@ -395,26 +422,27 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
     for mechanism, steps in parts:
         if steps:
             steps_of[mechanism] = steps_of.get(mechanism, 0) + steps
-    return _composed(tuple(steps_of.items()), delta) if steps_of else 0.0
+    return tuple(steps_of.items())
 
 
 @lru_cache(maxsize=4096)
 def _composed(parts: Parts, delta: float) -> float:
-    relation: Relation = "REPLACE_ONE" if any(m.relation == "REPLACE_ONE" for m, _ in parts) else "ADD_OR_REMOVE_ONE"
-    if any(m.accountant == "pld" and _about(m, steps, delta) > LARGEST_EPSILON for m, steps in parts):
+    cases = largest_cases(m for m, _ in parts)
+    if any(m.accountant == "pld" and _about(m, steps, delta, cases) > LARGEST_EPSILON for m, steps in parts):
         return math.inf
     with _logged_here():
-        return _by_dp_accounting(parts, delta, relation)
+        return _by_dp_accounting(parts, delta, cases)
 
 
-def _by_dp_accounting(parts: Parts, delta: float, relation: Relation) -> float:
+def _by_dp_accounting(parts: Parts, delta: float, cases: int) -> float:
+    relation: Relation = "REPLACE_ONE" if any(m.relation == "REPLACE_ONE" for m, _ in parts) else "ADD_OR_REMOVE_ONE"
     groups: dict[Accountant, Any] = {}
     for mechanism, steps in parts:
         # The RDP accountant knows Poisson sampling under add-or-remove only.
         kind: Accountant = "rdp" if mechanism.accountant == "rdp" and mechanism.relation == relation else "pld"
         if kind not in groups:
             groups[kind] = _accountant(kind, relation)
-        groups[kind].compose(replace(mechanism, accountant=kind).to_dp_event(steps, relation))
+        groups[kind].compose(replace(mechanism, accountant=kind).to_dp_event(steps, relation, cases))
 
     # The accountants know the continuous Gaussian; see `price_of_integers`.
     more, kept = price_of_integers(tuple(part for part in parts if part[0].sampling != "counts"), delta)
@@ -487,10 +515,10 @@ def _accountant(kind: Accountant, relation: Relation) -> object:
     return pld.PLDAccountant(neighbours) if kind == "pld" else rdp.RdpAccountant(neighboring_relation=neighbours)
 
 
-def _about(mechanism: Mechanism, steps: int, delta: float) -> float:
+def _about(mechanism: Mechanism, steps: int, delta: float, cases: int = 0) -> float:
     """Estimates epsilon at no cost. (Tables of privacy losses grow with epsilon, until the memory is full.)"""
     if mechanism.sampling == "counts":
-        return steps * mechanism.clip * mechanism.decay * GRID
+        return steps * max(cases, mechanism.clip) * mechanism.decay * GRID
     renyi = rdp_epsilon(mechanism.rate, mechanism.sigma / mechanism.sensitivity_factor, steps, delta, largest=64)
     mu = math.sqrt(steps * _squared_mu(mechanism))
     return min(renyi, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from .accountant import Mechanism, Parts, neighbours_of
+from .accountant import Mechanism, Parts, largest_cases, neighbours_of
 from .accountant import epsilon as composed
 
 Certificate = Mapping[str, str | float]
@@ -81,6 +81,8 @@ def certificate(
         "rows_per_person": rows_per_person,
         "posterior": OF_CLIENTS if mechanism.unit == "client" else HONEST,
     }
+    if cases := largest_cases(ran):
+        content["cases_per_person"] = cases
     if mechanism.dataset_size is not None:
         content["public"] = f"the number of rows, {mechanism.dataset_size}"
     if rows_per_person > 1:

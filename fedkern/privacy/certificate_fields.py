@@ -65,7 +65,13 @@ FIELDS: Mapping[str, Check] = {
     "rows_per_person": _count(1),
     "posterior": TEXT,
 }
-OPTIONAL: Mapping[str, Check] = {"public": TEXT, "person_epsilon": AMOUNT, "person_delta": SHARE, "progress": SHARE}
+OPTIONAL: Mapping[str, Check] = {
+    "public": TEXT,
+    "cases_per_person": _count(1),
+    "person_epsilon": AMOUNT,
+    "person_delta": SHARE,
+    "progress": SHARE,
+}
 
 
 def find_problem(content: Json) -> str | None:

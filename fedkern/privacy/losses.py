@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from .accountant import Mechanism, Parts
+from .accountant import Mechanism, Parts, gather, largest_cases
 from .noise import GRID
 
 Vector = NDArray[np.float64]
@@ -47,12 +47,10 @@ def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: i
     >>> low <= mechanism.epsilon(1, 1e-5) <= high + 1e-3
     True
     """
-    done: dict[Mechanism, int] = {}
-    for mechanism, steps in parts:
-        if steps:
-            done[mechanism] = done.get(mechanism, 0) + steps
+    done = dict(gather(parts))
     if done and all(m.sampling == "counts" for m in done):
-        spent = of_counts([(m.decay * GRID, int(m.clip), steps) for m, steps in done.items()], delta)
+        cases = largest_cases(done)  # of one person, who has them in every table
+        spent = of_counts([(m.decay * GRID, cases, steps) for m, steps in done.items()], delta)
         return spent * (1 - ROUNDED), spent * (1 + ROUNDED)
     intervals = [
         bounds([(pair, m.sigma, steps) for pair, (m, steps) in zip(choice, done.items())], delta, points, n_cells)

@@ -9,8 +9,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .diagnostics import MARKED
 from .plain import Record, real
-from .verdict import LEGEND, doubtful, is_doubtful, marked
+from .verdict import doubtful, is_doubtful, marked
 
 Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
@@ -55,13 +56,15 @@ class Draws(Protocol):
     def inclusion(self) -> Array: ...
 
 
-def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
+def fdr_set(pip: ArrayLike, alpha: float = 0.1, rhat: Array | None = None) -> NDArray[np.bool_]:
     """Returns the Bayesian FDR set of Mueller, Parmigiani and Rice: by falling PIP, while the mean of 1 - PIP is <= alpha.
 
     Parameters
     ----------
     pip : any shape; NaN (for a coefficient that is always included) is in no set. The first of equal PIPs goes in first
     alpha : in (0, 1), the bound on the posterior expected share of false discoveries
+    rhat : of the coefficients, of the shape of `pip`. While a member's is above 1.05 there is no set: chains that do not agree
+        about a member do not know how many members are false
 
     Returns
     -------
@@ -75,6 +78,8 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
     false = np.cumsum(1 - flat[order]) / np.arange(1, len(order) + 1)  # never falls, so that all below alpha is a prefix
     chosen = np.zeros(flat.shape, dtype=bool)
     chosen[order[false <= alpha]] = True
+    if rhat is not None and any(map(is_doubtful, rhat.ravel()[chosen].tolist())):
+        chosen[:] = False
     return chosen.reshape(probabilities.shape)
 
 
@@ -153,25 +158,30 @@ def explain(
     names, pip : (P,)
     average_large : (P,) P(|site average| > delta)
     alpha : the false discovery rate
-    rhat : (P,) of the coefficients: the sentence marks those above 1.05
+    rhat : (P,) of the coefficients: there is no set while that of a member is above 1.05
     delta : size from which an average is large
     site_fits : whether a meta-analysis was made beside; None for a model that has none
     """
     unsure = doubtful(names, rhat)
     pips, large = np.asarray(pip, dtype=np.float64), np.asarray(average_large, dtype=np.float64)
     chosen = np.flatnonzero(fdr_set(pips, alpha))
+    rate = f"at a false discovery rate of {alpha:g}"
+    if apart := [j for j in chosen.tolist() if names[j] in unsure]:
+        assert rhat is not None
+        which = ", ".join(names[j] for j in apart[:6]) + (f" and {len(apart) - 6} more" if len(apart) > 6 else "")
+        return (
+            f"no set {rate}: chains do not agree about {which}, which would be in it (R-hat {rhat[apart].max():.2f}, wanted "
+            f"{MARKED:g} at most); more rounds tell"
+        )
     if len(chosen):
         expected = float(np.mean(1 - pips[chosen]))
-        rate = f"at a false discovery rate of {alpha:g}"
-        text = f"{len(chosen)} of {len(pips)} in the slab {rate} (expected of them in the spike: {expected:.3f})"
-        count = len({names[j] for j in chosen.tolist()} & set(unsure))
-        return text + (f"; {count} of them marked {LEGEND}" if count else "")
+        return f"{len(chosen)} of {len(pips)} in the slab {rate} (expected of them in the spike: {expected:.3f})"
     if not len(pips) or np.isnan(pips).all():
         return "there is no coefficient to select"
     best: int = int(np.nanargmax(pips))
     largest, name = pips[best], marked(names[best], unsure)
     text = (
-        f"empty at a false discovery rate of {alpha:g}: the largest PIP is {largest:.2f} ({name}), and even it alone "
+        f"empty {rate}: the largest PIP is {largest:.2f} ({name}), and even it alone "
         f"would be false with probability {1 - largest:.2f}: in the spike, and not in the slab. "
         "PIPs of this prior are conservative: they ask whether the global "
         "value is clearly larger than the spike, and few sites leave that uncertain even where their own values are sure"
@@ -252,11 +262,11 @@ class Edge:
 
 
 def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
-    """Returns the directed edges of the Bayesian FDR set, by falling PIP."""
+    """Returns the directed edges of the Bayesian FDR set, by falling PIP; none while chains do not agree about one of them."""
     pip, mean, rhat, error = samples.pip, samples.mean, samples.rhat, samples.pip_error
     unknown = np.full(len(pip), np.nan)
     judged = list(zip(unknown if error is None else error, unknown if rhat is None else rhat))
-    chosen = sorted(np.flatnonzero(fdr_set(pip, alpha)), key=lambda e: -pip[e])
+    chosen = sorted(np.flatnonzero(fdr_set(pip, alpha, rhat)), key=lambda e: -pip[e])
     ends = [_ends(samples.names[e], samples.nodes) for e in chosen]
     return [Edge(*pair, float(mean[e]), float(pip[e]), *map(known, judged[e])) for e, pair in zip(chosen, ends)]
 

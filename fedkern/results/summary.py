@@ -57,8 +57,9 @@ class Outcome:
     stop : a word of `STOPS` in `fedkern/results/verdict.py`
     rounds : that were finished
     verdict : whether the result has converged
-    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}; where whole clients are
-        protected all answers count as updates, for which of them were applied is secret
+    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}, and "dropped": how many of
+        its answers are in no result, if any are; where whole clients are protected all answers count as updates, for which of
+        them were applied is secret
     metrics : of the released posterior on the test rows
     privacy : client -> its certificate
     digest : of the posterior arrays

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Refused, RemoteFault
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
@@ -275,7 +276,7 @@ def test_a_hopeless_delta_is_refused_and_changes_nothing():
     server, _ = asked("sequential", 1)
     after, effects = pvi.server_receive(server, 0, delta(dP=-1e6))
     assert effects[0] == (0, SiteApplied(0, 0.0))
-    assert after.rejected == 1
+    assert dict(after.dropped) == {0: 1}
     assert (after.site_P == 0).all()
 
 
@@ -330,7 +331,9 @@ def test_a_stale_asynchronous_delta_is_refused():
         server, _ = pvi.server_receive(server, 0, delta(version=version, dP=0.1, round=server.round))
     server, effects = pvi.server_receive(server, 1, delta(version=0, round=0))
     assert effects[0] == (1, SiteApplied(0, 0.0))
-    assert server.rejected == 1
+    assert dict(server.dropped) == {1: 1}
+    loaded = kept.load(asked("asynchronous", 2, max_staleness=2)[0], kept.save(server))
+    assert dict(loaded.dropped) == {1: 1}
 
 
 def test_the_cavity_is_floored_and_counted():

@@ -200,6 +200,27 @@ def test_the_comparison_is_that_of_the_exact_covariance():
     assert found.as_dict().keys() >= {"phi", "error", "cross"}
 
 
+def test_the_error_of_posterior_means_is_that_of_the_means():
+    """Of rows that are drawn: a prior whose areas depend on each other somewhat less, and none of which does."""
+    K = CAR.covariance(0.95)
+    n, v = len(K), float(np.diag(K).mean())
+    y = np.linalg.cholesky(K + v * np.eye(n)) @ np.random.default_rng(5).normal(size=(n, 40_000))
+
+    def means(S):
+        return S @ np.linalg.solve(S + v * np.eye(n), y)
+
+    alone = np.sqrt(np.mean((means(np.diag(np.diag(K))) - means(K)) ** 2))
+    for share in (0.05, 0.2):
+        S = (1 - share) * K + share * np.diag(np.diag(K))
+        true = np.sqrt(np.mean((means(S) - means(K)) ** 2)) / alone
+        assert prior_fit.mean_error(K, [S, S]) == pytest.approx(true, rel=0.15)
+    assert prior_fit.mean_error(K, [K, K]) == 0
+    rng = np.random.default_rng(6)
+    halves = [np.cov(np.linalg.cholesky(K) @ rng.normal(size=(n, 4000))) for _ in range(2)]
+    assert prior_fit.mean_error(K, halves) < 0.3 * prior_fit.mean_error(K, [halves[0], halves[0]])  # its noise is no error
+    assert prior_fit.mean_error(np.eye(3), [np.eye(3)] * 2) == 0  # independent areas leave nothing to be off by
+
+
 def test_the_error_without_noise_of_draws_vanishes_where_the_prior_is_met():
     """A prior compared with a decoder that has its very covariance."""
     federation = linear_federation()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import fedkern as package
 from fedkern.cli import papers
 from support.command import python
 
@@ -25,12 +26,12 @@ def installed(fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_list_is_what_the_checkout_has() -> None:
-    """Modules with `run(out, fast)`, each told by its first line."""
+    """Modules with `run(out, fast, seed)`, each told by its first line."""
     told = {}
     for path in CODE.glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         runs = [node.args.args for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
-        if runs and [argument.arg for argument in runs[0][:2]] == ["out", "fast"]:
+        if runs and [argument.arg for argument in runs[0][:3]] == ["out", "fast", "seed"]:
             told[path.stem.replace("_", "-")] = (ast.get_docstring(tree) or "").partition("\n")[0].removesuffix(".")
     assert told == papers.PAPERS
 
@@ -90,6 +91,29 @@ def test_a_checkout_runs_its_own_code(tmp_path: Path) -> None:
     """A real process, whose package may lie elsewhere."""
     ended = python("-P", "-m", "fedkern", "reproduce", "sparse-mrf", "--printed", folder=ROOT)
     assert (ended.code, ended.err) == (2, "fedkern: reproduce sparse-mrf: has no --printed; that is for sparse-regression\n")
+
+
+def test_a_list_a_seed_and_the_version_of_a_table(fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[bool, int]] = []
+
+    class Module:
+        @staticmethod
+        def run(out: Path, fast: bool, seed: int) -> Path:
+            asked.append((fast, seed))
+            (out / "table.md").write_text("| a |\n")
+            return out / "table.md"
+
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr("papers.import_module", lambda name: Module)
+    assert fedkern("reproduce", "--list").out == fedkern("reproduce").out
+    ended = fedkern("reproduce", "sparse-mrf", "--fast", "--seed", "3", "--out", str(tmp_path / "out"))
+    assert (ended.code, asked) == (0, [(True, 3)])
+    last = (tmp_path / "out" / "table.md").read_text().splitlines()[-1]
+    assert last.startswith(f"Made by `fedkern reproduce sparse-mrf --seed 3 --fast`, fedkern {package.__version__}")
+    ended = fedkern("reproduce", "sparse-mrf", "--out", str(tmp_path / "out"))
+    assert ended.code == 2
+    assert "holds parts with seed 3; take another folder (--out) for seed 1" in ended.err
+    assert fedkern("reproduce", "sparse-mrf", "--seed", "0").code == 2
 
 
 @pytest.mark.nightly

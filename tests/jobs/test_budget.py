@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import namedtuple
+from dataclasses import replace
 
 import pytest
 
@@ -20,8 +21,9 @@ from fedkern.errors import JobError
 from fedkern.jobs.holding.binding import Account
 from fedkern.jobs.holding.budget import Decision, Holder
 from fedkern.jobs.holding.policy import read_policies
-from fedkern.privacy.accountant import Mechanism, epsilon, neighbours_of
-from fedkern.privacy.certificate import format_certificate
+from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, neighbours_of
+from fedkern.privacy.certificate import certificate, format_certificate
+from fedkern.privacy.certificate_fields import find_problem
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -107,6 +109,45 @@ def test_no_cap_in_an_experiment_with_keyed_noise(tmp_path):
     h = holder(tmp_path, mechanism=keyed, cap=math.inf)
     assert h.charge(Charge(10**6, 0)).granted == 10**6
     assert h.certificate()["epsilon"] == "inf"
+
+
+def counts_of(cases):
+    bare = Mechanism(sampling="counts", clip=float(cases), dimension=6, unit="case")
+    return replace(bare, noise_multiplier=calibrate(bare, 1.0, 0.0, 1))
+
+
+def test_a_table_for_more_cases_lifts_the_tables_before_it(tmp_path):
+    """Epsilon 1 for one case, and 1 for three: 4 for who has three, which a cap of 2 doesn't allow, in either order."""
+    for first, then in ((1, 3), (3, 1)):
+        home = tmp_path / str(first)
+        policy(home, cap=2.01)
+        same = {"mechanism": counts_of(first), "cap": 1.0, "delta": 0.0}
+        assert holder(home, job="table-1", **same).charge(Charge(1, 0)).granted == 1
+        before = lines(home)
+        later = holder(home, job="table-2", **same | {"mechanism": counts_of(then)})
+        assert later.charge(Charge(1, 0)).granted == 0
+        assert [line for line in lines(home)[len(before) :] if "steps" in line] == []
+        again = holder(home, job="table-3", **same)
+        assert again.charge(Charge(1, 0)).granted == 1
+        assert again.total().epsilon == pytest.approx(2, abs=1e-3)
+
+
+def test_the_sum_of_tables_is_that_of_who_has_the_most_cases(tmp_path):
+    for n, cases in enumerate((1, 3)):
+        one = holder(tmp_path, job=f"table-{n}", mechanism=counts_of(cases), cap=1.0, delta=0.0)
+        assert one.charge(Charge(1, 0)).granted == 1
+        assert one.certificate()["cases_per_person"] == cases
+        assert one.certificate()["epsilon"] == pytest.approx(1, abs=1e-3)
+    total = one.total()
+    assert total.epsilon == pytest.approx(4, abs=1e-3)
+    assert total.neighbours == "add or remove one person with at most 3 cases"
+
+
+def test_a_certificate_of_several_tables_is_for_the_most_cases():
+    made = certificate(counts_of(1), steps=1, epsilon_cap=9.0, delta=0.0, policy=True, before=((counts_of(3), 1),))
+    assert (made["cases_per_person"], made["neighbours"]) == (3, "add or remove one person with at most 3 cases")
+    assert made["epsilon"] == pytest.approx(4, abs=1e-3)
+    assert find_problem(made) is None
 
 
 # --- the ledger is written ahead, and holds public numbers alone

@@ -351,7 +351,7 @@ def aligned():
         ([poisson(), truncated()], ANY),
         ([without_replacement(), truncated(), unsampled("full")], ANY),
         ([without_replacement(), unsampled("shards")], VALUES),
-        ([unsampled("shards"), aligned()], VALUES),
+        ([unsampled("shards"), aligned()], OWN),
         ([poisson(unit="client")], "add or remove one client with all its rows"),
     ],
 )

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
-from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, neighbours_of
+from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, max_steps, neighbours_of
 from fedkern.privacy.losses import epsilon_bounds
 from fedkern.privacy.noise import GRID, KeyedSource, SecureSource
 
@@ -77,6 +77,29 @@ def test_cases_of_one_person_in_several_areas_spend_no_more_than_in_one() -> Non
     for spent in (0.0, 0.3, 0.7, 0.95):
         one_place, two_places = (np.maximum(p - math.exp(spent) * q, 0).sum() for p, q in (one, apart))
         assert two_places <= one_place + 1e-12
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_a_person_with_three_cases_moves_every_table_by_three(delta: float) -> None:
+    """Two tables, for 1 and for 3 cases of a person, epsilon 1 each: together 4 of who has 3 cases, and not 2."""
+    few, many = mechanism(cases=1), mechanism(cases=3)
+    parts = ((few, 1), (many, 1))
+    decays = [m.decay * GRID for m in (few, many)]
+    k = np.arange(-150, 151)
+    p, q = (
+        np.outer(*(math.tanh(decay / 2) * np.exp(-decay * np.abs(k - shift)) for decay in decays)).ravel() for shift in (0, 3)
+    )
+    exact = optimize.brentq(lambda e: np.maximum(p - math.exp(e) * q, 0).sum() - delta - 1e-14, 0, 10)
+    if delta == 0:
+        assert exact == pytest.approx(4.0, abs=1e-3)
+    assert exact - 1e-6 <= epsilon(parts, delta) < exact + 1e-3
+    low, high = epsilon_bounds(parts, delta)
+    assert low - 1e-6 <= exact <= high + 1e-6
+    assert high < low + 1e-6
+    assert epsilon(parts[::-1], delta) == epsilon(parts, delta)
+    assert max_steps(many, 3.9, delta, ((few, 1),)) == 0  # it would lift the table that is drawn already
+    assert max_steps(many, 4.1, delta, ((few, 1),)) >= 1
+    assert max_steps(few, 2.9, delta, ((many, 1),)) == 0
 
 
 def test_what_counts_are_compared_and_composed_with() -> None:

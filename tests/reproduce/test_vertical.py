@@ -215,7 +215,7 @@ def test_tables_and_figures_of_the_regressions(tmp_path: Path, monkeypatch: pyte
     pytest.importorskip("matplotlib")
     ran = []
 
-    def logistic(cell: vertical_logistic.Cell, rounds: int) -> dict[str, Any]:
+    def logistic(cell: vertical_logistic.Cell, rounds: int, seed: int) -> dict[str, Any]:
         ran.append(cell)
         exact = vertical.references()["logistic"]["theta"]
         off = 1.0 if cell.family == "mean-field" else 0.0
@@ -233,7 +233,7 @@ def test_tables_and_figures_of_the_regressions(tmp_path: Path, monkeypatch: pyte
     assert rows["AV, J = 2, rho = 1, amortised"][1:3] == ["0.000", "0.500"]
     assert rows["PL, J = 2, rho = 2, NUTS"][1] != "0.000"
 
-    def poisson(cell: vertical_poisson.Cell, rounds: int) -> dict[str, Any]:
+    def poisson(cell: vertical_poisson.Cell, rounds: int, seed: int) -> dict[str, Any]:
         exact = vertical.references()["areas"]
         return {"key": cell.key, "rounds": rounds, **{name: dict(rows) for name, rows in exact.items()}}
 

@@ -74,12 +74,15 @@ def test_one_of_several_collinear_columns_is_sure() -> None:
     assert [one["names"] for one in selection.groups(["a", "b", "c"], chain, np.zeros(chain.shape))] == [["a", "b", "c"]]
 
 
-def test_no_set_is_told_without_its_marks() -> None:
-    names, rhat = ["age", "sex", "bp"], np.array([1.0, 1.2, 1.3])
+def test_there_is_no_set_while_chains_do_not_agree_about_a_member() -> None:
+    names, rhat = ["age", "sex", "bp"], np.array([1.0, 2.81, 1.3])
+    assert not selection.fdr_set([0.98, 0.95, 0.2], 0.1, rhat).any()
     text = selection.explain(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
-    assert text.startswith("2 of 3 in the slab at a false discovery rate of 0.1")
-    assert text.endswith("1 of them marked * R-hat above 1.05: chains do not agree about it yet")
-    assert "marked" not in selection.explain(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat)
+    told = "chains do not agree about sex, which would be in it (R-hat 2.81, wanted 1.05 at most); more rounds tell"
+    assert text == f"no set at a false discovery rate of 0.1: {told}"
+    # Chains that disagree about what would not be a member are none of the set's.
+    assert selection.fdr_set([0.98, 0.2, 0.1], 0.1, rhat).tolist() == [True, False, False]
+    assert selection.explain(names, [0.98, 0.2, 0.1], [1, 0, 0], rhat=rhat).startswith("1 of 3 in the slab")
     assert "the largest PIP is 0.65 (sex*)" in selection.explain(names, [0.1, 0.65, 0.2], [0, 0, 0], rhat=rhat)
 
 
@@ -135,6 +138,16 @@ def test_the_graph_has_the_surest_edges_with_their_signs() -> None:
     arrows = ("HLA -> 1", "x")
     assert selection._ends("x -> HLA -> 1", arrows) == ("HLA -> 1", "x")
     assert selection._ends("HLA -> 1 -> x", arrows) == ("x", "HLA -> 1")
+
+
+def test_there_are_no_edges_while_chains_do_not_agree_about_one() -> None:
+    """Two chains in which an effect has opposite signs."""
+    random = np.random.default_rng(3)
+    theta = 0.05 * random.normal(size=(2, 200, 6)) + [0, -0.5, 0, 0.4, 0, 0]
+    inclusion = np.tile([0.2, 0.99, 0.1, 0.92, 0.3, 0.0], (2, 200, 1))
+    assert len(selection.graph(samples(theta, inclusion))) == 2
+    theta[1, :, 3] *= -1
+    assert selection.graph(samples(theta, inclusion)) == []
 
 
 def test_a_pair_is_sure_where_chains_disagree_about_its_direction_alone() -> None:

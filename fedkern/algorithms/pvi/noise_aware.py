@@ -184,7 +184,7 @@ class Known:
     Attributes
     ----------
     design : of its job
-    least, most : steps of the updates that came: the last may have been shortened, and a rejected one counts at the client
+    least, most : steps of the updates that came: the last may have been shortened, and a dropped one counts at the client
     gradient : the largest size that a number of one noisy gradient can have
     """
 
@@ -194,13 +194,10 @@ class Known:
     gradient: float
 
     @classmethod
-    def of(cls, design: Design, updates: int, rejected: int, local_steps: int, gradient: float) -> Known:
-        """Returns the knowledge after `updates` applied updates.
-
-        `rejected`: of all clients, so that a client may have up to so many more.
-        """
+    def of(cls, design: Design, updates: int, dropped: int, local_steps: int, gradient: float) -> Known:
+        """Returns the knowledge after `updates` applied updates, and `dropped` ones that the client has made beside them."""
         least = (updates - 1) * local_steps + 1 if updates else 0
-        return cls(design, least, (updates + rejected) * local_steps, gradient)
+        return cls(design, least, (updates + dropped) * local_steps, gradient)
 
     def wrong(self, sums: Sums) -> str:
         """Returns the reason why these are not the client's sums, or "". Gradients have noise in them: only sizes are known."""

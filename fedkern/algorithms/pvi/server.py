@@ -76,7 +76,8 @@ class Server:
     wheel : of the random schedule, made with its first draw
     parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
     refused, capped, lost : clients that will not be asked again, and why
-    halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
+    halvings : how often the guard on q halved alpha
+    dropped : client -> its deltas that are in no q: the guard refused them altogether, or they were too old
     trajectory : see `point_of`
     looked : rounds after which clients were last asked how far q is from the posterior of all rows
     owing, slopes : those that have not answered that yet; the answers
@@ -107,7 +108,7 @@ class Server:
     capped: PersistentSet[int] = field(default_factory=PersistentSet)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
-    rejected: int = 0
+    dropped: PersistentMap[int, int] = field(default_factory=PersistentMap)
     looked: int = 0
     owing: PersistentSet[int] = field(default_factory=PersistentSet)
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
@@ -337,11 +338,18 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
     delta = (event.dh, event.dP)
     if s.schedule == "synchronous":
         return evolve(state, pending=state.pending.plus(sender, delta)), []
-    stale = state.version - event.version > (s.max_staleness or 4 * state.n_clients)
-    if s.schedule == "asynchronous" and stale:
-        rejected = evolve(state, rejected=state.rejected + 1, in_round=state.in_round + 1)
-        return rejected, [(sender, SiteApplied(state.sites.updates_of(sender), 0.0))]
+    if s.schedule == "asynchronous" and state.version - event.version > s.staleness(state.n_clients):
+        state = evolve(_drop(state, [sender]), in_round=state.in_round + 1)
+        return state, [(sender, SiteApplied(state.sites.updates_of(sender), 0.0))]
     return _apply(state, {sender: delta})
+
+
+def _drop(state: Server, clients: Iterable[int]) -> Server:
+    """Counts one more delta of each of these clients that is in no q."""
+    dropped = state.dropped
+    for k in clients:
+        dropped = dropped.plus(k, dropped.get(k, 0) + 1)
+    return evolve(state, dropped=dropped)
 
 
 def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
@@ -361,7 +369,7 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     applied: ServerEffects = [(k, SiteApplied(state.sites.updates_of(k), weight)) for k in clients]
     # Clients hear of a rejection too: their sites must not move then.
     if alpha < SMALLEST_ALPHA:
-        return evolve(state, rejected=state.rejected + len(clients)), applied
+        return _drop(state, clients), applied
     sites = state.sites.moved(deltas, alpha)
     q = sites.product()
     trajectory = state.trajectory.add(point_of(q, averaged=state.settings.average == "half"))

@@ -86,6 +86,10 @@ class Settings:
         """Whether r of a negative binomial is learnt."""
         return self.learn_scale and self.family == "negative-binomial"
 
+    def staleness(self, n_clients: int) -> int:
+        """Returns the number of updates after which an asynchronous answer is too old."""
+        return self.max_staleness or 4 * n_clients
+
     def looks(self, round: int) -> bool:
         """Tells whether clients are asked after `round` rounds how far q is from the posterior of all rows."""
         return self.until and round in looks(self.rounds or 0)

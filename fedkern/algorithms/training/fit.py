@@ -178,7 +178,7 @@ def moments(blocks: Iterator[Array]) -> tuple[Array, Array, int]:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Compares SIGMA's covariance at one phi with the prior's."""
+    """Compares SIGMA's covariance at one phi with the prior's; `mean_error` is that of posterior means, with tau^2."""
 
     phi: float
     true: Array
@@ -191,14 +191,17 @@ class Comparison:
     variance_ratio: float
     local_share: float
     widest: float
+    mean_error: float
 
     def as_dict(self) -> dict[str, float | None]:
         """Returns the numbers without the matrices."""
         return {name: value for name, value in vars(self).items() if name not in ("true", "sigma")}
 
 
-def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20_000, seed: int = 1) -> Comparison:
-    """Compares the covariance of deterministic draws at one phi with the prior's.
+def compare(
+    prior: Prior, federation: Federation, phi: float, tau2: Array | float = 0.0, *, draws: int = 20_000, seed: int = 1
+) -> Comparison:
+    """Compares the covariance of deterministic draws at one phi with the prior's. tau^2 (n,) counts in `mean_error` alone.
 
     `error` is |C - K|_F / |K|_F; `error_split` the same without the noise of the draws, from two independent halves of them: sqrt
     <C1 - K, C2 - K> / |K|. `cross` and `cross_split` are those of the blocks between clients, None where K is small there.
@@ -236,7 +239,25 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         variance_ratio=float(np.mean(np.diag(C) / np.diag(K))),
         local_share=local_share(federation, phi, seed=seed),
         widest=widest,
+        mean_error=mean_error(K, [half + np.diag(np.broadcast_to(tau2, prior.n)) for half in halves]),
     )
+
+
+def mean_error(K: Array, halves: Sequence[Array]) -> float:
+    """Returns the distance of posterior means to those of the prior K, over that of independent areas' means, one noisy row each.
+
+    The noise has the mean variance v of K. With M = (K + v)^-1 means of a covariance S differ by v M_S (K - S) M y: here to first
+    order (M for M_S), which needs no inverse of a sampled matrix, and from two independent halves of the draws.
+    """
+    variance, n = np.diag(K), len(K)
+    v = float(variance.mean())
+    total = K + v * np.eye(n)
+    M = np.linalg.inv(total)
+    one, other = (half - K for half in halves)
+    off = v**2 * float(np.sum((M @ M @ one) * (M @ other).T))
+    apart = np.diag(variance / (variance + v)) - (np.eye(n) - v * M)
+    alone = float(np.sum((apart @ total) * apart))
+    return math.sqrt(max(off, 0.0) / alone) if alone > 1e-12 * v * n else 0.0
 
 
 def cross_correlation_error(K: Array, C: Array, client: Index, tau2: Array | float = 0.0) -> float:

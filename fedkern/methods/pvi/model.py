@@ -238,8 +238,8 @@ class Model(WeighedModel[OutputSection]):
         assert design is not None
         # One noisy gradient holds at most what all rows can add, and noise of a thousand standard deviations.
         gradient = mechanism.clip / mechanism.rate * (noise_aware.MOST_ROWS + 1e3 * mechanism.sigma)
-        rejected = server.rejected if isinstance(server, pvi.Server) else 0
-        return noise_aware.Known.of(design, int(server.updates[client]), rejected, settings.local_steps, gradient)
+        dropped = self.dropped(server).get(name, 0)
+        return noise_aware.Known.of(design, int(server.updates[client]), dropped, settings.local_steps, gradient)
 
     def progress(self, updates: int) -> float | None:
         """Returns how far `updates` updates lead the sites of a private job from the prior, as a share; None where that is not
@@ -304,6 +304,14 @@ class Model(WeighedModel[OutputSection]):
     def updates(self, server: Server) -> NDArray[np.int64]:
         """Returns the (M,) updates of each client; where sums are secure the server knows one of all, in which each took part."""
         return np.broadcast_to(server.updates, len(self.names))
+
+    def dropped(self, server: Server) -> dict[str, int]:
+        """Returns client -> its answers that are in no result: too old when they came, or too much for a proper posterior. Which
+        of them are follows from public numbers: versions, and changes that were released."""
+        if not isinstance(server, pvi.Server):
+            return {}
+        counts = np.broadcast_to([server.dropped.get(k, 0) for k in range(len(server.updates))], len(self.names))
+        return {name: int(n) for name, n in zip(self.names, counts) if n}
 
     def client(self, index: int, local: Local) -> Client:
         """Makes a client's machine, before it has seen anything."""

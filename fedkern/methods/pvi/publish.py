@@ -120,7 +120,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         verdict=_judged(model, own, varied, errors, differences.first(differ)),
-        clients={name: _client(server, k, int(updates[k])) for k, name in enumerate(model.names)},
+        clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,
         encoding=encoding.to_dict(),
@@ -128,6 +128,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         notes=[
             *([turned.note] if turned else []),
             *_remarks(model, server, q),
+            *_of_dropped(model, server),
             *([TRIALS] if model.trials and varied.ratio is None else []),
             *response.notes(model.response, encoding),
             *_of_estimate(model, estimate, without),
@@ -381,8 +382,27 @@ def _arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.f
     return {"h": q.h, "P": q.P, **sites}
 
 
-def _client(server: Server, client: int, updates: int) -> dict[str, Any]:
-    """Returns how a client ended ("lost", "budget spent" or "finished"), and of a lost one whether its updates are in q."""
+def _client(model: Model, server: Server, client: int, updates: int) -> dict[str, Any]:
+    """Returns how a client ended ("lost", "budget spent" or "finished"), of a lost one whether its updates are in q, and how many
+    of its answers are not, if any."""
+    dropped = model.dropped(server).get(model.names[client], 0)
+    more = {"dropped": dropped} if dropped else {}
     if client in server.lost:
-        return {"updates": updates, "status": "lost", "in_result": updates > 0}
-    return {"updates": updates, "status": "budget spent" if client in server.refused else "finished"}
+        return {"updates": updates, "status": "lost", "in_result": updates > 0, **more}
+    return {"updates": updates, "status": "budget spent" if client in server.refused else "finished", **more}
+
+
+def _of_dropped(model: Model, server: Server) -> list[str]:
+    """Returns a note of the answers that are in no result, with their numbers by client."""
+    dropped = model.dropped(server)
+    if not dropped:
+        return []
+    n, settings = sum(dropped.values()), model.settings
+    came = n + int(model.updates(server).sum())
+    why, remedy = "they left no proper posterior", "damp the updates more (algorithm.damping)"
+    if settings.schedule == "asynchronous":
+        why = f"more than {settings.staleness(len(model.names))} updates came between question and answer, or {why}"
+        remedy = "raise algorithm.max_staleness"
+    paid = "" if model.privacy is None else "; their privacy is spent all the same"
+    by_client = ", ".join(f"{name} {count}" for name, count in dropped.items())
+    return [f"{n} of {came} answers are not in the result ({by_client}), for {why}{paid}: {remedy}"]

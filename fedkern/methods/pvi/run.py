@@ -172,6 +172,8 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
 
     def line(server: Server, with_metrics: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(model.updates(server)))}
+        if dropped := model.dropped(server):
+            content["dropped"] = dropped
         if test is not None and with_metrics:
             q = response.to_data_units(pvi.released(server), model)
             scale = response.scale_so_far(model, server)

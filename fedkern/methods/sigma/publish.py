@@ -31,6 +31,7 @@ from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict
 from . import beside, periods
 from .model import SigmaModel
+from .prior.keys import ABOVE, ERROR
 
 Array = NDArray[np.float64]
 Server = hmc.Server | sfvi.Server | nested.Server
@@ -199,7 +200,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
         arrays=_arrays(server),
         stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
-        verdict=_verdict(model, ended, released),
+        verdict=_verdict(model, ended, released, prior),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=shape[0],
         draws=shape[1],
@@ -244,12 +245,31 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
     return replace(fitted, more={**fitted.more, "sigma": about}, notes=[*fitted.notes, *notes])
 
 
-def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
-    """Judges the numbers; no result can stand of files that are in doubt."""
+def _verdict(model: SigmaModel, ended: Ended, released: Draws, prior: ServerFile) -> Verdict:
+    """Judges the numbers; no result can stand of files that are in doubt, nor of a prior that is off."""
     judged = _judged(model, ended, released)
-    if not ended.doubts:
+    doubts = [*ended.doubts, *_of_prior(model, released, prior)]
+    if not doubts:
         return judged
-    return Verdict(False, "; ".join([*ended.doubts, *([] if judged.converged is True else [judged.why])]), judged.worst)
+    return Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]), judged.worst)
+
+
+def _of_prior(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
+    """Returns the doubt of a prior that is too far from the one it stands for, where the posterior of phi is."""
+    if not prior.errors:
+        return []
+    at, errors = np.transpose(prior.errors)
+    drawn = released.values[model.common.condition.name] if model.layout.free else at[:1]
+    error = float(np.interp(drawn, at, errors).mean())
+    if error <= ABOVE * ERROR:
+        return []
+    remedy = 'more shared numbers (within.latents or within.error of "fedkern sigma build") make it smaller'
+    if not model.common.within:
+        remedy = 'a longer training makes it smaller, or a prior that is built ("fedkern sigma build")'
+    return [
+        f"the prior itself leaves posterior means of areas off by {error:.2g} of what independent areas have (wanted {ERROR:g}): "
+        f"{remedy}"
+    ]
 
 
 def _judged(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
@@ -396,9 +416,12 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     c, name = model.condition, model.common.condition.name
     if prior.errors:
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
+        where, by = "what the networks of the prior miss", "train"
+        if model.common.within:
+            where, by = "the prior is exact inside each client; what it misses between clients", "build"
         notes.append(
-            "the prior is exact inside each client; what it misses between clients leaves posterior means of areas off by "
-            f"{missed}, relative to those of independent areas (as measured by fedkern sigma build, one noisy row each)"
+            f"{where} leaves posterior means of areas off by {missed}, relative to those of independent areas (as measured by "
+            f"fedkern sigma {by}, one noisy row each)"
         )
     if model.layout.free:
         made, trained = ("built", "") if model.common.within else ("trained", "'s training")

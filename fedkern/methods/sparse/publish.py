@@ -307,7 +307,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, obj
     pips = released.pip.copy()
     layout = model.settings.layout
     pips[layout.indicators[layout.has_coefficient] == ALWAYS] = np.nan  # always included: no question was asked
-    members = [name for name, member in zip(released.names, selection.fdr_set(pips, level)) if member]
+    members = [name for name, member in zip(released.names, selection.fdr_set(pips, level, released.rhat)) if member]
     large = released.p_large(model.output.delta)
     average_large = np.zeros_like(pips) if large is None else large
     delta = model.output.delta

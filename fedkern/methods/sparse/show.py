@@ -68,7 +68,7 @@ def _found(content: Record) -> Iterator[str]:
             f"of one alone at most {group['largest']:.2f}"
         )
     yield from _deviating(content.get("deviating", []), chosen["delta"])
-    if unsure and LEGEND not in chosen["text"]:
+    if unsure:
         yield LEGEND
 
 

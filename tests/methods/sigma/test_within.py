@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,26 @@ def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes
         else:
             assert how.startswith("areas are normal" if family == "gaussian" else "draws of each area follow its own likelihood")
             assert how[1:] in report.write(tmp_path / "out" / f"client-{name}").read_text()
+
+
+@pytest.mark.parametrize("latents", ["auto", 1])
+def test_the_error_of_the_prior_is_a_check_of_the_verdict(tmp_path: Path, latents: Any) -> None:
+    """The job itself is the same, and weights of its draws agree with either prior."""
+    path = job(tmp_path)
+    if latents != "auto":
+        shutil.rmtree(tmp_path / "prior")
+        built_priors.written(tmp_path, latents=latents)
+    result = fedkern.run(path)
+    off = max(one["error"] for one in result.summary["sigma"]["prior"]["error"])
+    assert (off > 0.05) == (latents == 1)
+    assert result.summary["sigma"]["nested"]["k_hat"] <= 0.7
+    if latents == "auto":
+        assert result.summary["converged"] is True
+    else:
+        assert result.summary["converged"] is False
+        words = "not converged: the prior itself leaves posterior means of areas off by "
+        assert result.summary["verdict"].startswith(words)
+        assert "of what independent areas have (wanted 0.05): more shared numbers" in result.summary["verdict"]
 
 
 @pytest.mark.nightly

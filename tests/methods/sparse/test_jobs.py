@@ -13,11 +13,14 @@ import pytest
 
 import fedkern
 from fedkern.api import perform
+from fedkern.cli.report import write as write_report
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError, LostPeer, OwnFault
 from fedkern.jobs import opened
 from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
+from fedkern.methods.sparse.show import describe_run
+from fedkern.results import selection
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 from support import few
@@ -94,6 +97,26 @@ def test_a_regression_says_what_people_ask(tmp_path: Path) -> None:
     draws = result.to_arviz()
     assert draws["posterior"]["theta"].shape == (4, 100, 4)
     assert draws["posterior"]["theta_std_at"].shape == (4, 100, 3, 4)
+
+
+@pytest.mark.parametrize("kind", ["regression", "mrf"])
+def test_there_is_no_set_where_chains_do_not_agree_about_a_member(tmp_path: Path, kind: str) -> None:
+    """In the result, on the terminal and on the page: a dozen draws of two chains are too few to agree."""
+    path = job(tmp_path, "sparse" if kind == "regression" else kind)
+    few_draws = {"job": {"rounds": 16}, "algorithm": {"burn_in": 4, "chains": 2}}
+    result = fedkern.run(path, out=tmp_path / "out", output={"fdr": 0.3}, **few_draws)
+    summary = result.summary
+    named = {row.partition("[")[2][:-1]: numbers for row, numbers in result.parameters.items() if "pip" in numbers}
+    pips, unsure = [numbers["pip"] for numbers in named.values()], set(summary["unsettled"])
+    members = {name for name, member in zip(named, selection.fdr_set(pips, 0.3)) if member}
+    assert members & unsure  # what was printed as a set
+    chosen = summary["selection"]
+    assert (chosen["members"], summary.get("graph", {}).get("edges", [])) == ([], [])
+    assert chosen["text"].startswith("no set at a false discovery rate of 0.3: chains do not agree about")
+    (shown,) = [line for line in describe_run(summary, "done") if "in the slab, larger" in line]
+    assert shown.endswith(": none")
+    page = write_report(tmp_path / "out").read_text()
+    assert "Selection: no set at a false discovery rate of 0.3" in page
 
 
 FIRST = {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "ColumnMeans"}

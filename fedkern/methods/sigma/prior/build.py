@@ -32,13 +32,12 @@ from ....models.spatial.prior import AreaPrior, MixedPrior
 from ....printing import printable, printable_lines
 from ....results.plain import Record, plain
 from . import pairs
-from .keys import PriorConfig, load
+from .keys import ABOVE, PriorConfig, load
 from .source import Source, read
 from .train import shape_of
 
 TIMED = 700  # rows and columns of a matrix whose square shows how fast a machine is
 EFFICIENCY = 0.45  # of what is not all matrix products, measured on the large map of benchmarks/sigma_within.py
-ABOVE = 1.05  # times the error that is asked for, from which on it is said: the number of latents is found to a twentieth
 LEAST_OTHERS = 3  # unknowns of a job beside those that tie clients: intercept, sigma_theta, phi
 
 

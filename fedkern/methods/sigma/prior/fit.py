@@ -42,11 +42,11 @@ def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
     prior, seed = source.prior, config.training.seed
     draws = config.fit.draws or (20_000 if prior.n <= LARGE else 4_000)
     shown = tuple(config.fit.phi) if config.fit.phi else prior_fit.phi_shown(prior.condition)
-    comparisons = [prior_fit.compare(prior, federation, phi, draws=draws, seed=seed) for phi in shown]
+    variances = [tau.at(np.array([phi]))[0] for phi in shown]
+    comparisons = [prior_fit.compare(prior, federation, phi, tau2, draws=draws, seed=seed) for phi, tau2 in zip(shown, variances)]
     distances, edges = distances_of(prior)
     variograms, correlations = [], []
-    for one in comparisons:
-        tau2 = tau.at(np.array([one.phi]))[0]
+    for one, tau2 in zip(comparisons, variances):
         variograms.append(prior_fit.variogram(one, federation.client, distances, tau2, edges))
         correlations.append(prior_fit.cross_correlation_error(one.true, one.sigma, federation.client, tau2))
     warnings = prior_fit.warnings(comparisons, tau)
@@ -88,7 +88,8 @@ def text(fit: Fit) -> str:
         cross = "" if one.cross_split is None else f", between clients {one.cross_split:.3f}"
         lines.append(
             f"covariance error{at}: {one.error_split:.3f}{cross}; largest error of a correlation between clients "
-            f"{one.largest_cross_correlation:.3f}, with tau^2 {correlation:.3f}"
+            f"{one.largest_cross_correlation:.3f}, with tau^2 {correlation:.3f}; posterior means are off by "
+            f"{one.mean_error:.3g} of what independent areas have"
         )
     lines.append(
         f"tau^2: {fit.tau.unclipped:.1%} of the coordinates unclipped ({fit.tau.low} at the floor, {fit.tau.high} at the ceiling)"

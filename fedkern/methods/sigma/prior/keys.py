@@ -18,6 +18,9 @@ from ....jobs.keys import Count, Device, Finite, Positive, Raw, Section, Tables,
 from ....jobs.load import merged, overridden, table, tables_of, validate_file, written_once
 from ....results.plain import plain
 
+ERROR = 0.05  # of posterior means, relative to that of independent areas: what a prior may miss of the one it stands for
+ABOVE = 1.05  # times the error that is asked for, from which on it is said: the number of latents is found to a twentieth
+
 
 def _draws(value: object) -> Any:
     if value == "none" or (type(value) is int and value >= 1):
@@ -84,7 +87,7 @@ class DataSection(Section):
 
 
 class WithinSection(Section):
-    error: Positive = key(0.05, help="build: of posterior means, relative to that of independent areas")
+    error: Positive = key(ERROR, help="build: of posterior means, relative to that of independent areas")
     latents: Annotated[int | str, BeforeValidator(_latents)] = key(
         "auto", help="build: numbers that all clients share; auto: as many as error takes, at most 1,500"
     )
