@@ -57,6 +57,7 @@ def fit(run: Run[Config]) -> Fit | None:
     reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
     encoding = run.agreed({k: read.table for k, read in reads.items()})
     prior.agree(run, files)
+    run.hooks.doubts += () if files.server is None else files.server.doubts
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.with_model(model)  # its stages do not depend on the units, which come below

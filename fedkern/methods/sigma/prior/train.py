@@ -267,7 +267,8 @@ def finish(job: Training, state: training.State) -> Fit:
         put(out / "report.html", page.encode())
     decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
     loadings, versions = of_decoders(decoders, common.condition), machine.of_a_run() | dict(job.used.versions)
-    artifact.write(out, common, clients, mean_loadings=loadings, versions=versions, put=put)
+    of_map: dict[str, Any] = {"doubts": source.doubts, "by_position": source.by_position}
+    artifact.write(out, common, clients, mean_loadings=loadings, **of_map, versions=versions, put=put)
     return report
 
 
