@@ -273,9 +273,9 @@ def _doubts(graph: Graph, places: Array | None) -> tuple[str, ...]:
     if far <= FAR * len(pairs) + FEW:
         return ()
     return (
-        f"neighbours are as far apart as any two areas: in {far:,} of {len(pairs):,} pairs more than half of all areas are nearer "
-        "to either; the list of neighbours calls areas otherwise than their table (its ids may be positions, or names: [data] "
-        "adjacency_ids), or their centres are others'",
+        f"neighbours are as far apart as any two areas: in {far:,} of {len(pairs):,} pairs more than half of all areas are "
+        "nearer to either; the list of neighbours calls areas otherwise than their table (its ids may be positions, or names: "
+        "[data] adjacency_ids), or their centres are others'",
     )
 
 
