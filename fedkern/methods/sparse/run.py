@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,8 +136,13 @@ def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own])
     """Asks clients for leave-one-out sums of their rows, where the job has them; the answer is at the server's place."""
     if not model.output.loo:
         return None
-    clients = {k: once.ready_client(loo_sums.make_reply(own.left_out(model, one))) for k, one in rows.items()}
+    clients = {k: once.Client(partial(_sums, model, one)) for k, one in rows.items()}
     return run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
+
+
+def _sums(model: SparseModel, rows: own.Own, asked: loo_sums.AskLoo) -> loo_sums.LooSums:
+    """Returns a client's leave-one-out sums."""
+    return loo_sums.make_reply(own.left_out(model, rows))
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
