@@ -78,13 +78,17 @@ class Diagnostic:
     judges: bool
     instead: Any
 
+    def attempt(self, *arguments: Any, **options: Any) -> Any:
+        """Computes it; the notes of a generator are all made here."""
+        found = self.compute(*arguments, **options)
+        return [*found] if isinstance(found, Generator) else found
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         faults = _COLLECTED.get()
         if faults is None:
-            return self.compute(*arguments, **options)
+            return self.attempt(*arguments, **options)
         try:
-            found = self.compute(*arguments, **options)
-            return [*found] if isinstance(found, Generator) else found
+            return self.attempt(*arguments, **options)
         except (LostPeer, RemoteFault):  # of an exchange: they concern the job
             raise
         except Exception as error:

@@ -29,7 +29,7 @@ from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, convergence
-from ...jobs.publish import Fit, judging, keep_draws
+from ...jobs.publish import Fit, keep_draws
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import Line
@@ -109,12 +109,12 @@ def fit(run: Run[Config]) -> Fit | None:
         run.hooks.notes += _shape(run, model, rows)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
     if server is not None and released is not None and kept is not None:
-        with judging(run, kept):
-            first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
-            fitted = replace(publish.with_others(first, others), kept=kept)
+        first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
+        fitted = replace(publish.with_others(first, others), kept=kept)
     said = convergence.tell_verdict(run, None if fitted is None else fitted.verdict)
     for k, one in rows.items():
-        own.write(run, model, one, said[k])
+        with owned(k):
+            own.write(run, model, one, said[k])
     return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, model.telling)
 
 
