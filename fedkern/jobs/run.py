@@ -149,9 +149,12 @@ class At(Generic[C]):
         answering = len(self.names) if stage.sums is None else 1
         if question.drops:
             instead = partial(once.impossible, question.reply, stage.dims, zeros=stage.sums is not None)
-            one = guard.Diagnostic(f"the answer to {question.name}", once.Client.make, True, lambda *_: instead())
+            one = guard.Diagnostic(_name_answer(question), once.Client.make, question.judges, lambda *_: instead())
             clients = {k: replace(client, answer=partial(_answered, k, one, client)) for k, client in clients.items()}
-        return self.exchange(stage, lambda: question.start(answering, asked), clients)
+        server, clients = self.exchange(stage, lambda: question.start(answering, asked), clients)
+        if server is not None and server.dropped and question.judges:
+            guard.fail(_name_answer(question))
+        return server, clients
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         return self.place.run_protocol(*exchange)
@@ -295,6 +298,11 @@ class Run(At[C]):
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
         replies = {} if server is None else server.replies
         return {self.names[k]: {**certificates.content(replies[k])} for k in sorted(replies)}
+
+
+def _name_answer(question: once.Question[Any, Any]) -> str:
+    """Names the answers to a question as a diagnostic."""
+    return f"the answer to {question.name}"
 
 
 def _answered(k: int, diagnostic: guard.Diagnostic, client: once.Client[Q, A], asked: Q) -> A:

@@ -133,6 +133,12 @@ def collecting() -> Iterator[Faults]:
         _COLLECTED.reset(before)
 
 
+def fail(name: str) -> None:
+    """Says at the server that a check is not to be had."""
+    if (faults := _COLLECTED.get()) is not None:
+        faults.found.append(Fault(SERVER, name, True, LookupError("an answer that cannot be was dropped")))
+
+
 def judged(verdict: Verdict) -> Verdict:
     """Returns a verdict after the checks that failed so far at the server: it is not judged, or as it was if it was `false`."""
     faults = _COLLECTED.get()

@@ -98,6 +98,7 @@ class Question(Generic[Q, A]):
     ask, reply : the messages
     wrong : gives the reason why an answer cannot be, "its Reply ..."; "" where it can
     drops : whether the job goes on without an answer that cannot be, for it has done its work
+    judges : whether the verdict hangs on the answers: without one that cannot be it is not judged
     needs : the end of the error where a client is lost before it has answered; "": the job goes on without
     """
 
@@ -106,6 +107,7 @@ class Question(Generic[Q, A]):
     reply: type[A]
     wrong: Callable[[A], str] = _possible
     drops: bool = False
+    judges: bool = False
     needs: str = ""
 
     def start(self, n_clients: int, asked: Q | None) -> tuple[Server[A], ServerEffects]:

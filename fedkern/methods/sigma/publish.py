@@ -301,6 +301,7 @@ def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
     return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
 
 
+@guard.check("whether the fit has settled", not_judged("no check is known"))
 def settled(model: SigmaModel, server: sfvi.Server, bits: Mapping[str, bool | None]) -> Verdict:
     """Judges whether a fit still moves."""
     return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), bits)
