@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from traceback import extract_tb, print_exception
 
 from .printing import printable_lines
@@ -116,11 +117,23 @@ def mark_party(error: Exception, party: int) -> None:
 @contextmanager
 def owned(party: int) -> Iterator[None]:
     """Marks every error that is raised inside the block as one about this party."""
+    before = _OWNER.set(party)
     try:
         yield
     except Exception as error:
         mark_party(error, party)
         raise
+    finally:
+        _OWNER.reset(before)
+
+
+_OWNER: ContextVar[int | None] = ContextVar("fedkern_owner", default=None)
+
+
+def owner(nobody: int) -> int:
+    """Returns the party whose block (`owned`) this is; `nobody` outside of any."""
+    party = _OWNER.get()
+    return nobody if party is None else party
 
 
 def describe_origin(error: BaseException) -> str:

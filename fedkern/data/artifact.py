@@ -236,6 +236,8 @@ class ServerFile:
     errors : values of phi and the error of posterior means there, over that of independent areas; empty in files of trained
         priors of before it was kept
     mean_loadings : of all areas on the global latents; None in files of before they were kept
+    doubts : why no result on this map can stand
+    by_position : whether its neighbours were given by the positions of areas in their table, and not by names
     digest : of the file that it was read from
     """
 
@@ -247,6 +249,8 @@ class ServerFile:
     true_variance: tuple[Array, ...]
     errors: tuple[tuple[float, float], ...] = ()
     mean_loadings: MeanLoadings | None = None
+    doubts: tuple[str, ...] = ()
+    by_position: bool = False
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -264,6 +268,8 @@ def write(
     *,
     errors: Sequence[tuple[float, float]] = (),
     mean_loadings: MeanLoadings | None = None,
+    doubts: Sequence[str] = (),
+    by_position: bool = False,
     versions: Mapping[str, str] | None = None,
     put: Callable[[Path, bytes], None] | None = None,
 ) -> ServerFile:
@@ -276,6 +282,7 @@ def write(
     clients : in the order of their numbers
     errors : values of phi, and the error of posterior means there
     mean_loadings : of all areas, for the server
+    doubts, by_position : see `ServerFile`
     versions : of the software that made it, for people to read
     put : writes a file at once or not at all; by default `put` of this module
 
@@ -303,6 +310,8 @@ def write(
         tuple(client.true_variance for client in clients),
         tuple(errors),
         mean_loadings,
+        tuple(doubts),
+        by_position,
     )
     contents["server.npz"] = _packed("server", server, common)
     manifest = {
@@ -337,13 +346,15 @@ def read_server(folder: str | Path) -> ServerFile:
     meta, arrays, digest = _unpacked(path, "server", digest)
     ends = np.cumsum([0, *meta["sizes"]])
     variances = tuple(arrays["true_variance"][a:b] for a, b in itertools.pairwise(ends))
-    plain = {name: tuple(meta[name]) for name in ("clients", "sizes", "n_local", "digests")}
+    plain: dict[str, Any] = {name: tuple(meta[name]) for name in ("clients", "sizes", "n_local", "digests")}
     errors = tuple((float(phi), float(error)) for phi, error in meta.get("errors", ()))
 
     def made() -> ServerFile:
         given = "mean_loadings/phi" in arrays
         loadings = MeanLoadings(arrays["mean_loadings/phi"], arrays["mean_loadings/values"]) if given else None
-        return ServerFile(_common(meta), **plain, true_variance=variances, errors=errors, mean_loadings=loadings, digest=digest)
+        of_map: dict[str, Any] = {"doubts": tuple(meta.get("doubts", ())), "by_position": bool(meta.get("by_position"))}
+        of_map |= {"true_variance": variances, "errors": errors, "mean_loadings": loadings}
+        return ServerFile(_common(meta), **plain, **of_map, digest=digest)
 
     return _made(path, made)
 
@@ -435,7 +446,7 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
             arrays[one.name] = np.concatenate(value)
         elif one.name in ("common", "digest", "locations", "pairs", "mean_loadings"):
             continue
-        elif value or one.name not in ("errors", "islands"):
+        elif value or one.name not in ("errors", "islands", "doubts", "by_position"):
             meta[one.name] = value
     # Sorted keys and one type of numbers: the digest must not depend on the machine.
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)

@@ -23,6 +23,12 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Islands = Literal["link", "drop", "independent"]
 
+ALL = 5  # areas, of which no plane map has all touch all along their borders
+# Of right maps of 20 to 3,000 areas hardly a pair in twenty is far; of those whose ids mean other areas two in five are.
+LEAST_AREAS, DENSE = 20, 3.0  # areas, and for each neighbour of an area: of fewer some neighbours are the farthest
+FAR, FEW = 0.1, 2  # pairs that may be: this share, and so many more
+MOST_PAIRS = 4_000  # pairs that are looked at
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -88,6 +94,8 @@ class Map:
     centroids : (n, 2), where they are known
     notes : on the treatment of islands, and the number of components, for people
     dropped : areas without neighbours that were left out, and of each the client
+    positions : (n,) of areas in their table, as the file of neighbours counts them, where it gives these and no names
+    doubts : why no result of this map can stand
     """
 
     graph: Graph
@@ -96,6 +104,8 @@ class Map:
     centroids: Array | None = None
     notes: tuple[str, ...] = ()
     dropped: tuple[tuple[str, str], ...] = ()
+    positions: tuple[int, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -124,7 +134,7 @@ def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
     JobError
         An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
     """
-    return check_pairs(names, neighbours.read(path, names), str(path))
+    return check_pairs(names, neighbours.read(path, names).pairs, str(path))
 
 
 def check_pairs(names: Sequence[str], pairs: Index, source: str) -> Graph:
@@ -159,6 +169,7 @@ def read_map(
     borders: str | Path | None = None,
     contiguity: touching.Contiguity = "vertex",
     snap: float | None = None,
+    ids: neighbours.Ids | None = None,
 ) -> Map:
     """Reads areas, their clients and their neighbours.
 
@@ -171,6 +182,7 @@ def read_map(
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
     borders : GeoJSON (`polygons.read`) whose property `area` names them
     contiguity, snap : the meaning of touching (`touching.find_neighbours`)
+    ids : how `edges` calls areas (`neighbours.read`)
 
     Raises
     ------
@@ -206,23 +218,76 @@ def read_map(
     if borders is None:
         if edges is None:
             raise ValueError("read_map: wanted edges, or borders")
-        return make_map(read_edges(edges, names), owners, centroids, islands=islands, sphere=sphere)
+        return _listed_map(edges, names, owners, centroids, islands=islands, sphere=sphere, ids=ids, column=area)
     drawn = polygons.read(borders, area)
     # Polygons give centroids, and neighbours too where no file names them.
     shapes = drawn.select(names, str(borders))
-    notes = list[str]()
+    centroids = shapes.centroids() if centroids is None else centroids
     if edges is None:
         touch = touching.find_neighbours(shapes.parts, contiguity, snap)
-        graph = from_pairs(names, touch.pairs)
-        notes = [f"{len(touch.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {touch.snap:.3g} m)"]
-        notes += touch.notes
+        made = make_map(from_pairs(names, touch.pairs), owners, centroids, islands=islands, sphere=sphere)
+        found = f"{len(touch.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {touch.snap:.3g} m)"
+        notes = [found, *touch.notes, *made.notes]
     else:
-        graph = read_edges(edges, names)
-    made = make_map(graph, owners, shapes.centroids() if centroids is None else centroids, islands=islands, sphere=sphere)
-    notes += made.notes
+        made = _listed_map(edges, names, owners, centroids, islands=islands, sphere=sphere, ids=ids, column=area)
+        notes = [*made.notes]
     if others := [name for name in drawn.parts if name not in claims]:
         notes.append(f"{len(others)} polygons of no area in the table are left out: {listed(others)}")
     return replace(made, notes=tuple(notes))
+
+
+def _listed_map(
+    edges: str | Path,
+    names: Sequence[str],
+    owners: Sequence[str],
+    centroids: Array | None,
+    *,
+    islands: Islands,
+    sphere: bool,
+    ids: neighbours.Ids | None,
+    column: str,
+) -> Map:
+    """Returns the map of a list of neighbours, with what is to be said of the list and doubted of it."""
+    read = neighbours.read(edges, names, ids, column)
+    graph = check_pairs(names, read.pairs, str(edges))
+    made = make_map(graph, owners, centroids, islands=islands, sphere=sphere)
+    doubts = _doubts(graph, None if centroids is None else _places(centroids, sphere=sphere))
+    line = {name: k for k, name in enumerate(names)}
+    positions = () if read.first is None else tuple(line[name] + read.first for name in made.graph.names)
+    return replace(made, notes=(*read.notes, *made.notes), positions=positions, doubts=doubts)
+
+
+def _doubts(graph: Graph, places: Array | None) -> tuple[str, ...]:
+    """Returns why a list of neighbours is not one of this map, as far as its shape and its areas' places (n, 2 or 3) tell."""
+    n, pairs = graph.n, np.column_stack([graph.rows, graph.indices])
+    if n >= ALL and len(pairs) == n * (n - 1):
+        return (
+            f"all {n:,} areas are neighbours of all others: that is a list of all pairs (with a weight, or a distance, that is "
+            "not read) and no map; list those that are neighbours",
+        )
+    if places is None or n < LEAST_AREAS or n < DENSE * graph.degrees.mean():
+        return ()
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    pairs = pairs[np.linspace(0, len(pairs) - 1, min(len(pairs), MOST_PAIRS)).round().astype(np.int64)]
+    far = sum(_is_far(places, a, b) for a, b in pairs.tolist())
+    if far <= FAR * len(pairs) + FEW:
+        return ()
+    return (
+        f"neighbours are as far apart as any two areas: in {far:,} of {len(pairs):,} pairs more than half of all areas are "
+        "nearer to either; the list of neighbours calls areas otherwise than their table (its ids may be positions, or names: "
+        "[data] adjacency_ids), or their centres are others'",
+    )
+
+
+def _is_far(places: Array, a: int, b: int) -> bool:
+    """Tells whether more than half of all areas are nearer than the other one, seen from each of two areas; ties count half."""
+    apart = ((places[a] - places[b]) ** 2).sum()
+    for k in (a, b):
+        distance = ((places - places[k]) ** 2).sum(axis=1)
+        nearer = (distance < apart * (1 - 1e-9)).sum() + (distance <= apart * (1 + 1e-9)).sum() - 1  # the other one itself
+        if nearer <= len(places):
+            return False
+    return True
 
 
 def _degrees(x: str, y: str, centroids: Array) -> bool:
@@ -288,16 +353,21 @@ def make_map(
 
 def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:
     """Returns, for each of these areas, the other one whose centre is nearest."""
-    places = centroids
-    if sphere:  # chords are as long as arcs are
-        lon, lat = np.radians(centroids).T
-        places = np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    places = _places(centroids, sphere=sphere)
     nearest = np.zeros(len(alone), np.int64)
     for at, k in enumerate(alone):
         distance = np.sum((places - places[k]) ** 2, axis=1)
         distance[k] = np.inf
         nearest[at] = np.nanargmin(distance)
     return nearest
+
+
+def _places(centroids: Array, *, sphere: bool) -> Array:
+    """Returns centres in the plane of their columns, or degrees on the sphere: chords are in the order of arcs."""
+    if not sphere:
+        return centroids
+    lon, lat = np.radians(centroids).T
+    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
 
 
 def grid(rows: int, columns: int) -> Graph:

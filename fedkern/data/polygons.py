@@ -1,8 +1,8 @@
 """Reads borders of areas, finds their centres, and writes the same borders with results. `touching` finds those that touch.
 
-Coordinates are degrees of longitude and latitude (CRS84, which is EPSG:4326 in this order). GeoJSON (RFC 7946) that names another
-system, or whose numbers are no degrees, is refused, since borders of two systems do not lie on each other; GeoPackages and
-shapefiles, which say their system, are converted.
+Coordinates are degrees of longitude and latitude (CRS84, which is EPSG:4326 in this order). Files that say another system are
+converted: GeoPackages and shapefiles, and GeoJSON that names one by its EPSG number, such as NAD83 (EPSG:4269). GeoJSON (RFC
+7946) that names a system otherwise, or whose numbers are no degrees, is refused: borders of two systems do not lie on each other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from .touching import TURN, Part
 Array = NDArray[np.float64]
 
 OTHER = (".gpkg", ".shp", ".fgb", ".zip")  # read by geopandas
+Convert = Callable[[Array], Array]  # corners (k, 2) to degrees
 MOST = (360.0, 90.0)  # degrees; maps across the 180th meridian go on beyond it
 
 
@@ -92,7 +93,7 @@ def read(path: str | Path, name: str) -> Polygons:
     if not isinstance(content, dict) or content.get("type") != "FeatureCollection" or not isinstance(features, list):
         raise JobError(f"{path}: is no GeoJSON FeatureCollection; wanted one with a polygon for each area")
     # Before any coordinate is read: metres would be taken for degrees.
-    _check_system(path, content.get("crs"))
+    convert = _conversion(path, content.get("crs"))
     parts_of: dict[str, tuple[Part, ...]] = {}
     for number, feature in enumerate(features, 1):
         where = f"{path}, feature {number}"
@@ -101,7 +102,7 @@ def read(path: str | Path, name: str) -> Polygons:
         known = _name(feature, name)
         if known is None:
             raise JobError(f"{where}: has neither a property {name!r} nor an id; give it the area's name")
-        parts = tuple(_parts(feature.get("geometry"), f"{where} ({known})"))
+        parts = tuple(_parts(feature.get("geometry"), f"{where} ({known})", convert))
         parts_of[known] = (*parts_of.get(known, ()), *parts)
     return Polygons({known: parts for known, parts in parts_of.items() if parts})
 
@@ -134,15 +135,32 @@ def _converted(path: str | Path) -> object:
     return json.loads(frame.to_crs(4326).to_json(drop_id=True))
 
 
-def _check_system(path: str | Path, crs: object) -> None:
-    """Raises JobError if the file says that its coordinates are of another system."""
+def _conversion(path: str | Path, crs: object) -> Convert | None:
+    """Returns the function from GeoJSON's coordinates to degrees, None where they are degrees.
+
+    Raises
+    ------
+    JobError
+        The file says that its coordinates are of a system that is not known by its number.
+    """
     if crs is None:
-        return
+        return None
     named = crs.get("properties") if isinstance(crs, dict) else None
     text = str(named.get("name")) if isinstance(named, dict) and "name" in named else json.dumps(crs)
     words = [word for word in re.split(r"[:/#]", text.upper()) if word]
     if words and (words[-1] == "CRS84" or (words[-1] == "4326" and "EPSG" in words)):
-        return
+        return None
+    if len(words) > 1 and "EPSG" in words and words[-1].isdecimal():
+        geopandas(str(path))
+        import pyproj
+
+        try:
+            # Longitude, or the way east, comes first in GeoJSON, whatever the system's own order.
+            turn = pyproj.Transformer.from_crs(int(words[-1]), 4326, always_xy=True)
+        except pyproj.exceptions.CRSError:
+            pass
+        else:
+            return lambda corners: np.column_stack(turn.transform(*corners.T))
     raise JobError(
         f"{path}: its coordinate system is {text[:80]!r}; wanted degrees of longitude and latitude (CRS84, EPSG:4326); convert "
         "it, for example by ogr2ogr -t_srs EPSG:4326"
@@ -159,7 +177,7 @@ def _name(feature: Mapping[str, object], name: str) -> str | None:
     return None if value is None or isinstance(value, bool | dict | list) or str(value) == "" else str(value)
 
 
-def _parts(geometry: Any, where: str) -> Iterator[Part]:
+def _parts(geometry: Any, where: str, convert: Convert | None) -> Iterator[Part]:
     """Yields the parts of one feature; a feature without geometry has none."""
     if geometry is None:
         return
@@ -173,15 +191,16 @@ def _parts(geometry: Any, where: str) -> Iterator[Part]:
     for part in several:
         if not isinstance(part, list) or not part:
             raise JobError(f"{where}: has a part without a border; mend the file")
-        yield tuple(_ring(ring, where) for ring in part)
+        yield tuple(_ring(ring, where, convert) for ring in part)
 
 
-def _ring(given: Any, where: str) -> Array:
-    """Returns the corners (k, 2) of a closed line, with the first once more at the end."""
+def _ring(given: Any, where: str, convert: Convert | None) -> Array:
+    """Returns the corners (k, 2) of a closed line in degrees, with the first once more at the end."""
     try:
         ring = np.array([[float(x), float(y)] for x, y, *_ in given])
     except (TypeError, ValueError):
         raise JobError(f"{where}: has a corner that is no pair of numbers; mend the file") from None
+    ring = convert(ring) if convert is not None and len(ring) else ring
     if len(ring) and not np.array_equal(ring[0], ring[-1]):
         ring = np.concatenate([ring, ring[:1]])
     if not np.isfinite(ring).all():

@@ -16,6 +16,7 @@ from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
 from ..algorithms.core.windows import Movement
 from ..algorithms.exchanges import figures, settled, verdicts
+from ..results import guard
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
 from .run import At
@@ -49,6 +50,7 @@ def settled_stage(*, secure: bool) -> Stage:
     return Stage.of(settled).with_sums(settled.SUMS, secure=secure)
 
 
+@guard.figure("whether a client's own unknowns have settled", not_judged("it could not be computed").content)
 def own(movement: Movement | None, names: Sequence[str]) -> Record:
     """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
     return of_movement(movement, names).content
@@ -61,6 +63,7 @@ def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     ----------
     judged : at the server's place
     """
+    judged = None if judged is None else guard.judged(judged)
     asked = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
         k: once.Client(verdicts.make_reply) for k in at.mine
@@ -81,6 +84,7 @@ def tell_figures(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArr
     """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
     if judged is not None and known is not None:
+        judged = guard.judged(judged)
         asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
     answering: dict[int, once.Client[figures.TellFigures, verdicts.VerdictHeard]] = {
         k: once.Client(figures.make_reply) for k in at.mine

@@ -29,6 +29,7 @@ from ..data.dialect import Dialect, stem
 from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
+from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
 from . import devices, few, holders, incomplete, secure, trips, wire
@@ -109,12 +110,17 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
         run = Run(part, parties, opening, hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
-        with devices.guarded(used.home):
-            run = secure.begin(run)
-            fit = method.run.fit(run)
-            secure.end(run)
-        with owned(SERVER):
-            result = None if fit is None else publish(run, fit)
+        # From the last round on no diagnostic ends the job: the result is published without those that fail.
+        with guard.collecting() as faults:
+            with devices.guarded(used.home):
+                run = secure.begin(run)
+                fit = method.run.fit(run)
+                secure.end(run)
+            with owned(SERVER):
+                result = None if fit is None else publish(run, fit)
+        for party in faults.parties:
+            LOG.warning("failed and left out: %s", ", ".join(faults.names(party)))
+            hooks.keep_fault(party, faults.text(party))
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
         return result
 

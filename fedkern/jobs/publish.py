@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
 from ..errors import FedkernError, JobError, mark_party
+from ..results import guard
 from ..results.digest import digest
 from ..results.inference_data import netcdf
 from ..results.plain import Record, plain
@@ -130,7 +131,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
     outcome = Outcome(
         stop=fit.stop,
         rounds=fit.rounds,
-        verdict=fit.verdict,
+        verdict=guard.judged(fit.verdict),
         clients=fit.clients,
         metrics=fit.metrics,
         privacy=fit.privacy,
@@ -138,7 +139,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
         digest=digest(fit.arrays),
         encoding=fit.encoding,
         versions=machine.of_a_run() | dict(run.used.versions),
-        notes=[*hooks.notes, *fit.notes, *kept.notes],
+        notes=[*hooks.notes, *guard.notes(), *fit.notes, *kept.notes],
         lost=hooks.gone,
     )
     with judging(run, kept):

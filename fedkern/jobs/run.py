@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,7 @@ from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding, Spec
+from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
@@ -140,9 +142,20 @@ class At(Generic[C]):
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
     def ask(self, stage: Stage, question: once.Question[Q, A], asked: Q | None, clients: Answering[Q, A]) -> Answered[A, Q]:
-        """Runs a stage of one question to all clients, or to nobody; the answers are one where the server gets only their sum."""
+        """Runs a stage of one question to all clients, or to nobody; the answers are one where the server gets only their sum.
+
+        Where the job goes on without an answer that cannot be, a client that fails to compute its own gives such a one (and zeros
+        into a sum, which are nobody's).
+        """
         answering = len(self.names) if stage.sums is None else 1
-        return self.exchange(stage, lambda: question.start(answering, asked), clients)
+        if question.drops:
+            instead = partial(once.impossible, question.reply, stage.dims, zeros=stage.sums is not None)
+            one = guard.Diagnostic(_name_answer(question), once.Client.make, question.judges, lambda *_: instead())
+            clients = {k: replace(client, answer=partial(_answered, k, one, client)) for k, client in clients.items()}
+        server, clients = self.exchange(stage, lambda: question.start(answering, asked), clients)
+        if server is not None and server.dropped and question.judges:
+            guard.fail(_name_answer(question))
+        return server, clients
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         return self.place.run_protocol(*exchange)
@@ -292,6 +305,18 @@ class Run(At[C]):
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
         replies = {} if server is None else server.replies
         return {self.names[k]: {**certificates.content(replies[k])} for k in sorted(replies)}
+
+
+def _name_answer(question: once.Question[Any, Any]) -> str:
+    """Names the answers to a question as a diagnostic."""
+    return f"the answer to {question.name}"
+
+
+def _answered(k: int, diagnostic: guard.Diagnostic, client: once.Client[Q, A], asked: Q) -> A:
+    """Returns a client's answer; if it cannot be computed, what stands in its place, and the fault is the client's."""
+    with owned(k):
+        answer: A = diagnostic(client, asked)
+        return answer
 
 
 def _of_inner(lines: Lines[Any]) -> Lines[masked.Server[Any]]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ..algorithms.exchanges.pearson import PearsonSums
 from ..kernels.families import FAMILIES
+from . import guard
 from .verdict import Verdict
 
 ERRORS = 3.0  # standard errors that the ratio must be off before it counts
@@ -159,6 +160,7 @@ def judge(own: Verdict, ratio: Dispersion | None, first: str = "") -> Verdict:
     return own if ratio.few else replace(own, why=f"{own.why}; {ratio.words}")
 
 
+@guard.figure("notes on the dispersion", ())
 def notes(own: Verdict, ratio: Dispersion | None, *, mend_first: bool = False) -> Iterator[str]:
     """Yields notes for a reader beside the verdict: too few events, or a ratio that is off.
 

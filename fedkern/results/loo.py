@@ -19,7 +19,7 @@ from ..algorithms.core.once import Server
 from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
 from ..models import psis
-from . import page
+from . import guard, page
 from .plain import Record, real
 
 Array = NDArray[np.float64]
@@ -80,6 +80,13 @@ def summary(told: Sequence[LooSums], unit: float = 1.0, draws: int | None = None
     density -= n * math.log(unit)
     error = {} if draws is None else {"monte_carlo_error": _error((2 * max(effective, 0.0) / draws) ** 0.5, effective)}
     return {"elpd": density, "se": spread**0.5, **error, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
+
+
+@guard.figure("leave-one-out sums", ({}, ()))
+def told(asked: Server[LooSums], names: Sequence[str], **options: Any) -> tuple[dict[str, Any], Sequence[str]]:
+    """Returns `summary` of all clients' sums, and its notes; `options`: as of `summary`."""
+    content = summary([asked.replies[k] for k in sorted(asked.replies)], **options)
+    return content, notes(content, asked, names)
 
 
 def corrected(content: dict[str, Any], at_draws: float, mean: float, variance: float) -> dict[str, Any]:

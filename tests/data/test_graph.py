@@ -9,7 +9,7 @@ from fedkern.data.graph import check_pairs, from_pairs, grid, make_map, read_edg
 from fedkern.errors import JobError
 
 AREAS = ("name,state,x,y", "a,N,0,0", "b,S,1,0", "c,N,0,1", "d,S,1,1", "e,N,3,1")
-EDGES = ("from,to,more", "a,b,1", "b,d,0", "c,d,1", "a,c,1", "d,e,1")
+EDGES = ("from,to,more", "a,b,1", "b,d,1", "c,d,1", "a,c,1", "d,e,1")
 
 
 def dense(graph):
@@ -45,7 +45,7 @@ def test_a_map_is_sorted_by_client(read):
 
 
 def test_both_directions_give_the_same_graph(read):
-    back = [",".join([*line.split(",")[1::-1], "0"]) for line in EDGES[1:]]
+    back = [",".join([*line.split(",")[1::-1], "1"]) for line in EDGES[1:]]
     twice = read(edges=(*EDGES, *back))
     for one, other in zip((twice.graph.indptr, twice.graph.indices), (read().graph.indptr, read().graph.indices)):
         assert np.array_equal(one, other)
@@ -64,13 +64,13 @@ def test_codes_stay_texts(csv):
     [
         (AREAS, (*EDGES, "b,a,1"), r"asymmetric: .* stands in one direction only, but a - b in both; list every pair once"),
         (AREAS, (*EDGES, "c,c,1"), r"c: neighbour of itself; remove"),
-        (AREAS, (*EDGES, "c,q,1", "zz,a,0"), r"q, zz: no such area in the table of areas"),
+        (AREAS, (*EDGES, "c,q,1", "zz,a,1"), r"q, zz: no such area in the table of areas"),
         ((*AREAS, "a,S,0,0"), EDGES, r"a \(N and S\): claimed by two clients"),
         ((*AREAS, "a,N,0,0"), EDGES, r"a: stands there twice"),
         ((*AREAS, "f,,0,0"), EDGES, r"f: an area without a name or a client"),
         ((*AREAS, ",S,0,0"), EDGES, r"row 6: an area without a name or a client"),
         ((*AREAS, "f,S,0"), EDGES, r"line 7: has 3 cells, the header 4"),
-        ((*AREAS, "f,S,0,north"), (*EDGES, "f,a,0"), r"line 7: y is no finite number"),
+        ((*AREAS, "f,S,0,north"), (*EDGES, "f,a,1"), r"line 7: y is no finite number"),
         (AREAS, ("one", "a"), r"has one column; the first two must name"),
         (AREAS, ("from,to",), r"no two areas are neighbours"),
     ],

@@ -98,13 +98,25 @@ def test_degrees_by_any_of_their_names(tmp_path: Path, name: str) -> None:
     assert polygons.read(write(tmp_path / "map.json", feature("a", SQUARE), crs=crs), "area").parts.keys() == {"a"}
 
 
+@pytest.mark.parametrize("code", [4269, 27700])
+def test_systems_with_a_number_are_converted(tmp_path: Path, code: int) -> None:
+    """As a GeoPackage of them is; features keep their names."""
+    geopandas = pytest.importorskip("geopandas")
+    there = SQUARE + np.array((-2, 53) if code == 27700 else (-81, 36))
+    degrees = geopandas.read_file(write(tmp_path / "map.geojson", feature("a", there)))
+    frame = degrees.to_crs(code)
+    rings = [np.asarray(frame.geometry[0].exterior.coords)[:, :2]]
+    frame.to_file(tmp_path / "map.gpkg")
+    crs = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{code}"}}
+    made = polygons.read(write(tmp_path / "named.geojson", feature(None, *rings, id="a"), crs=crs), "area")
+    want = polygons.read(tmp_path / "map.gpkg", "area")
+    np.testing.assert_allclose(made.parts["a"][0][0], want.parts["a"][0][0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(made.parts["a"][0][0], there, atol=1e-5)
+
+
 CROOKED = [(0, 0), (1, 0), (float("nan"), 1), (0, 0)]
 BAD = {
-    "named": (
-        {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::27700"}}},
-        feature("a", SQUARE),
-        "EPSG::27700",
-    ),
+    "named": ({"crs": {"type": "name", "properties": {"name": "ESRI:54009"}}}, feature("a", SQUARE), "ESRI:54009"),
     "a number like it": ({"crs": {"type": "name", "properties": {"name": "EPSG:14326"}}}, feature("a", SQUARE), "wanted degrees"),
     "linked": ({"crs": {"type": "link", "properties": {"href": "x"}}}, feature("a", SQUARE), "its coordinate system is"),
     "metres": ({}, feature("a", SQUARE * 4e5), "(400000, 0), which are no degrees"),

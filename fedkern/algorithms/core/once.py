@@ -5,12 +5,14 @@ Nothing of it lasts: after a crash the questions are asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from typing import Protocol as Shape
 
-from .messages import ClientEffects, ClientLost, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+import numpy as np
+
+from .messages import ClientEffects, ClientLost, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve, schema
 from .persistent import PersistentMap, PersistentSet
 from .rounds import needed, to_each
 
@@ -30,6 +32,7 @@ class Asked(Shape):
 Waiting = TypeVar("Waiting", bound=Asked)
 Q = TypeVar("Q", bound=Message)  # a question
 A = TypeVar("A", bound=Message)  # an answer
+IMPOSSIBLE = 1e300  # beyond all bounds of answers
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,10 @@ class Client(Generic[Q, A]):
 
     answer: Callable[[Q], A]
     asked: Q | None = None
+
+    def make(self, asked: Q) -> A:
+        """Makes the answer."""
+        return self.answer(asked)
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,17 @@ def ready_client(answer: A) -> Client[Any, A]:
     return Client(lambda asked: answer)
 
 
+def impossible(reply: type[A], dims: Mapping[str, int], *, zeros: bool = False) -> A:
+    """Returns an answer with numbers that no client's can be, which a server drops; `zeros`: those of a client without rows."""
+    number, content = 0.0 if zeros else -IMPOSSIBLE, dict[str, Any]()
+    for name, field_of in schema(reply).items():
+        shape = tuple(dims[symbol] for symbol in field_of.shape)
+        array = np.full(shape, number) if field_of.type is np.ndarray else None
+        single = {int: int(not zeros and name != "round"), float: number, bytes: b""}.get(field_of.type)
+        content[name] = single if array is None else array
+    return reply(**content)
+
+
 def _possible(answer: object) -> str:
     """Returns "": every answer can be."""
     return ""
@@ -80,6 +98,7 @@ class Question(Generic[Q, A]):
     ask, reply : the messages
     wrong : gives the reason why an answer cannot be, "its Reply ..."; "" where it can
     drops : whether the job goes on without an answer that cannot be, for it has done its work
+    judges : whether the verdict hangs on the answers: without one that cannot be it is not judged
     needs : the end of the error where a client is lost before it has answered; "": the job goes on without
     """
 
@@ -88,6 +107,7 @@ class Question(Generic[Q, A]):
     reply: type[A]
     wrong: Callable[[A], str] = _possible
     drops: bool = False
+    judges: bool = False
     needs: str = ""
 
     def start(self, n_clients: int, asked: Q | None) -> tuple[Server[A], ServerEffects]:

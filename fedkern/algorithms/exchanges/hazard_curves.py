@@ -55,5 +55,5 @@ def _wrong(answer: CumulativeHazards) -> str:
     return ""
 
 
-QUESTION = once.Question("hazard-curves", AskSurvival, CumulativeHazards, _wrong, drops=True)
+QUESTION = once.Question("hazard-curves", AskSurvival, CumulativeHazards, _wrong, drops=True, judges=True)
 PROTOCOL = QUESTION.protocol

@@ -86,5 +86,5 @@ def _wrong(answer: LifetimeSums) -> str:
     return ""
 
 
-QUESTION = once.Question("lifetime-sums", AskSurvival, LifetimeSums, _wrong, drops=True)
+QUESTION = once.Question("lifetime-sums", AskSurvival, LifetimeSums, _wrong, drops=True, judges=True)
 PROTOCOL = QUESTION.protocol

@@ -99,5 +99,5 @@ def _wrong(sums: PearsonSums) -> str:
     return ""
 
 
-QUESTION = once.Question("pearson-sums", AskPearson, PearsonSums, _wrong, drops=True)
+QUESTION = once.Question("pearson-sums", AskPearson, PearsonSums, _wrong, drops=True, judges=True)
 PROTOCOL = QUESTION.protocol

@@ -99,5 +99,5 @@ def _wrong(sums: Replicated) -> str:
     return ""
 
 
-QUESTION = once.Question("replicated", AskReplicated, Replicated, _wrong, drops=True)
+QUESTION = once.Question("replicated", AskReplicated, Replicated, _wrong, drops=True, judges=True)
 PROTOCOL = QUESTION.protocol

@@ -91,5 +91,5 @@ def _wrong(answer: SurvivalSums) -> str:
     return ""
 
 
-QUESTION = once.Question("survival-sums", AskSurvival, SurvivalSums, _wrong, drops=True)
+QUESTION = once.Question("survival-sums", AskSurvival, SurvivalSums, _wrong, drops=True, judges=True)
 PROTOCOL = QUESTION.protocol

@@ -143,6 +143,6 @@ def _wrong(reply: LogTerms | LogTermsOf) -> str:
 
 
 NEEDS = "its log-likelihoods had not come; --resume goes on from the last checkpoint"
-QUESTION = once.Question("terms", AskTerms, LogTerms, _wrong, drops=True, needs=NEEDS)
-QUESTION_OF = once.Question("terms-of-q", AskTermsOf, LogTermsOf, _wrong, drops=True)  # the job has done its work
+QUESTION = once.Question("terms", AskTerms, LogTerms, _wrong, drops=True, judges=True, needs=NEEDS)
+QUESTION_OF = once.Question("terms-of-q", AskTermsOf, LogTermsOf, _wrong, drops=True, judges=True)  # the job has done its work
 PROTOCOL, OF_Q = QUESTION.protocol, QUESTION_OF.protocol

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
 from ...algorithms.importance import machine as importance
@@ -19,7 +20,7 @@ from ...jobs.run import Run
 from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
-from ...results import loo
+from ...results import guard, loo
 from ...results.plain import Record
 from . import marginal, response_units, sites, varying
 from .few_events import describe_events
@@ -57,36 +58,36 @@ def complete(
 
 def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
-    content: dict[str, Any] = {}
-    notes: list[str] = []
-    doubt = ""
     chances = model.row.chances
     asked = replicated.AskReplicated(0) if run.place.is_server else None
     replicate = lambda own: _replicated(own, run.secret_key(own.index, "replicated"), of_rows=chances)  # noqa: E731
     told = ask_clients(run, model.sums_stage, replicated.QUESTION, asked, owns, replicate)
-    if told is not None:
-        notes += [
-            f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
-        ]
-        if sum(one.observed[0] for one in in_order(told.replies)):
-            whole = varying.pool(told.replies)
-            content["predictive"] = _content(whole, model, chances=chances)
-            content |= sites.count_rows(
-                model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()}
-            )
-            doubt = varying.describe(told.replies, model, mend_first=bool(run.hooks.doubts))
-            notes += describe_events(model.family, model.encoding, model.telling, told.replies)
-            zeros = varying.ZEROS.get(model.family, "") if model.one_intercept and not doubt else ""
-            notes += _said(content["predictive"], zeros)
-            notes += [] if doubt or chances else uneven(whole, model, len(run.names))
-        if model.has_multiples and not model.asks_level and len(run.names) > 1:
-            notes.append(response_units.NOT_COMPARED)
     return join(
-        Checked(content, tuple(notes), doubt),
+        Checked() if told is None else _predictive(model, told, mend_first=bool(run.hooks.doubts)),
         exchange_loo(run, model, owns),
         marginal.exchange_effects(run, model, owns),
         exchange_sites(run, model, owns),
     )
+
+
+@guard.check("the predictive checks", Checked())
+def _predictive(model: Model, told: once.Server[replicated.Replicated], *, mend_first: bool) -> Checked:
+    """Returns whether the model makes responses like those that were seen, by the clients' sums."""
+    content: dict[str, Any] = {}
+    notes = [f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())]
+    doubt, chances = "", model.row.chances
+    if sum(one.observed[0] for one in in_order(told.replies)):
+        whole = varying.pool(told.replies)
+        content["predictive"] = _content(whole, model, chances=chances)
+        content |= sites.count_rows(model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()})
+        doubt = varying.describe(told.replies, model, mend_first=mend_first)
+        notes += describe_events(model.family, model.encoding, model.telling, told.replies)
+        zeros = varying.ZEROS.get(model.family, "") if model.one_intercept and not doubt else ""
+        notes += _said(content["predictive"], zeros)
+        notes += [] if doubt or chances else uneven(whole, model, len(model.names))
+    if model.has_multiples and not model.asks_level and len(model.names) > 1:
+        notes.append(response_units.NOT_COMPARED)
+    return Checked(content, tuple(notes), doubt)
 
 
 def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
@@ -97,8 +98,8 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
     told = ask_clients(run, stage_of_loo(model), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
     if told is None:
         return Checked()
-    summary = loo.summary(in_order(told.replies), model.units.scale, TOLD)
-    return Checked({"loo": summary}, tuple(loo.notes(summary, told, model.telling)))
+    summary, notes = loo.told(told, model.telling, unit=model.units.scale, draws=TOLD)
+    return Checked({"loo": summary}, tuple(notes))
 
 
 def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:

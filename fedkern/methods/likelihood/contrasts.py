@@ -12,11 +12,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ...results import guard
 from .model import Model
 
 Array = NDArray[np.float64]
 
 
+@guard.figure("contrasts", ({}, frozenset()))
 def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Array], frozenset[str]]:
     """Returns name -> (N,) each level less the reference of its column, and the names of the levels' own coefficients.
 

@@ -17,7 +17,7 @@ from scipy.special import expit
 from ...algorithms.importance.server import Found
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
-from ...results import heterogeneity, other_way
+from ...results import guard, heterogeneity, other_way
 from ...results.other_way import ALONE, REWRITE, Reversed
 from .model import Model
 
@@ -33,6 +33,7 @@ OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is no
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
+@guard.figure("the sensitivity to prior and rows", {})
 def sensitivity(weights: Weighted, prior: Array, likelihood: Array, values: Mapping[str, Array]) -> dict[str, Row]:
     """Returns name -> how far its posterior moves with the power of the prior and of the likelihood; a mark where that matters.
 
@@ -56,6 +57,7 @@ def _mark(prior: float, likelihood: float) -> str:
     return CONFLICT if likelihood >= SENSITIVE else STRONG
 
 
+@guard.figure("the result without each client", {})
 def leave_out_clients(weights: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
     """Returns client -> the result without it: mean, sd, 95 % interval and shift of each of `values`.
 
@@ -90,6 +92,7 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
     return mean, float(np.sqrt(weights @ (column - mean) ** 2))
 
 
+@guard.figure("differences between sites", None)
 def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity | None:
     """Returns Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
     names, at, intercept = model.compared
@@ -97,6 +100,7 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     return heterogeneity.compare_sites(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
 
 
+@guard.check("the coding of the response", None)
 def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     """Returns the words on a client whose outcome seems to be coded the other way round; None where none does.
 
@@ -141,6 +145,7 @@ def mirrored_events(model: Model, told: Mapping[int, Mapping[str, int]]) -> list
     ] * bool(found)
 
 
+@guard.figure("notes on the sensitivity", [])
 def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
     """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known."""
     said = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...algorithms.importance.server import Found
+from ...results import guard
 from .model import Model
 
 OFF = 5.0  # times as large as the rows' standard deviation, or so many of these from their mean
@@ -18,6 +19,7 @@ MOVED = 0.5  # standard errors of the rows alone
 LEAST = 1e-10  # of the largest eigenvalue: what rows tell less of has no standard error
 
 
+@guard.check("the scales that the job gives", None)
 def doubt(found: Found, model: Model) -> str:
     """Returns why the result cannot stand; "" where it can, or where no center and scale are given."""
     given = given_columns(model)

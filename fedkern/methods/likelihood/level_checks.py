@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import level_sums, slips
 from ...data.design import Design
@@ -25,6 +26,7 @@ from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
+from ...results import guard
 from . import marginal, sites
 from .checks import exchange_loo, exchange_sites
 from .keys import Config
@@ -92,8 +94,12 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
     server = ask_clients(
         run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: count_levels(model, own, run.secret_key(own.index, "levels"))
     )
-    if server is None:
-        return Checked()
+    return Checked() if server is None else _predictive(model, server)
+
+
+@guard.figure("the predictive checks", Checked())
+def _predictive(model: LevelModel, server: once.Server[level_sums.LevelNumbers]) -> Checked:
+    """Returns how often levels were seen, and how often the model makes them, by the clients' sums."""
     notes = [
         f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())
     ]

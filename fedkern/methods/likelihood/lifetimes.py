@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import lifetime_sums
 from ...algorithms.exchanges.survival_sums import AskSurvival
@@ -26,6 +27,7 @@ from ...models.mixed.conditional import MOST, effect_variance, predictor, with_e
 from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
+from ...results import guard
 from . import sites, time_units
 from .differently import mirrored_events
 from .keys import Config
@@ -68,27 +70,25 @@ def complete(
 
 def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, Ended]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
-    content: dict[str, Any] = {}
-    notes: list[str] = []
-    doubt = ""
     asked = AskSurvival(0) if run.place.is_server else None
     server = ask_clients(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
-    if server is not None:
-        notes += [
-            f"client {model.telling[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())
-        ]
-        none = [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if one.rows and not one.events]
-        if none:
-            notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
-        content, said, doubt = _content(model, in_order(server.replies))
-        told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
-        content |= sites.count_rows(model, model.telling, told)
-        notes += said
-        notes += mirrored_events(model, told)
-        if not model.asks_level and len(run.names) > 1:
-            notes.append(time_units.NOT_COMPARED)
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
+    return join(Checked() if server is None else _of_times(model, server), sites.exchange_modes(run, model, alone))
+
+
+@guard.check("the checks of times", Checked())
+def _of_times(model: LifetimeModel, server: once.Server[lifetime_sums.LifetimeSums]) -> Checked:
+    """Returns whether the model makes times like those that were seen, by the clients' sums."""
+    notes = [f"client {model.telling[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())]
+    none = [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if one.rows and not one.events]
+    if none:
+        notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
+    content, said, doubt = _content(model, in_order(server.replies))
+    told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
+    notes += [*said, *mirrored_events(model, told)]
+    if not model.asks_level and len(model.names) > 1:
+        notes.append(time_units.NOT_COMPARED)
+    return Checked({**content, **sites.count_rows(model, model.telling, told)}, tuple(notes), doubt)
 
 
 def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:

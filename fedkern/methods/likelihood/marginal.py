@@ -21,6 +21,7 @@ from ...jobs.run import Run
 from ...models import level_marginal
 from ...models.mixed import Rows
 from ...models.mixed.marginal import Contrast, Moved, Slope, sums
+from ...results import guard
 from ...results.weighted import summarised
 from . import changes
 from .keys import Config
@@ -40,8 +41,14 @@ def exchange_effects(run: Run[Config], model: Model, owns: Mapping[int, Own]) ->
         asked = marginal_sums.AskMarginal(0) if run.place.is_server else None
         server = ask_clients(run, stage, marginal_sums.QUESTION, asked, owns, lambda own: sum_effects(model, own))
         if server is not None:
-            return Checked(_content(model, server), tuple(_notes(server, model.telling)))
+            return _averaged(model, server)
     return Checked()
+
+
+@guard.figure("marginal effects", Checked())
+def _averaged(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> Checked:
+    """Returns the effects of all clients' rows, and notes."""
+    return Checked(_content(model, server), tuple(_notes(server, model.telling)))
 
 
 def sum_effects(model: Model, own: Own) -> marginal_sums.MarginalSums:

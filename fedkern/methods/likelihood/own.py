@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,11 +77,14 @@ def ask_clients(
     owns : of each client that lives here, whatever it answers from
     told : one of these -> the answer; a fault of it belongs to that client
     """
-    clients = {}
-    for k, own in owns.items():
-        with owned(k):
-            clients[k] = once.ready_client(told(own))
+    clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
     return run.ask(stage, question, asked, clients)[0]
+
+
+def _told(k: int, told: Callable[[T], A], own: T, asked: Message) -> A:
+    """Returns a client's answer."""
+    with owned(k):
+        return told(own)
 
 
 def key_of_effects(model: Model, client: int, effect: int) -> int:

@@ -13,7 +13,7 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...jobs.publish import Fit
 from ...models import psis, weighted
-from ...results import loo, unseen
+from ...results import guard, loo, unseen
 from ...results import verdict as verdict_of
 from ...results.other_way import ALONE
 from ...results.plain import Record
@@ -79,16 +79,42 @@ class Ended:
     singly: Array | None = None
 
 
+def bare(model: Model, ended: Ended, test: Design | None) -> Fit:
+    """Returns the result of a job, without anything that is judged or said of it."""
+    assert ended.mode is not None
+    walked, server = ended.chains, ended.mode if ended.chains is None else ended.chains
+    if walked is None:
+        weights = importance.read_result(ended.mode).posterior
+        assert weights is not None  # there are rounds of draws
+        posterior, arrays = release_draws(model, weights), {"draws": weights.draws, "log_ratios": weights.log_ratios}
+    else:
+        posterior, arrays = release_walks(model, walked), {"xi": hmc.draws(walked)}
+    return Fit(
+        posterior=posterior,
+        arrays=arrays,
+        stop=str(server.stop),
+        rounds=server.round,
+        verdict=verdict_of.not_judged("nothing was looked at"),
+        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
+        chains=model.output.chains if walked is None else walked.settings.chains,
+        draws=model.output.draws if walked is None else walked.settings.draws,
+        encoding=model.encoding.to_dict(),
+        more={**model.kind_in_summary, **({} if walked else model.data_in_summary(importance.read_result(ended.mode).began))},
+        inference=INFERENCE if walked is None else "",
+    )
+
+
+@guard.check("the judging of the result", bare)
 def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     """Returns the result of a job, from weighted draws or from chains; `test`: the server's test rows."""
     assert ended.mode is not None
     if ended.chains is not None:
         return _fit_of_chains(model, ended, ended.mode, ended.chains, test)
-    server, sampled = ended.mode, importance.read_result(ended.mode)
-    weights = sampled.posterior
-    assert weights is not None  # there are rounds of draws
+    made, sampled = bare(model, ended, test), importance.read_result(ended.mode)
+    weights, posterior = sampled.posterior, made.posterior
+    assert weights is not None
+    assert isinstance(posterior, WeightedDraws)
     assert sampled.log_evidence is not None
-    posterior = release_draws(model, weights)
     evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
     # A level's own coefficient has no meaning alone: contrasts stand in its place wherever effects are compared.
@@ -123,13 +149,9 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
     metrics, scored = _scores(model, posterior, test)
-    more |= scored | model.kind_in_summary | model.data_in_summary(sampled.began)
-    more |= model.summarise_draws(weights.draws[posterior.chosen.ravel()])
-    return Fit(
-        posterior=posterior,
-        arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
-        stop=str(server.stop),
-        rounds=server.round,
+    more |= {**scored, **made.more, **_summarised(model, weights.draws[posterior.chosen.ravel()])}
+    return replace(
+        made,
         verdict=judge_draws(
             sampled,
             (
@@ -141,10 +163,6 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
             ),
             model.settings.effective,
         ),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
-        chains=model.output.chains,
-        draws=model.output.draws,
-        encoding=model.encoding.to_dict(),
         metrics=metrics,
         notes=[
             *_unseen(model),
@@ -154,8 +172,13 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
             *ended.checked.notes,
         ],
         more=more,
-        inference=INFERENCE,
     )
+
+
+@guard.figure("what the draws say of the model's own terms", {})
+def _summarised(model: Model, draws: Array) -> Record:
+    """Returns the entries of summary.json that a model makes of its draws."""
+    return model.summarise_draws(draws)
 
 
 def _unseen(model: Model) -> list[str]:
@@ -163,6 +186,7 @@ def _unseen(model: Model) -> list[str]:
     return [unseen.describe("secure sums hide each client's own numbers")] if model.secure else []
 
 
+@guard.figure("leave-one-out sums at all draws", {})
 def _left_out(model: Model, content: Record, weights: weighted.Weighted, values: Array) -> Record:
     """`loo` of summary.json, where the log-likelihood of all rows is known at more draws than clients were told.
 
@@ -179,6 +203,7 @@ def _left_out(model: Model, content: Record, weights: weighted.Weighted, values:
     return {"loo": loo.corrected(content["loo"], float(values[told].mean()), mean, variance)}
 
 
+@guard.figure("notes on the tails", [])
 def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
     """Notes on a student response whose mean, or variance, may not exist."""
     if model.family != "student":
@@ -197,11 +222,13 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
     return []
 
 
+@guard.figure("contrasts", {})
 def _contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, object]:
     """Levels against their references, as the parameters are summarised."""
     return {"contrasts": {name: summarised(own, weights) for name, own in contrasts_of.items()}} if contrasts_of else {}
 
 
+@guard.figure("scores of the test rows", ({}, {}))
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
     """Metrics of the test rows, and the entries of summary.json beside them."""
     if test is None:
@@ -215,8 +242,9 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
 
 def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
     """The result of chains: draws of equal weight, and nothing that needs the density at them."""
-    s = server.settings
-    posterior = release_walks(model, server)
+    s, made = server.settings, bare(model, ended, test)
+    posterior = made.posterior
+    assert isinstance(posterior, WeightedDraws)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)
@@ -238,19 +266,12 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
         **scored,
-        **model.kind_in_summary,
-        **model.summarise_draws(hmc.draws(server).reshape(-1, model.layout.size)),
+        **made.more,
+        **_summarised(model, hmc.draws(server).reshape(-1, model.layout.size)),
     }
-    return Fit(
-        posterior=posterior,
-        arrays={"xi": hmc.draws(server)},
-        stop=str(server.stop),
-        rounds=server.round,
+    return replace(
+        made,
         verdict=judged,
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
-        chains=s.chains,
-        draws=s.draws,
-        encoding=model.encoding.to_dict(),
         metrics=metrics,
         notes=[
             *_unseen(model),
@@ -279,6 +300,7 @@ def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> V
     return judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
 
 
+@guard.check("R-hat", verdict_of.not_judged("no check is known"))
 def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
     """Returns whether R-hat, ESS and divergences say that chains are right; `against`: other reasons that they are not."""
     s, against = server.settings, [*against]
@@ -294,6 +316,7 @@ def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]
     return Verdict(False, "; ".join(against), judged.worst) if against else judged
 
 
+@guard.check("the weights", verdict_of.not_judged("no check is known"))
 def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
     """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
 

@@ -17,6 +17,7 @@ from ...jobs.run import Run
 from ...models import levels, survival
 from ...models.mixed import Rows, mode
 from ...models.survival_parametric import Lifetimes
+from ...results import guard
 from ...results.gaussian import label
 from ...results.plain import Record
 from .keys import Config
@@ -96,6 +97,7 @@ def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], name
     )
 
 
+@guard.figure("what each client's rows say alone", Checked())
 def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
     """The result; `shown`: name, scale (0 or 1) and place of each number."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)

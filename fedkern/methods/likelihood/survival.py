@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import hazard_curves, pearson, survival_sums
 from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
-from ...results import case_weights
+from ...results import case_weights, guard
 from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
@@ -95,43 +96,50 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
 
     Responses that the model makes are not drawn: their times need baseline hazards, which the server does not have.
     """
-    content: dict[str, Any] = {}
-    notes: list[str] = []
-    doubts: list[str] = []
+    parts: list[Checked] = []
     asked = survival_sums.AskSurvival(0) if run.place.is_server else None
     server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
-        notes += [
-            f"client {model.telling[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
-        ]
-        replies = in_order(server.replies)
-        if nothing := [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if not one.events]:
-            notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
-        content, said = _content(model, replies)
-        content |= sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
-        notes += said
-        sizes = dict(enumerate(run.hooks.sizes))  # which clients tell with their numeric columns
-        if not model.secure and sizes:
-            notes += mirrored_events(model, {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()})
+        parts.append(_of_hazards(model, server, run.hooks.sizes))
     for stage in model.weight_stages:
         of_rows = pearson.AskPearson(0, np.zeros(0)) if run.place.is_server else None
         weighed = ask_clients(run, stage, pearson.QUESTION, of_rows, ended, _weight)
         if weighed is not None:
-            said_of_weights = _compare_weights(model, weighed.replies)
-            notes += said_of_weights.notes
-            doubts += said_of_weights.doubts
+            said = _compare_weights(model, weighed.replies)
+            parts.append(Checked({}, tuple(said.notes), "; ".join(said.doubts)))
     for stage in model.curve_stages:
         told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
-            notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
-            there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
-            notes += _left_out({run.names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
-            content |= _average_curves(model, [*there.values()])
-            said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
-            notes += said_of_units.notes
-            doubts += said_of_units.doubts
+            parts.append(_of_curves(model, told, run.names))
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes), "; ".join(doubts)), sites.exchange_modes(run, model, alone))
+    doubts = "; ".join(filter(None, [part.doubt for part in parts]))
+    return join(replace(join(*parts), doubt=doubts), sites.exchange_modes(run, model, alone))
+
+
+@guard.check("the checks of hazards", Checked())
+def _of_hazards(model: CoxModel, server: once.Server[survival_sums.SurvivalSums], sizes: Sequence[int]) -> Checked:
+    """Returns what the clients' sums say of the model; `sizes`: their rows, which they tell with numeric columns."""
+    notes = [
+        f"client {model.telling[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
+    ]
+    if nothing := [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if not one.events]:
+        notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
+    content, said = _content(model, in_order(server.replies))
+    counts = sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
+    notes += said
+    if not model.secure and sizes:
+        notes += mirrored_events(model, {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()})
+    return Checked({**content, **counts}, tuple(notes))
+
+
+@guard.check("the common curve", Checked())
+def _of_curves(model: CoxModel, told: once.Server[hazard_curves.CumulativeHazards], names: tuple[str, ...]) -> Checked:
+    """Returns the curve of all clients, and whether their units of time are one."""
+    notes = [f"client {names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
+    there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
+    notes += _left_out({names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
+    said = time_units.of_curves([names[k] for k in there], [*there.values()], model.survival_at)
+    return Checked(_average_curves(model, [*there.values()]), (*notes, *said.notes), "; ".join(said.doubts))
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:

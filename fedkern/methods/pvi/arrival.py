@@ -27,6 +27,7 @@ from ...jobs.stage import Stage
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
 from ...privacy.disclosure import OF_A_LINEAR
+from ...results import guard
 from ...results.verdict import Verdict, not_judged
 from . import keys
 from .keys import Config
@@ -124,6 +125,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
     return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
 
 
+@guard.check("the distance from the posterior of all rows", lambda *_: Arrived(None, "it could not be computed"))
 def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
     """Returns the Newton step of all clients' answers, or the reason that an answer is missing."""
     names = model.telling

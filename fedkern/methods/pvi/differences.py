@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...algorithms.pvi import machine as pvi
 from ...kernels.families import FAMILIES
 from ...models.expfam import unpack
-from ...results import heterogeneity, other_way, residuals, unseen
+from ...results import guard, heterogeneity, other_way, residuals, unseen
 from ...results.verdict import Verdict
 from .arrival import Arrived
 from .dispersion import PearsonCheck
@@ -37,6 +37,7 @@ def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], 
     return there, server.site_h[there], np.stack([unpack(server.site_P[k], model.encoding.size) for k in there])
 
 
+@guard.check("the residuals' spread", None)
 def compare_errors(model: Model, server: Server, own: Verdict, varied: PearsonCheck) -> residuals.Residuals | None:
     """Tests whether the error variance of a linear job differs between clients; None where it does not, or cannot be tested."""
     sites = _full_sites(model, server, own) if model.family == "gaussian" else None
@@ -50,6 +51,7 @@ def compare_errors(model: Model, server: Server, own: Verdict, varied: PearsonCh
     )
 
 
+@guard.figure("differences between sites", None)
 def compare_sites(
     model: Model, server: Server, own: Verdict, varied: PearsonCheck, errors: residuals.Residuals | None
 ) -> heterogeneity.Heterogeneity | None:
@@ -66,6 +68,7 @@ def compare_sites(
     return heterogeneity.compare_sites(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
 
 
+@guard.check("the coding of the response", None)
 def find_reversed(model: Model, server: Server, own: Verdict, arrived: Arrived | None) -> other_way.Reversed | None:
     """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does.
 
@@ -98,6 +101,7 @@ def find_reversed(model: Model, server: Server, own: Verdict, arrived: Arrived |
     return other_way.find(sums, names, response, effects=bool(model.encoding.clients))
 
 
+@guard.figure("notes on differences between sites", [])
 def notes(model: Model, server: Server, differ: heterogeneity.Heterogeneity | None) -> list[str]:
     """Returns the sentences for a reader about the coefficients that differ, or about why nobody has looked whether they do."""
     if differ is None:

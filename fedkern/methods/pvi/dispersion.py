@@ -21,8 +21,9 @@ from ...errors import owned
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...kernels.families import FAMILIES
+from ...models.expfam import Gaussian
 from ...models.glm import Rows, pearson_sums
-from ...results import case_weights, dispersion
+from ...results import case_weights, dispersion, guard
 from .keys import Config
 from .model import Model, Server
 
@@ -77,6 +78,12 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
     told, _ = run.ask(stages(model)[0], pearson.QUESTION, question, clients)
     if told is None or q is None:
         return PearsonCheck()
+    return _pooled(run, model, q, told)
+
+
+@guard.check("the dispersion", lambda *_: PearsonCheck())
+def _pooled(run: Run[Config], model: Model, q: Gaussian, told: once.Server[pearson.PearsonSums]) -> PearsonCheck:
+    """Pools the clients' sums."""
     notes = [f"client {model.telling[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {model.telling[k]: told.replies[k] for k in sorted(told.replies)}
     weight = 1.0

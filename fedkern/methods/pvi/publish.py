@@ -16,7 +16,7 @@ from ...jobs.publish import Fit
 from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
-from ...results import dispersion
+from ...results import dispersion, guard
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
 from ...results.plain import Record
@@ -85,6 +85,33 @@ class Ended:
     doubts: tuple[str, ...] = ()
 
 
+def _released(model: Model, ended: Ended, estimate: noise_aware.Estimate | None) -> Gaussian:
+    """Returns the q that is published."""
+    if isinstance(ended.server, client_level.Server):
+        return client_noise.with_noise(ended.server)
+    return pvi.released(ended.server) if estimate is None else estimate.q
+
+
+def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
+    """Makes the result without anything that is judged or said of it."""
+    output, encoding, server, updates = model.output, model.encoding, ended.server, model.updates(ended.server)
+    estimate, without = _estimate(model, ended)
+    q = _released(model, ended, estimate)
+    return Fit(
+        posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
+        arrays=_arrays(model, server, q),
+        stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
+        rounds=server.round,
+        verdict=not_judged("nothing was looked at"),
+        clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
+        chains=output.chains,
+        draws=output.draws,
+        encoding=encoding.to_dict(),
+        notes=_of_estimate(model, estimate, without),
+    )
+
+
+@guard.check("the judging of the result", bare)
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """Makes the published result, apart from the certificates.
 
@@ -93,12 +120,11 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     ended : the server's last state, and the answers that came after the rounds
     test : rows of the server, by which the result is scored
     """
-    output, encoding, server, updates = model.output, model.encoding, ended.server, model.updates(ended.server)
-    estimate, without = _estimate(model, ended)
+    made, encoding, server = bare(model, ended, test), model.encoding, ended.server
+    posterior, estimate = made.posterior, _estimate(model, ended)[0]
+    assert isinstance(posterior, Posterior)
+    q = _released(model, ended, estimate)
     # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
-    q = pvi.released(server) if estimate is None else estimate.q
-    if isinstance(server, client_level.Server):
-        q = client_noise.with_noise(server)
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     errors = differences.compare_errors(model, server, own, varied)
@@ -106,42 +132,57 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     if doubts := [*ended.doubts, *filter(None, [turned and turned.doubt])]:
         own = Verdict(False, "; ".join(doubts), own.worst)
     differ = differences.compare_sites(model, server, own, varied, errors)
-    method = averaged(private=model.privacy is not None)
-    entries: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
-    posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
+    scores, scored = _scores(model, q, test)
+    entries: dict[str, object] = {**scored}
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)
         own, entries = _not_normal(along, intervals), {**entries, "lines": intervals}
     elif own.converged == "settled" and (unseen := _unseen(model)):
         own = replace(own, why=f"{own.why}; {unseen}")
-    return Fit(
-        posterior=posterior,
-        arrays=_arrays(model, server, q),
-        stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
-        rounds=server.round,
+    return replace(
+        made,
         verdict=_judged(model, own, varied, errors, differences.first(differ)),
-        clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
-        chains=output.chains,
-        draws=output.draws,
-        encoding=encoding.to_dict(),
-        metrics={} if test is None else metrics(q, test, model.family, model.scale, method),
+        metrics=scores,
         notes=[
             *([turned.note] if turned else []),
             *_remarks(model, server, q),
             *_of_dropped(model, server),
             *([TRIALS] if model.trials and varied.ratio is None else []),
             *response.notes(model.response, encoding),
-            *_of_estimate(model, estimate, without),
+            *made.notes,
             *ended.checked.notes,
             *varied.notes,
             *dispersion.notes(own, varied.ratio, mend_first=bool(ended.doubts)),
-            *([] if errors is None else errors.notes(own)),
+            *([] if errors is None else _of_errors(errors, own)),
             *differences.notes(model, server, differ),
         ],
-        more={**ended.checked.more, **entries, **({} if differ is None else {"heterogeneity": differ.content})},
+        more={**_of_clients(ended.checked), **entries, **({} if differ is None else {"heterogeneity": differ.content})},
     )
 
 
+@guard.figure("notes on the residuals", [])
+def _of_errors(errors: Residuals, own: Verdict) -> list[str]:
+    """Returns notes on the residuals of a measured response."""
+    return list(errors.notes(own))
+
+
+@guard.figure("what clients answered about q", {})
+def _of_clients(checked: Checked) -> dict[str, Any]:
+    """Returns the entries of summary.json that are made of the clients' answers."""
+    return checked.more
+
+
+@guard.figure("scores of the test rows", ({}, {}))
+def _scores(model: Model, q: Gaussian, test: Rows | None) -> tuple[Mapping[str, float], dict[str, object]]:
+    """Returns metrics on the server's test rows, and the entries of summary.json beside them."""
+    if test is None:
+        return {}, {}
+    method = averaged(private=model.privacy is not None)
+    scored = tested(q, test, model.family, model.scale, method)
+    return metrics(q, test, model.family, model.scale, method), {"test": scored}
+
+
+@guard.check("the verdict", not_judged("no check is known"))
 def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     """Judges q. In an open job the distance from the posterior of all rows decides, and in a linear one also the residuals'
     spread.
@@ -158,6 +199,7 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     return arrived
 
 
+@guard.check("the dispersion", lambda model, own, *_: own)
 def _judged(model: Model, own: Verdict, varied: PearsonCheck, errors: Residuals | None, first: str) -> Verdict:
     """Adds to a verdict whether responses vary as the model says; the ratio of a scale that is learnt from them is 1 and says
     nothing."""
@@ -166,6 +208,7 @@ def _judged(model: Model, own: Verdict, varied: PearsonCheck, errors: Residuals 
     return judged if errors is None else errors.judged(judged)
 
 
+@guard.figure("widths along lines", {})
 def _of_lines(off_lines: Lines, posterior: Posterior) -> dict[str, dict[str, float]]:
     """Returns widths and quantiles of coefficients that are not as wide as q, by the names of `parameters`: slopes on both
     scales."""
@@ -273,6 +316,7 @@ TRIALS = (
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"
 
 
+@guard.check("the noise in the posterior", not_judged("no check is known"))
 def _of_noise(model: Model, estimate: noise_aware.Estimate | None, mean: NDArray[np.float64]) -> Verdict:
     """Judges a noise-aware posterior: whether the last steps were near enough to it, and its curvature is known well enough.
 
@@ -339,6 +383,7 @@ def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, 
     return estimate, without | improper
 
 
+@guard.figure("notes on the noise", [])
 def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: Mapping[int, str]) -> list[str]:
     """Returns the notes for a reader of a noise-aware posterior."""
     if not model.with_noise:
@@ -356,6 +401,7 @@ def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: M
     return notes
 
 
+@guard.figure("notes on clients and on the prior's pull", [])
 def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     """Returns notes for a reader of the result: clients that are not in it, and coefficients at which the prior pulls."""
     updates = model.updates(server)

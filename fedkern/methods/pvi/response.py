@@ -28,6 +28,7 @@ from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
 from ...models.spatial.site import Rows as Responses
 from ...models.spatial.units import Units
+from ...results import guard
 from .keys import Config
 
 Vector = NDArray[np.float64]
@@ -241,6 +242,7 @@ def is_exact(response: Response) -> bool:
     return response.variance is not None and response.variance <= scale.LEAST
 
 
+@guard.figure("notes on the response's units", [])
 def notes(response: Response, encoding: Encoding) -> list[str]:
     """Returns notes that the response is a function of other columns, or that nearly all counts are 0, so that nothing tells
     r."""

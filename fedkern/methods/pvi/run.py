@@ -68,7 +68,8 @@ def fit(run: Run[Config]) -> Fit | None:
     run.know_alike(model.told)
     server, clients = run.with_lines(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
-        own.write(run, model, own.Own(k, client))
+        with owned(k):
+            own.write(run, model, own.Own(k, client))
     # From here on the server's numbers are in the data's units.
     server, data_units = response.end_rounds(run, model, server)
     model = replace(model, response=data_units)

@@ -6,7 +6,7 @@ the job asks, with sums of its leave-one-out densities. Source: docs/concepts/co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,9 +22,9 @@ from ...jobs.run import Run
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows, log_likelihood, total_log_likelihood
 from ...models.saturated import LIMIT
-from ...results import lines, loo
+from ...results import guard, lines, loo
 from ...results.gaussian import Posterior, label
-from ...results.reweighed import reweigh
+from ...results.reweighed import Reweighed, reweigh
 from . import stages
 from .keys import Config
 from .model import Model, Server
@@ -52,28 +52,32 @@ def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: 
         least = model.least_rows
         notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
     elif server is not None and told is not None and told.complete:
-        # Answers of all clients and the prior add up to the pooled log-posterior at each point.
-        q, prior = pvi.released(server), model.prior
-        points, likelihood = _shared(model, q), summed(reply.values for reply in in_order(told.replies))
-        theta, n = points[: model.weighed_draws], model.weighed_draws
-        posterior = likelihood + prior.log_density(points)
-        rounding = len(run.names) * 10.0**-DIGITS  # of the answers
-        suffix = "_std" if model.encoding.standardised else ""
-        labels = [label(name, suffix) for name in model.encoding.names]
-        weights = reweigh(labels, theta, posterior[:n] - q.log_density(theta), rounding)
-        drawn = lines.fit_lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
+        weights, drawn = _compared(model, pvi.released(server), in_order(told.replies))
     if not model.output.loo:
         # Leave-one-out sums are a second question, of clients that know q from the first.
         return Checked(weights, None, tuple(notes), lines=drawn)
-    own = {k: once.ready_client(loo_sums.make_reply(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
+    own = {k: once.Client(partial(_left_out, model, rows[k], client.asked, k)) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
     if asked is None:
         return Checked(weights, None, tuple(notes), lines=drawn)
     if not asked.asks:
         return Checked(weights, None, (*notes, "no leave-one-out sums: a client was lost"), lines=drawn)
-    content = loo.summary(in_order(asked.replies))
-    return Checked(weights, content, (*notes, *loo.notes(content, asked, model.telling)), lines=drawn)
+    content, said = loo.told(asked, model.telling)
+    return Checked(weights, content, (*notes, *said), lines=drawn)
+
+
+@guard.check("the weights of q", (None, None))
+def _compared(model: Model, q: Gaussian, told: Sequence[terms.LogTermsOf]) -> tuple[Reweighed, lines.Lines | None]:
+    """Compares q with the pooled posterior: clients' answers and the prior add up to its log density at each point."""
+    points, likelihood = _shared(model, q), summed(reply.values for reply in told)
+    theta, n = points[: model.weighed_draws], model.weighed_draws
+    posterior = likelihood + model.prior.log_density(points)
+    rounding = len(model.names) * 10.0**-DIGITS  # of the answers
+    suffix = "_std" if model.encoding.standardised else ""
+    labels = [label(name, suffix) for name in model.encoding.names]
+    weights = reweigh(labels, theta, posterior[:n] - q.log_density(theta), rounding)
+    return weights, lines.fit_lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
 
 
 def _q(model: Model, asked: terms.AskTermsOf) -> Gaussian:
@@ -113,6 +117,11 @@ def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> t
 def _least(model: Model) -> float:
     """Returns what a row's log-likelihood is at least."""
     return -LIMIT if model.secure else -np.inf
+
+
+def _left_out(model: Model, rows: Rows, q: terms.AskTermsOf | None, client: int, asked: loo_sums.AskLoo) -> loo_sums.LooSums:
+    """Returns a client's leave-one-out sums, about the q that it was told."""
+    return loo_sums.make_reply(_sums(model, rows, q, client))
 
 
 def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:

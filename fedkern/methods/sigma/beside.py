@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from ...results import guard
 from ...results.draws import Draws
 from ...results.gaussian import label
 from .model import SigmaModel
@@ -22,6 +23,7 @@ QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
 RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> the name of e^coefficient
 
 
+@guard.figure("ratios, and priors beside the posterior", {})
 def of(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     """Returns both as entries of summary.json's table "sigma"."""
     shown, unknowns = ratios(model, posterior), priors(model, posterior)

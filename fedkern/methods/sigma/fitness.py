@@ -19,6 +19,7 @@ from ...models.likelihood import LIMIT, cut_value
 from ...models.spatial import checks
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
+from ...results import guard
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -111,6 +112,14 @@ class Fitness:
         return FitSums(0, len(elpd), float(elpd.sum()), squares, effective, waic, p_waic, self.unreliable)
 
 
+def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
+    """Returns measures that are not known."""
+    d = site.n_areas
+    nothing = np.full(d, np.nan)
+    return Fitness(nothing, nothing, nothing, nothing, nothing, np.full((d, 2), np.nan), None)
+
+
+@guard.figure("how well the fit agrees with each area", unknown)
 def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
     """Computes the measures from draws of the posterior; `unit` is that of the response in the model's."""
     xi, theta = drawn.xi, drawn.theta
@@ -121,9 +130,12 @@ def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) 
     residuals = checks.pearson(site, xi, theta)
     empty = site.counts == 0
     elpd, effective, k_hat = (np.where(empty, np.nan, one) for one in (left_out.elpd, left_out.effective, left_out.k_hat))
-    moran = None if pairs is None else checks.moran(residuals, pairs)
+    moran = None if pairs is None else _moran(residuals, pairs)
     waic = np.where(empty[:, np.newaxis], np.nan, _waic(log_density))
     return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, left_out.weights), residuals, waic, moran)
+
+
+_moran = guard.figure("Moran's I", None)(checks.moran)
 
 
 def _waic(log_density: Array) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from ...kernels import rng
 from ...models.spatial import within_site
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
+from ...results import guard
 from ...results.plain import Record
 from ...results.released import Drawing
 from . import borders, kept, periods
@@ -92,13 +95,14 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     folder.write_csv("areas.csv", columns, client=client.index)
     if model.periods:
         pairs = periods.of_pairs(model, file, own.rows, areas, drawn, hidden=hidden)
-        pairs = {"converged": [own.said["converged"]] * len(pairs["area"]), **pairs}
-        folder.write_csv("area_periods.csv", pairs, client=client.index)
-    if own.shapes is not None:
-        drawn_areas = borders.collection(own.shapes, columns)
+        if pairs is not None:
+            pairs = {"converged": [own.said["converged"]] * len(pairs["area"]), **pairs}
+            folder.write_csv("area_periods.csv", pairs, client=client.index)
+    drawn_areas, packed = _drawn(model, own, columns)
+    if drawn_areas is not None:
         folder.write_json("areas.geojson", drawn_areas, client=client.index)
-        if model.output.polygons == "gpkg":
-            folder.write(folder.home(client.index) / "areas.gpkg", geopackage(drawn_areas), secret=True)
+    if packed is not None:
+        folder.write(folder.home(client.index) / "areas.gpkg", packed, secret=True)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
     content: dict[str, object] = {
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
@@ -123,6 +127,15 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     run.hooks.write_own(client.index, "areas.json", content)
     run.hooks.write_own(client.index, "fit.json", {**own.said, **fitness.content})
     return sums
+
+
+@guard.figure("areas with their borders", (None, None))
+def _drawn(model: SigmaModel, own: Own, columns: Mapping[str, Sequence[Any]]) -> tuple[Record | None, bytes | None]:
+    """Returns the contents of areas.geojson and areas.gpkg, as far as the job has them."""
+    if own.shapes is None:
+        return None, None
+    areas = borders.collection(own.shapes, columns)
+    return areas, geopackage(areas) if model.output.polygons == "gpkg" else None
 
 
 def _unknowns(own: Own) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
+from ...results import guard
 from ...results.draws import Draws
 from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarise, unknown
 from .beside import RATIOS
@@ -27,6 +28,7 @@ def name_effect(period: str) -> str:
     return f"period[{period}]"
 
 
+@guard.figure("effects of periods", {})
 def about(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     """Returns the entry of summary.json's table "sigma": ratios to the level of all periods, or differences from it.
 
@@ -43,6 +45,7 @@ def about(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     return {"periods": {"is": word or "difference", "of": ends}}
 
 
+@guard.figure("the table of periods", {})
 def table(model: SigmaModel, posterior: Draws) -> dict[str, Mapping[str, Sequence[Any]]]:
     """Returns periods.csv: each period's effect on the link scale, and its ratio (or difference) with the 95 % interval."""
     if not model.periods:
@@ -60,9 +63,10 @@ def table(model: SigmaModel, posterior: Draws) -> dict[str, Mapping[str, Sequenc
     return {"periods.csv": columns}
 
 
+@guard.figure("the table of areas and periods", None)
 def of_pairs(
     model: SigmaModel, file: OwnFile, rows: AreaRows, areas: Areas, drawn: Drawn, *, hidden: bool
-) -> dict[str, Sequence[Any]]:
+) -> dict[str, Sequence[Any]] | None:
     """Returns area_periods.csv: the level of each area in each period that occurs, at the means of its rows' covariates.
 
     Effects of single rows are not in it.

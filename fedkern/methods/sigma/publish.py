@@ -23,12 +23,12 @@ from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models import psis
 from ...models.weighted import Weighted
-from ...results import verdict
+from ...results import guard, verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.reweighed import Reweighed
-from ...results.verdict import Verdict
+from ...results.verdict import Verdict, not_judged
 from . import beside, periods
 from .model import SigmaModel
 from .prior.keys import ABOVE, ERROR
@@ -192,30 +192,38 @@ def shape_of(released: Draws) -> tuple[int, int]:
     return c, t
 
 
-def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> Fit:
-    """Makes the published result; here chains are judged."""
+def bare(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> Fit:
+    """Makes the result without anything that is judged or said of it."""
     server, shape = ended.server, shape_of(released)
     return Fit(
         posterior=released,
         arrays=_arrays(server),
         stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
-        verdict=_verdict(model, ended, released, prior),
+        verdict=not_judged("nothing was looked at"),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
+        more={"sigma": _about(model, prior)},
+    )
+
+
+@guard.check("the judging of the result", bare)
+def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> Fit:
+    """Makes the published result; here chains are judged."""
+    made = bare(model, ended, prior, released)
+    beside_it = beside.of(model, released) | periods.about(model, released) | _mixing(model, ended, released)
+    return replace(
+        made,
+        verdict=_verdict(model, ended, released, prior),
         notes=_notes(model, released, prior) + _unsheared(model, prior),
-        more={
-            "sigma": _about(model, prior)
-            | beside.of(model, released)
-            | periods.about(model, released)
-            | _mixing(model, ended, released)
-        },
+        more={"sigma": made.more["sigma"] | beside_it},
         tables=periods.table(model, released),
     )
 
 
+@guard.figure("the sums of the fit", lambda fitted, *_, **__: fitted)
 def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str], *, hides: bool) -> Fit:
     """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
 
@@ -245,6 +253,7 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
     return replace(fitted, more={**fitted.more, "sigma": about}, notes=[*fitted.notes, *notes])
 
 
+@guard.check("the verdict", not_judged("no check is known"))
 def _verdict(model: SigmaModel, ended: Ended, released: Draws, prior: ServerFile) -> Verdict:
     """Judges the numbers; no result can stand of files that are in doubt, nor of a prior that is off."""
     judged = _judged(model, ended, released)
@@ -312,6 +321,7 @@ def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
     return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
 
 
+@guard.check("whether the fit has settled", not_judged("no check is known"))
 def settled(model: SigmaModel, server: sfvi.Server, bits: Mapping[str, bool | None]) -> Verdict:
     """Judges whether a fit still moves."""
     return verdict.with_clients(verdict.of_movement(server.windows.movement, unknowns(model)), bits)
@@ -365,6 +375,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     return about
 
 
+@guard.figure("how the fit went", {})
 def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, object]:
     """Returns how well the chains have mixed, or the ELBO of the last fifth of the rounds; and the weights."""
     server = ended.server
@@ -400,6 +411,7 @@ def _about_weights(model: SigmaModel, checks: nested.Found) -> dict[str, object]
     }
 
 
+@guard.figure("the note on the shear", [])
 def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
     """Notes that the prior's file is too old for the job's shear."""
     if model.chains or model.is_nested or not model.sfvi.sheared or prior.mean_loadings is not None:
@@ -410,6 +422,7 @@ def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
     ]
 
 
+@guard.figure("notes on the limits of the numbers", [])
 def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
     notes = ["the areas' posteriors are in each client's own folder: no message has them"]

@@ -56,6 +56,7 @@ def fit(run: Run[Config]) -> Fit | None:
     reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
     encoding = run.agreed({k: read.table for k, read in reads.items()})
     prior.agree(run, files)
+    run.hooks.doubts += () if files.server is None else files.server.doubts
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.with_model(model)  # its stages do not depend on the units, which come below
@@ -97,15 +98,16 @@ def fit(run: Run[Config]) -> Fit | None:
         assert files.server is not None
         released = publish.build_posterior(model, server)
         kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
+        ended = publish.Ended(server, settled, reweighed, tuple(run.hooks.doubts))
+        fitted = replace(publish.fit(model, ended, files.server, released), kept=kept)
         with judging(run, kept):
             known = publish.figures_of(model, released)
-            ended = publish.Ended(server, settled, reweighed, tuple(run.hooks.doubts))
-            fitted = replace(publish.fit(model, ended, files.server, released), kept=kept)
     # Clients' files are headed by the verdict, so that it is told first.
     told = convergence.tell_figures(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
     sums = {}
     for k, client in clients.items():
-        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))
+        with owned(k):
+            sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))
     # `own.write` returns None only in jobs that ask for no sums.
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
     if model.privacy is not None:

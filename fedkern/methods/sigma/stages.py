@@ -16,7 +16,7 @@ from ...algorithms.hmc.messages import Slope, SlopeChange
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Reached
-from ...data.artifact import read_own
+from ...data.artifact import ServerFile, read_own
 from ...data.design import describe
 from ...errors import JobError
 from ...jobs import convergence, holders, memory, secure, tables
@@ -147,7 +147,7 @@ def check_job(at: Check[Config]) -> Said | None:
     used = memory.describe_memory(*_memory(model))
     plans = {name: budget.plan(at.config.privacy) for name in at.names} if at.config.privacy is not None else {}
     sums = [*secure.describe(at.place, at.names)] if model.secure else []
-    return Said(model, [*_lines(model), *sums, *used, *notes], at.unknown(encoding), plans)
+    return Said(model, [*_lines(model), *_of_map(prior.server), *sums, *used, *notes], at.unknown(encoding), plans)
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -229,6 +229,13 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield ""
     yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
+
+
+def _of_map(prior: ServerFile | None) -> Iterator[str]:
+    """Yields what is to be known of the list of neighbours that a prior was made of."""
+    if prior is not None and prior.by_position:
+        yield "map      its list of neighbours has positions, which count the lines of the table of areas (see neighbours.csv)"
+    yield from () if prior is None else (f"doubt    {doubt}" for doubt in prior.doubts)
 
 
 def _why(model: SigmaModel) -> str:

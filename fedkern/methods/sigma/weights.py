@@ -23,6 +23,7 @@ from ...algorithms.sfvi.terms import log_terms
 from ...errors import NumericalError
 from ...jobs.run import Run
 from ...kernels import rng
+from ...results import guard
 from ...results.reweighed import Reweighed, reweigh
 from . import publish, stages
 from .keys import Config
@@ -63,11 +64,19 @@ def exchange_terms(
         if not told.complete:
             weights, asks = None, False
             continue
-        drawn.append(_weighed(model, server, piece, summed(reply.values for reply in in_order(told.replies))))
-        xi, ratios, beside = (np.concatenate(part) for part in zip(*drawn))
-        weights = reweigh(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
-        asks = not weights.enough and weights.promising(model.pieces * terms.PIECE)
+        weights = _compared(model, server, drawn, piece, summed(reply.values for reply in in_order(told.replies)))
+        asks = weights is not None and not weights.enough and weights.promising(model.pieces * terms.PIECE)
     return weights
+
+
+@guard.check("the weights of q", None)
+def _compared(
+    model: SigmaModel, server: sfvi.Server, drawn: list[tuple[Array, Array, Array]], piece: int, values: Array
+) -> Reweighed | None:
+    """Returns weights of the draws of all questions so far; adds those of this one to `drawn`."""
+    drawn.append(_weighed(model, server, piece, values))
+    xi, ratios, beside = (np.concatenate(part) for part in zip(*drawn))
+    return reweigh(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
 
 
 def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) -> tuple[Array, Array, Array]:

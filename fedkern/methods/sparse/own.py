@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.error_shape import ratio
+from ...algorithms.exchanges.error_shape import LAPLACE, ratio
 from ...algorithms.exchanges.loo_sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import FAMILIES, gammaln
-from ...results import chains, loo, selection
+from ...results import chains, guard, loo, selection
 from ...results.plain import Record
 from .keys import Config
 from .model import Columns, Scales, SparseModel
@@ -73,6 +73,7 @@ def summary(model: SparseModel, own: Own) -> Record:
     return out
 
 
+@guard.figure("columns that tell nothing", [])
 def _silent(model: SparseModel, own: Own) -> list[str]:
     """Returns the coefficients of which the client's rows tell nothing."""
     told = model.told_by(model.counted(own.columns))
@@ -155,6 +156,7 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
 
 
+@guard.figure("the shape of errors", lambda model, own: np.full(len(model.nodes), LAPLACE))
 def error_ratio(model: SparseModel, own: Own) -> Array:
     """Returns (p,) mean size over root mean square of each structural equation's residuals, at each chain's mean draw.
 

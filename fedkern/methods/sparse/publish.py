@@ -19,7 +19,7 @@ from ...errors import JobError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.incomplete import Completed
-from ...results import chains, heterogeneity, loo, meta, other_way, selection, verdict
+from ...results import chains, guard, heterogeneity, loo, meta, other_way, selection, verdict
 from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
@@ -59,6 +59,7 @@ def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
 APART = "the chains disagree"  # in different modes, where numbers of all chains mean nothing
 
 
+@guard.check("the verdict", verdict.not_judged("no check is known"))
 def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
     """Judges whether the chains agree about all judged quantities, by the job's limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.until
@@ -143,6 +144,25 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
     return replace(draws, new_site=new_site(model, draws)) if isinstance(draws, Samples) else draws
 
 
+def bare(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, *_: object) -> Fit:
+    """Makes the result without anything that is judged or said of it."""
+    return Fit(
+        posterior=released,
+        arrays=released.arrays,
+        stop=str(server.stop),
+        rounds=server.round,
+        verdict=verdict.not_judged("nothing was looked at"),
+        clients={
+            name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
+            for k, name in enumerate(model.names)
+        },
+        chains=model.settings.chains,
+        draws=server.trace.count,
+        encoding=model.encoding.to_dict() | {"scales": name_values(model.scaled, scales)},
+    )
+
+
+@guard.check("the judging of the result", bare)
 def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()) -> Fit:
     """Makes the published result, apart from further runs; here the chains are judged.
 
@@ -151,26 +171,13 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     doubts : reasons why no result of these files can stand, whatever the chains do
     """
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
-    more = _by_mode(model, released, groups) if groups else _selected(model, released)
-    if isinstance(released, Samples) and model.kind == "sem":
-        modes = selection.modes(released)
-        more["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
+    more = {**(_by_mode(model, released, groups) if groups else _selected(model, released)), **_modes(model, released)}
     judged = _verdict(model, released, groups)
     turned = find_reversed(model, server)
     doubts = [*doubts, *([turned.doubt] if turned else [])]
-    return Fit(
-        posterior=released,
-        arrays=released.arrays,
-        stop=str(server.stop),
-        rounds=server.round,
+    return replace(
+        bare(model, server, scales, released),
         verdict=Verdict(False, "; ".join(doubts), judged.worst) if doubts else judged,
-        clients={
-            name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
-            for k, name in enumerate(model.names)
-        },
-        chains=model.settings.chains,
-        draws=server.trace.count,
-        encoding=model.encoding.to_dict() | {"scales": name_values(model.scaled, scales)},
         notes=[
             *([turned.note] if turned else []),
             *_silent(model, server),
@@ -182,6 +189,15 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     )
 
 
+@guard.figure("modes of the coefficients", {})
+def _modes(model: SparseModel, released: Samples | Streamed) -> dict[str, object]:
+    """Returns the modes of structural equations, where draws are kept."""
+    if not isinstance(released, Samples) or model.kind != "sem":
+        return {}
+    return {"modes": [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in selection.modes(released)]}
+
+
+@guard.check("the coding of the response", None)
 def find_reversed(model: SparseModel, server: gibbs.Server) -> other_way.Reversed | None:
     """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does.
 
@@ -208,11 +224,13 @@ def find_reversed(model: SparseModel, server: gibbs.Server) -> other_way.Reverse
     return other_way.describe([model.names[there[k]] for k in found], model.encoding.response, other_way.OF_TWO)
 
 
+@guard.figure("further runs", lambda fit, others: fit)
 def with_others(fit: Fit, others: Record) -> Fit:
     """Adds the results of further runs, by their keys in summary.json."""
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
+@guard.figure("leave-one-out sums", lambda fit, *_: fit)
 def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
     """Adds the leave-one-out scores of rows."""
     content = loo.summary(in_order(asked.replies))
@@ -277,6 +295,7 @@ def combine_fits(
     return content | ({"left_out": left} if left else {})
 
 
+@guard.figure("notes on the clients' own fits", [])
 def meta_notes(fits: Record) -> list[str]:
     """Names slopes of clients that the meta-analysis leaves out."""
     return [
@@ -286,6 +305,7 @@ def meta_notes(fits: Record) -> list[str]:
     ]
 
 
+@guard.figure("how the sampler went", {})
 def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> Record:
     """Returns how well the chains have mixed, and the counts of events on the way."""
     clipped, fallbacks, data_space = server.events.tolist()
@@ -301,6 +321,7 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
     return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
 
 
+@guard.figure("what is selected", {})
 def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, object]:
     """Returns the FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
     level = model.output.fdr
@@ -336,6 +357,7 @@ def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, 
     return selection.groups(names, effects[..., asked], released.inclusion[..., asked])
 
 
+@guard.check("groups of chains", [])
 def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
     """Groups a sem's chains that stay in different modes, by the site average where it is known; none if they agree."""
     if model.kind != "sem":
@@ -346,6 +368,7 @@ def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
     return groups if len(groups) > 1 else []
 
 
+@guard.figure("what is selected, by groups of chains", {})
 def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> dict[str, object]:
     """Returns, for chains that disagree, the entries of each group of chains, and no number over all of them."""
     every, modes = sum(len(group.chains) for group in groups), []
@@ -385,6 +408,7 @@ def _lacks(numbers: Mapping[str, float]) -> bool:
     return any(map(np.isnan, numbers.values()))
 
 
+@guard.figure("the note on chains that disagree", "chains disagree")
 def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     """Says that the chains disagree, how the result treats them, and which keys may mend it."""
     text = (
@@ -420,6 +444,7 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
     return out
 
 
+@guard.figure("columns that tell nothing", {})
 def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[str]]:
     """Returns client -> coefficients of which its rows tell nothing: a column has one value there, or none."""
     if server.told is None:
@@ -428,6 +453,7 @@ def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[st
     return {name: [model.effects[j] for j in np.flatnonzero(~server.told[k])] for k, name in names.items()}
 
 
+@guard.figure("notes on columns that tell nothing", [])
 def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
     """Names averages that are over fewer sites than the job has."""
     lines: list[str] = []
@@ -440,6 +466,7 @@ def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
     return lines
 
 
+@guard.figure("the shape of errors", [])
 def not_laplace(model: SparseModel, departures: Sequence[tuple[int, float]]) -> list[str]:
     """Notes that errors of structural equations have another law than the model's, which alone tells directions."""
     if not departures:
@@ -454,6 +481,7 @@ def not_laplace(model: SparseModel, departures: Sequence[tuple[int, float]]) -> 
     ]
 
 
+@guard.figure("notes on slow coefficients", [])
 def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> list[str]:
     """Notes the remedies of slow chains: more rounds, and a slab where site averages are slow and nothing bounds them."""
     if own.converged is not False or own.why.startswith(APART):
@@ -472,6 +500,7 @@ def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> lis
     ]
 
 
+@guard.figure("notes on the sampler", [])
 def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     """Returns notes for a reader of this run."""
     notes = []

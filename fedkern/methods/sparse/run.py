@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, convergence
-from ...jobs.publish import Fit, judging, keep_draws
+from ...jobs.publish import Fit, keep_draws
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import Line
@@ -107,12 +108,12 @@ def fit(run: Run[Config]) -> Fit | None:
         run.hooks.notes += _shape(run, model, rows)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
     if server is not None and released is not None and kept is not None:
-        with judging(run, kept):
-            first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
-            fitted = replace(publish.with_others(first, others), kept=kept)
+        first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
+        fitted = replace(publish.with_others(first, others), kept=kept)
     said = convergence.tell_verdict(run, None if fitted is None else fitted.verdict)
     for k, one in rows.items():
-        own.write(run, model, one, said[k])
+        with owned(k):
+            own.write(run, model, one, said[k])
     return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, model.telling)
 
 
@@ -134,8 +135,13 @@ def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own])
     """Asks clients for leave-one-out sums of their rows, where the job has them; the answer is at the server's place."""
     if not model.output.loo:
         return None
-    clients = {k: once.ready_client(loo_sums.make_reply(own.left_out(model, one))) for k, one in rows.items()}
+    clients = {k: once.Client(partial(_sums, model, one)) for k, one in rows.items()}
     return run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
+
+
+def _sums(model: SparseModel, rows: own.Own, asked: loo_sums.AskLoo) -> loo_sums.LooSums:
+    """Returns a client's leave-one-out sums."""
+    return loo_sums.make_reply(own.left_out(model, rows))
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:

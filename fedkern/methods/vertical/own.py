@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,10 @@ from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Linear, Multilevel
+from ...results import guard
 from ...results.lines import Lines
 from ...results.plain import Record
-from ...results.verdict import Verdict
+from ...results.verdict import Verdict, not_judged
 from . import levels, normal, parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
@@ -87,21 +89,29 @@ def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> Non
     else:
         content = {**_posterior(model, own), **_contrasts(model, own)}
         if not model.network:
-            judged = convergence.own(client.windows.movement, _unknowns(model, client, columns))
-            intervals = {} if own.lines is None else _intervals(model, own, own.lines)
-            content |= {"lines": intervals} if intervals else {}
-            doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
-            doubts += [levels.TIED] if columns.tied else []
-            doubts = [doubt for doubt in doubts if doubt]
-            if doubts and judged["converged"] == "settled":
-                judged = Verdict(False, f"settled, but {'; '.join(doubts)}").content
-            notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
-            content |= {"own": judged, "note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
+            content |= _judged(model, own, client)
     if model.open:
         content = {**content, "part": parts.kept(model, client, columns)}
     run.hooks.write_own(client.index, "posterior.json", {**said, **common, **content})
 
 
+@guard.figure("whether a client's own unknowns are right", {"own": not_judged("it could not be computed").content})
+def _judged(model: VerticalModel, own: Own, client: vertical.Client) -> Record:
+    """Returns whether a client's own unknowns have settled, and what is to be known of them."""
+    columns = own.columns
+    judged = convergence.own(client.windows.movement, _unknowns(model, client, columns))
+    intervals = {} if own.lines is None else _intervals(model, own, own.lines)
+    doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
+    doubts += [levels.TIED] if columns.tied else []
+    doubts = [doubt for doubt in doubts if doubt]
+    if doubts and judged["converged"] == "settled":
+        judged = Verdict(False, f"settled, but {'; '.join(doubts)}").content
+    notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
+    content: dict[str, Any] = {"lines": intervals} if intervals else {}
+    return content | {"own": judged, "note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
+
+
+@guard.figure("widths along lines", None)
 def compute_lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
     """Computes how wide the posterior of each coefficient of a linear predictor is; None for other predictors."""
     site, f = client.site, model.factor
@@ -168,6 +178,7 @@ def _posterior(model: VerticalModel, own: Own) -> Record:
     return {"parameters": slopes(columns, f * mean, f * np.linalg.norm(scale, axis=1)), "sd_of_q": of_q}
 
 
+@guard.figure("contrasts", {})
 def _contrasts(model: VerticalModel, own: Own) -> Record:
     """Returns levels of categorical columns against their reference levels, jointly with all others, for a linear predictor."""
     client, columns = own.client, own.columns

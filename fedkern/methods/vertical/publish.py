@@ -18,6 +18,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import Rows as Tested
 from ...models.glm import on_average, reliability
 from ...models.split import predictive
+from ...results import guard
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
 from ...results.plain import Record
@@ -107,6 +108,7 @@ def _undivided(server: vertical.Server, model: VerticalModel, b: float) -> Undiv
     return model.undivided(server.y, eta)
 
 
+@guard.check("the width along lines", None)
 def _lines(server: vertical.Server, model: VerticalModel, to: Undivided) -> Lines | None:
     """Computes how wide the posterior of the intercept is."""
     shared = server.shared
@@ -136,43 +138,61 @@ def measured(server: vertical.Server) -> Mapping[str, float]:
     return metrics | ({"sigma": round(math.exp(log_scale), 5)} if shared.likelihood.dispersed else {})
 
 
-def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
-    """Makes the published result, apart from the certificates."""
-    assert rows.server is not None
+def bare(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
+    """Makes the result without anything that is judged or said of it."""
     output, predicted = model.output, fitted.predicted
-    # Predictions need the parts of all clients, which come after the fit.
-    scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
     moments = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
     return Fit(
         posterior=fitted.posterior,
         arrays={**fitted.arrays, **moments},
         stop="settled" if model.until_settled and fitted.rounds < model.rounds else fitted.stop,
         rounds=fitted.rounds,
-        verdict=_verdict(model, fitted),
+        verdict=not_judged("nothing was looked at"),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
         chains=output.chains,
         draws=output.draws,
         encoding={"id": model.id, "response": model.response, "rows": model.n_rows, "test_rows": model.n_test},
-        metrics=scores.get("rules", {}).get(output.rule, {}),
-        notes=[
-            *model.warnings(rows.server.y[rows.train]),
-            *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, model.learning_rate),
-            *_of_widths(model, fitted),
-            *_about(model),
-        ],
-        more={
-            "inference": _inference(model),
-            **_content(fitted.widths),
-            **fitted.more,
-            **({"lines": intervals} if (intervals := _intercept(fitted)) else {}),
-            **({"prediction": scores} if scores else {}),
-        },
-        tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
+        more={"inference": _inference(model), **fitted.more},
         drawn=bool(fitted.posterior.names),
         inference="langevin" if model.inference == "soul" else "",
     )
 
 
+@guard.check("the judging of the result", bare)
+def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
+    """Makes the published result, apart from the certificates."""
+    made, output, predicted = bare(model, fitted, rows), model.output, fitted.predicted
+    # Predictions need the parts of all clients, which come after the fit.
+    scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
+    return replace(
+        made,
+        verdict=_verdict(model, fitted),
+        metrics=scores.get("rules", {}).get(output.rule, {}),
+        notes=[
+            *_of_responses(model, rows),
+            *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, model.learning_rate),
+            *_of_widths(model, fitted),
+            *_about(model),
+        ],
+        more={
+            "inference": made.more["inference"],
+            **_content(fitted.widths),
+            **fitted.more,
+            **({"lines": intervals} if (intervals := _intercept(fitted)) else {}),
+            **({"prediction": scores} if scores else {}),
+        },
+        tables={"predictions.csv": table} if rows.ids and table else {},
+    )
+
+
+@guard.figure("notes on the responses", [])
+def _of_responses(model: VerticalModel, rows: Rows) -> list[str]:
+    """Returns the model's notes on the responses that it was fitted to."""
+    assert rows.server is not None
+    return list(model.warnings(rows.server.y[rows.train]))
+
+
+@guard.check("the verdict", not_judged("no check is known"))
 def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     """Judges the server's unknowns, and adds the clients' statements about theirs.
 
@@ -203,6 +223,7 @@ def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
     return with_clients(own, fitted.settled, words)
 
 
+@guard.figure("the intercept along lines", {})
 def _intercept(fitted: Fitted) -> dict[str, dict[str, float]]:
     """Returns the intercept's quantiles where it has no normal posterior."""
     along = fitted.lines
@@ -212,6 +233,7 @@ def _intercept(fitted: Fitted) -> dict[str, dict[str, float]]:
 FINE = 10.0  # times a standard deviation that a step of the optimiser may be
 
 
+@guard.figure("notes on the learning rate", ())
 def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
     """Notes unknowns that are known far better than the optimiser's steps are small, as with counts near 1e5.
 
@@ -230,6 +252,7 @@ def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: 
             )
 
 
+@guard.figure("notes on the widths", [])
 def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:
     """Returns notes about widths, where the first line speaks of something else."""
     if fitted.widths is None:
@@ -251,6 +274,7 @@ def _inference(model: VerticalModel) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@guard.figure("the widths", {})
 def _content(widths: Widths | None) -> dict[str, Any]:
     """Returns the entries of summary.json about the widths."""
     if widths is None:
@@ -259,6 +283,7 @@ def _content(widths: Widths | None) -> dict[str, Any]:
     return {"widths": ratios} | ({} if widths.counts is None else {"dispersion": widths.counts.content})
 
 
+@guard.figure("notes on the limits of the numbers", [])
 def _about(model: VerticalModel) -> list[str]:
     """Returns notes on the limits of the numbers."""
     if model.network:
@@ -281,6 +306,7 @@ def _about(model: VerticalModel) -> list[str]:
     return notes
 
 
+@guard.figure("predictions", ({}, {}))
 def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
     """Scores the test rows, and returns the predictions of all predicted rows, column by column.
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.split import machine as vertical
+from ...results import guard
 from ...results.verdict import Verdict
 from .model import VerticalModel
 from .widths import SURE
@@ -55,6 +56,7 @@ class Pulls:
         )
 
 
+@guard.check("the pull of the prior", None)
 def measure_pulls(server: vertical.Server, model: VerticalModel, parts: Array | None) -> Pulls | None:
     """Computes pulls from the last state of the server; None where the response has no unit.
 

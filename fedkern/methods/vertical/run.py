@@ -121,7 +121,8 @@ def fit(run: Run[Config]) -> Fit | None:
     # The verdict is told before clients write their files, which it heads.
     said = convergence.tell_verdict(run, None if fit is None else fit.verdict)
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
+        with owned(k):
+            own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
     if fit is None:
         return None
     return replace(fit, privacy=certificates, more={**fit.more, **({"incomplete": counted} if counted else {})})
@@ -275,7 +276,8 @@ def _tell_widths(
     for k, one in told.items():
         client = clients[k]
         if one.slopes is not None and isinstance(client, vertical.Client):
-            of_client = own.compute_lines(model, client, rows.columns[k], one.slopes)
+            with owned(k):
+                of_client = own.compute_lines(model, client, rows.columns[k], one.slopes)
             lines |= {} if of_client is None else {k: of_client}
     return {k: one.ratio for k, one in told.items() if one.ratio is not None}, lines
 

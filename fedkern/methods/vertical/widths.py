@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges.pearson import PearsonSums
 from ...algorithms.split import machine as vertical
 from ...models.glm import Rows, pearson_sums
-from ...results import dispersion
+from ...results import dispersion, guard
 from ...results.dispersion import Dispersion
 from ...results.verdict import Verdict
 from .model import VerticalModel
@@ -103,6 +103,7 @@ def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
     return server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
 
 
+@guard.check("the widths", None)
 def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
     """Computes widths from the last half of the rounds; None where rows were not all seen.
 

@@ -112,6 +112,8 @@ class Moran:
 def moran(values: Array, pairs: Index) -> Moran | None:
     """Returns Moran's I over pairs (k, 2) of neighbours, each once; None for fewer than four areas or no pair.
 
+    It is None, too, where all areas are neighbours of all others: I is then -1 / (n - 1), whatever the values are.
+
     Values that are NaN are left out. Source: Cliff and Ord (1981), Spatial Processes, section 1.5 (normality).
     """
     there = np.isfinite(values)
@@ -129,4 +131,6 @@ def moran(values: Array, pairs: Index) -> Moran | None:
     index = n / s0 * 2 * float((z[pairs[:, 0]] * z[pairs[:, 1]]).sum()) / square
     expected = -1 / (n - 1)
     variance = (n**2 * s1 - n * s2 + 3 * s0**2) / ((n**2 - 1) * s0**2) - expected**2
+    if variance <= 1e-9 * expected**2:
+        return None
     return Moran(index, expected, float(np.sqrt(variance)))

@@ -84,3 +84,53 @@ def test_a_client_that_nothing_ties_is_named(tmp_path: Path) -> None:
     (note,) = [note for note in built.notes if "of two clients" in note]
     said = f"1 of {len(pairs)} pairs of neighbours are of two clients: {first} and {second} 1; none is of {third}, "
     assert note.startswith(said)
+
+
+def job(tmp_path: Path, prior: Path) -> dict[str, Any]:
+    artifacts.counts(tmp_path / "rows", covariate=False)
+    data = {"clients": [str(tmp_path / "rows" / "*.csv")], "area": "district", "response": "cases", "exposure": "expected"}
+    return {"job": {"method": "sigma", "rounds": 20}, "data": data, "model": {"prior": str(prior)}}
+
+
+def test_a_list_that_is_no_map_is_a_doubt_of_every_result(tmp_path: Path) -> None:
+    built_priors.written(tmp_path)
+    areas = [line.partition(",")[0] for line in (tmp_path / "areas.csv").read_text().splitlines()[1:]]
+    every = [f"{a},{b},{1 + k}" for k, (a, b) in enumerate(itertools.combinations(areas, 2))]
+    (tmp_path / "edges.csv").write_text("\n".join(["one,other,km", *every]))
+    built = build.perform(parse(built_priors.tables()), tmp_path, Output(tmp_path / "all", quiet=True))
+    assert [note for note in built.notes if note.startswith("doubt: all 16 areas are neighbours of all others")]
+    said = fedkern.run(job(tmp_path, tmp_path / "all")).summary
+    assert said["converged"] is False
+    assert said["verdict"].startswith("not converged: all 16 areas are neighbours of all others")
+    assert [line for line in fedkern.check(job(tmp_path, tmp_path / "all")) if line.startswith("doubt    all 16 areas")]
+
+
+def test_positions_are_said_where_they_are_read(tmp_path: Path) -> None:
+    built_priors.written(tmp_path)
+    with (tmp_path / "areas.csv").open(newline="") as file:
+        names = [row["area"] for row in csv.DictReader(file)]
+    near: dict[str, list[str]] = {name: [] for name in names}
+    for line in (tmp_path / "edges.csv").read_text().splitlines()[1:]:
+        a, b = line.split(",")
+        near[a].append(b)
+        near[b].append(a)
+    lines = [" ".join(str(names.index(one) + 1) for one in (a, *near[a])).replace(" ", f" {len(near[a])} ", 1) for a in names]
+    (tmp_path / "map.graph").write_text("\n".join([str(len(names)), *lines]))
+    tables = built_priors.tables()
+    tables["data"]["adjacency"] = "map.graph"
+    built = build.perform(parse(tables), tmp_path, Output(tmp_path / "other", quiet=True))
+    assert built.notes[0].startswith("neighbours are given by position: 1 is 'east-0', the first of the 16 areas in their table")
+    with (tmp_path / "other" / "neighbours.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            assert (names[int(row["position"]) - 1], names[int(row["neighbour_position"]) - 1]) == (row["area"], row["neighbour"])
+    said = "\n".join(fedkern.check(job(tmp_path, tmp_path / "other")))
+    assert "map      its list of neighbours has positions" in said
+    assert "positions" not in "\n".join(fedkern.check(job(tmp_path, tmp_path / "prior")))
+
+
+def test_a_key_that_is_not_given_changes_no_prior() -> None:
+    """Checkpoints of trainings, and ids of priors, are those of before it was there."""
+    tables = built_priors.tables()
+    assert parse(tables).identity == "aaa77cba0cb5cc937f0e75de8a94576a87a048b19b83e38f21043df9e4f3c7ab"
+    tables["data"]["adjacency_ids"] = "names"
+    assert parse(tables).identity != "aaa77cba0cb5cc937f0e75de8a94576a87a048b19b83e38f21043df9e4f3c7ab"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -205,7 +206,8 @@ def _write(built: Built, out: Path) -> None:
         put(out / file, drawn)
     errors = [(float(phi), float(error)) for phi, error in zip(built.tied.phi, built.tied.errors)]
     loadings, versions = of_within(tied.clients), machine.of_a_run()
-    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=put)
+    of_map: dict[str, Any] = {"doubts": source.doubts, "by_position": source.by_position}
+    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, **of_map, versions=versions, put=put)
 
 
 def _of_error(latents: int, n_borders: int, most: float, asked: float) -> str:

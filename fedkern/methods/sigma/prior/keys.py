@@ -74,8 +74,13 @@ class DataSection(Section):
     x: str | None = key(None, help="its column with the first coordinate: of a centroid, or of a point")
     y: str | None = key(None, help="with the second coordinate")
     adjacency: str | None = key(
-        None, path=True, help="a file whose first two columns name neighbouring areas; or GeoDa's .gal, R-INLA's .graph"
-    )
+        None, path=True, help="a file whose first two columns name neighbouring areas (a third of numbers is a weight: 0 is no "
+        "neighbour, all others count as 1); or GeoDa's .gal, R-INLA's .graph",
+    )  # fmt: skip
+    adjacency_ids: Literal["names", "positions", "positions from 0"] | None = key(
+        None, help="how adjacency calls areas: by names, or by positions in the order of `areas`, of which the first is 1 (as R "
+        "writes them) or 0; default: a graph file by positions, all others by names",
+    )  # fmt: skip
     polygons: str | None = key(
         None, path=True, help="GeoJSON, or a GeoPackage or shapefile, whose property named as `area` names the areas: instead of "
         "adjacency and x, y",
@@ -162,6 +167,8 @@ class PriorConfig(Section):
         """The digest of all keys that a checkpoint depends on: speed and length of training may change on resuming."""
         free = {"steps", "learning_rate", "decay", "warmup", "clip", "threads", "device"}
         kept = self.model_dump(include={"prior": True, "data": True, "network": True, "training": True})
+        if self.data.adjacency_ids is None:  # a key that a file does not have makes no other prior of it
+            del kept["data"]["adjacency_ids"]
         kept["training"] = {name: value for name, value in kept["training"].items() if name not in free}
         return blake2b(json.dumps(plain(kept), sort_keys=True).encode(), digest_size=32).hexdigest()
 
@@ -294,7 +301,7 @@ def _sources(prior: PriorSection, data: DataSection) -> Iterator[str]:
             yield "prior: a Gaussian process needs points: either prior.grid or data.areas (a table with columns x and client)"
         elif data.areas is not None and (data.x is None or data.client is None):
             yield "data: wanted x (the column of the coordinate) and client (the column that names the point's client)"
-        for name in ("adjacency", "polygons"):
+        for name in ("adjacency", "adjacency_ids", "polygons"):
             if getattr(data, name) is not None:
                 yield f'data.{name}: kind = "gp" has no neighbours; remove it'
         if prior.grid is not None and not (prior.grid.lo < prior.grid.hi and sorted(set(prior.grid.cuts)) == prior.grid.cuts):
@@ -310,5 +317,7 @@ def _sources(prior: PriorSection, data: DataSection) -> Iterator[str]:
             f"data: {', '.join(missing)} missing: a map is a table of areas with their clients, and a list of neighbours or "
             "polygons (data.polygons)"
         )
+    if data.adjacency_ids is not None and data.adjacency is None:
+        yield "data.adjacency_ids: is of a list of neighbours (data.adjacency); remove it"
     if (data.x is None) != (data.y is None):
         yield "data: x and y go together"

@@ -50,14 +50,19 @@ def files(made: Map | None) -> dict[str, bytes]:
 
 
 def table(made: Map) -> bytes:
-    """Returns neighbours.csv: each pair once, with its clients and its connected component."""
+    """Returns neighbours.csv: each pair once, with its clients and its connected component.
+
+    Of neighbours that were given by position it has the positions, too, as their file has them.
+    """
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(("area", "client", "neighbour", "neighbour_client", "component"))
+    by_position = ("position", "neighbour_position") if made.positions else ()
+    lines.writerow(("area", "client", "neighbour", "neighbour_client", "component", *by_position))
     component = made.graph.components()
     for a, b in zip(*_once(made)):
         ends = (made.graph.names[a], made.clients[made.client[a]], made.graph.names[b], made.clients[made.client[b]])
-        lines.writerow((*ends, component[a] + 1))
+        positions = (made.positions[a], made.positions[b]) if made.positions else ()
+        lines.writerow((*ends, component[a] + 1, *positions))
     return text.getvalue().encode()
 
 

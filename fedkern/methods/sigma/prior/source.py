@@ -52,6 +52,16 @@ class Source:
     notes: tuple[str, ...] = ()
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why no result of the map can stand."""
+        return () if self.map is None else self.map.doubts
+
+    @property
+    def by_position(self) -> bool:
+        """Whether neighbours were given by the positions of areas in their table, and not by names."""
+        return self.map is not None and bool(self.map.positions)
+
+    @property
     def graph(self) -> Graph | None:
         """The graph of a map; None for points."""
         return None if self.map is None else self.map.graph
@@ -125,6 +135,7 @@ def read(config: PriorConfig, folder: Path) -> Source:
         borders=None if data.polygons is None else folder / data.polygons,
         contiguity=data.contiguity,
         snap=data.snap,
+        ids=data.adjacency_ids,
     )
     return of_map(made, config)
 
@@ -137,7 +148,8 @@ def of_map(made: Map, config: PriorConfig) -> Source:
     areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
     centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
     tied = (pairs.across(made),) if len(made.clients) > 1 and not config.data.unlinked else ()
-    return Source(prior, made.clients, made.sizes, areas, centres, made, (*made.notes, *tied, *prior.warnings()))
+    doubts = [f"doubt: {doubt}" for doubt in made.doubts]
+    return Source(prior, made.clients, made.sizes, areas, centres, made, (*doubts, *made.notes, *tied, *prior.warnings()))
 
 
 def with_memory(source: Source) -> Source:

@@ -267,8 +267,9 @@ def finish(job: Training, state: training.State) -> Fit:
         put(out / "report.html", page.encode())
     decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
     loadings, versions = of_decoders(decoders, common.condition), machine.of_a_run() | dict(job.used.versions)
+    of_map: dict[str, Any] = {"doubts": source.doubts, "by_position": source.by_position}
     errors = [(float(one.phi), one.mean_error) for one in report.comparisons]
-    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=put)
+    artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, **of_map, versions=versions, put=put)
     return report
 
 

@@ -1,0 +1,156 @@
+"""Lets no diagnostic end a finished job.
+
+Once the rounds are done the answer is known. What is computed of it afterwards is of two kinds, and says which where it is
+defined:
+
+    @figure("Moran's I", None)         # a number, a note, a table or a picture beside the answer
+    @check("the sites' coding", None)  # what the verdict hangs on
+
+If one of them raises, its caller gets what stands in its place, and the result says which has failed; after a check that has
+failed the verdict is "not judged", or what it was if it was `false`. A name says nothing of rows; the whole fault goes into the
+folder of the party at which it was raised. Faults are caught while a job collects them (`collecting`): elsewhere they are raised,
+and so are those of essential work, which bears no mark: rounds, exchanges, and the writing of the posterior.
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from ..algorithms.core.messages import SERVER, RemoteFault
+from ..errors import LostPeer, describe_origin, owner
+from .verdict import Verdict, not_judged
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Fault(NamedTuple):
+    """Holds a diagnostic that failed: at which party, its name, whether the verdict hangs on it, and the error."""
+
+    party: int
+    name: str
+    judges: bool
+    error: Exception
+
+
+@dataclass
+class Faults:
+    """Collects the diagnostics that failed at one place of a job."""
+
+    found: list[Fault] = field(default_factory=list)
+
+    def names(self, party: int = SERVER) -> list[str]:
+        """Returns the names of those that failed at a party, each once."""
+        return list(dict.fromkeys(fault.name for fault in self.found if fault.party == party))
+
+    def text(self, party: int) -> str:
+        """Returns the whole faults of a party, for its own folder alone."""
+        # A client's fault that nobody marked as its own may be here: what the server finds is told without its words.
+        whole = describe_origin if party == SERVER else lambda error: "".join(traceback.format_exception(error))
+        return "\n".join(f"{fault.name} failed:\n{whole(fault.error)}" for fault in self.found if fault.party == party)
+
+    @property
+    def parties(self) -> list[int]:
+        """Those at which something failed."""
+        return list(dict.fromkeys(fault.party for fault in self.found))
+
+
+@dataclass
+class Diagnostic:
+    """Holds one diagnostic.
+
+    Attributes
+    ----------
+    name : as a reader knows it
+    compute : the function that computes it
+    judges : whether the verdict hangs on it
+    instead : what stands in its place if that fails: a value, or a function of its arguments
+    """
+
+    name: str
+    compute: Callable[..., Any]
+    judges: bool
+    instead: Any
+
+    def attempt(self, *arguments: Any, **options: Any) -> Any:
+        """Computes it; the notes of a generator are all made here."""
+        found = self.compute(*arguments, **options)
+        return [*found] if isinstance(found, Generator) else found
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        faults = _COLLECTED.get()
+        if faults is None:
+            return self.attempt(*arguments, **options)
+        try:
+            return self.attempt(*arguments, **options)
+        except (LostPeer, RemoteFault):  # of an exchange: they concern the job
+            raise
+        except Exception as error:
+            faults.found.append(Fault(owner(SERVER), self.name, self.judges, error))
+            return self.instead(*arguments, **options) if callable(self.instead) else self.instead
+
+
+DIAGNOSTICS: dict[str, Diagnostic] = {}  # module.function -> all that bear a mark
+_COLLECTED: ContextVar[Faults | None] = ContextVar("fedkern_faults", default=None)
+
+
+def figure(name: str, instead: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Marks a function as a diagnostic that the verdict does not hang on; `name`: as a reader knows it."""
+    return functools.partial(_marked, name, instead, False)
+
+
+def check(name: str, instead: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Marks a function as a diagnostic that the verdict hangs on."""
+    return functools.partial(_marked, name, instead, True)
+
+
+def _marked(name: str, instead: Any, judges: bool, compute: Callable[P, R]) -> Callable[P, R]:
+    diagnostic = Diagnostic(name, compute, judges, instead)
+    DIAGNOSTICS[f"{compute.__module__}.{compute.__qualname__}"] = diagnostic
+
+    @functools.wraps(compute)
+    def guarded(*arguments: P.args, **options: P.kwargs) -> R:
+        found: R = diagnostic(*arguments, **options)
+        return found
+
+    return guarded
+
+
+@contextmanager
+def collecting() -> Iterator[Faults]:
+    """Collects the diagnostics that fail in the block, and lets it go on."""
+    faults = Faults()
+    before = _COLLECTED.set(faults)
+    try:
+        yield faults
+    finally:
+        _COLLECTED.reset(before)
+
+
+def fail(name: str) -> None:
+    """Says at the server that a check is not to be had."""
+    if (faults := _COLLECTED.get()) is not None:
+        faults.found.append(Fault(SERVER, name, True, LookupError("an answer that cannot be was dropped")))
+
+
+def judged(verdict: Verdict) -> Verdict:
+    """Returns a verdict after the checks that failed so far at the server: it is not judged, or as it was if it was `false`."""
+    faults = _COLLECTED.get()
+    names = [] if faults is None else list(dict.fromkeys(f.name for f in faults.found if f.judges and f.party == SERVER))
+    why = f"{' and '.join(names)} failed"
+    if not names or why in verdict.why:
+        return verdict
+    return replace(verdict, why=f"{verdict.why}; {why}") if verdict.converged is False else not_judged(why)
+
+
+def notes() -> list[str]:
+    """Returns the note on the diagnostics that failed so far at the server."""
+    faults = _COLLECTED.get()
+    names = [] if faults is None else faults.names()
+    return [f"failed, and left out: {', '.join(names)}; the posterior is whole"] if names else []

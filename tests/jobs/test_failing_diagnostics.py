@@ -1,0 +1,77 @@
+"""No diagnostic ends a finished job: each of them is made to raise, in a small job of each method, and the result is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedkern
+from fedkern.algorithms.core import once
+from fedkern.results import guard
+from support.input_cases import METHODS
+
+MORE: dict[str, tuple[str, str]] = {  # name -> the federation, and what its job file has beside it
+    "pvi": ("pvi", ""),
+    "private": ("private", ""),
+    "likelihood": ("likelihood", ""),
+    "sparse": ("sparse", ""),
+    "vertical": ("vertical", ""),
+    "sigma": ("sigma", ""),
+}
+ESSENTIAL = {"stop", "rounds", "clients", "parameters", "wire", "encoding", "digest"}  # keys of summary.json
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[guard.Diagnostic]]:
+    """Makes the diagnostics of one name raise; returns those that are attempted from then on."""
+    compute = guard.Diagnostic.attempt
+
+    def inject(name: str) -> list[guard.Diagnostic]:
+        seen: list[guard.Diagnostic] = []
+
+        def attempt(self: guard.Diagnostic, *arguments: Any, **options: Any) -> Any:
+            seen.append(self)
+            if self.name == name:
+                raise ZeroDivisionError("of a cell, 61.5")
+            return compute(self, *arguments, **options)
+
+        monkeypatch.setattr(guard.Diagnostic, "attempt", attempt)
+        return seen
+
+    return inject
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return content
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_each_diagnostic_may_fail(tmp_path: Path, attempts: Callable[[str], list[guard.Diagnostic]], name: str) -> None:
+    method, more = MORE[name]
+    federation = METHODS[method](tmp_path)
+    path = tmp_path / federation.job
+    path.write_text(path.read_text("utf-8") + more, "utf-8")
+    called = attempts("")
+    whole = fedkern.run(path, out=tmp_path / "whole").summary
+    names = list(dict.fromkeys(one.name for one in called))
+    assert len(names) > 3
+    for number, failing in enumerate(names):
+        seen = attempts(failing)
+        out = tmp_path / f"out-{number}"
+        said = fedkern.run(path, out=out).summary
+        assert {key: said[key] for key in ESSENTIAL - {"wire"}} == {key: whole[key] for key in ESSENTIAL - {"wire"}}, failing
+        faults = [file for file in out.rglob("fault.txt") if f"{failing} failed:" in file.read_text()]
+        assert faults, failing
+        judges = any(one.judges for one in seen if one.name == failing)
+        at_server = out / "fault.txt" in faults
+        assert any(failing in note for note in said["notes"]) == at_server, failing
+        assert "61.5" not in (out / "summary.json").read_text()
+        assert not at_server or "61.5" not in (out / "fault.txt").read_text()
+        if judges:
+            assert said["converged"] in ("not judged", False), failing
+            assert not at_server or f"{failing} failed" in said["verdict"], failing
