@@ -27,7 +27,6 @@ from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
 from . import sites, time_units
-from .differently import mirrored_events
 from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
@@ -71,6 +70,7 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
+    events: dict[int, dict[str, int]] = {}
     asked = AskSurvival(0) if run.place.is_server else None
     server = ask_clients(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
     if server is not None:
@@ -81,14 +81,13 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
         if none:
             notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
         content, said, doubt = _content(model, in_order(server.replies))
-        told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
-        content |= sites.count_rows(model, model.telling, told)
+        events = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
+        content |= sites.count_rows(model, model.telling, events)
         notes += said
-        notes += mirrored_events(model, told)
         if not model.asks_level and len(run.names) > 1:
             notes.append(time_units.NOT_COMPARED)
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
+    return join(Checked(content, tuple(notes), doubt, events), sites.exchange_modes(run, model, alone))
 
 
 def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:

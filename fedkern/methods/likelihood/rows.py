@@ -79,7 +79,10 @@ def _several(config: Config, parties: Parties) -> None:
 def times_of(config: Config) -> Columns | None:
     """Returns the columns of survival times; None where rows have none."""
     data = config.data
-    return Columns(str(data.time), data.entry, data.strata, data.time_upper) if config.hazards else None
+    if not config.hazards:
+        return None
+    named = (*(config.output.survival_at or ()), *(config.model.cuts or ()))
+    return Columns(str(data.time), data.entry, data.strata, data.time_upper, named)
 
 
 def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> None:

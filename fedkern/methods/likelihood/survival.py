@@ -23,7 +23,6 @@ from ...results import case_weights
 from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
-from .differently import mirrored_events
 from .keys import Config
 from .own import ask_clients, draw_secret_key
 from .publish import Checked, join
@@ -98,6 +97,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubts: list[str] = []
+    events: dict[int, dict[str, int]] = {}
     asked = survival_sums.AskSurvival(0) if run.place.is_server else None
     server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
@@ -112,7 +112,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         notes += said
         sizes = dict(enumerate(run.hooks.sizes))  # which clients tell with their numeric columns
         if not model.secure and sizes:
-            notes += mirrored_events(model, {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()})
+            events = {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()}
     for stage in model.weight_stages:
         of_rows = pearson.AskPearson(0, np.zeros(0)) if run.place.is_server else None
         weighed = ask_clients(run, stage, pearson.QUESTION, of_rows, ended, _weight)
@@ -131,7 +131,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
             notes += said_of_units.notes
             doubts += said_of_units.doubts
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes), "; ".join(doubts)), sites.exchange_modes(run, model, alone))
+    return join(Checked(content, tuple(notes), "; ".join(doubts), events), sites.exchange_modes(run, model, alone))
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
