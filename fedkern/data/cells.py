@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..labels import label
 from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
+TRUTH = {"False": 0.0, "True": 1.0}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
 
 MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
@@ -30,16 +32,26 @@ MOST_COUNTED = 2.0**53  # of a count: beyond, not every whole number has a float
 class Text:
     """Holds a column of cells as they were written: cell i is `levels[codes[i]]`.
 
-    Levels stand by first appearance, as `canonical` writes them; `decimal` is "." or ",", as the file's numbers have it.
+    Levels stand by first appearance, as `canonical` writes them.
+
+    Attributes
+    ----------
+    decimal : "." or ",", as the file's numbers have it
+    truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
+    ordered : whether the column's type gives its levels an order, in which they stand
     """
 
     codes: NDArray[np.int64]  # (n,)
     levels: tuple[str, ...]
     decimal: str = "."
+    truths: bool = False
+    ordered: bool = False
 
     @property
     def values(self) -> NDArray[np.float64]:
         """Each level as a number; NaN if it is none."""
+        if self.truths:
+            return np.array([TRUTH.get(level, number(level)) for level in self.levels], dtype=np.float64)
         return np.array([number(level, self.decimal) for level in self.levels], dtype=np.float64)
 
     def numbers(self) -> NDArray[np.float64]:
@@ -58,6 +70,8 @@ class Text:
 
         The other cells of such a column are mistakes, not levels.
         """
+        if self.truths:
+            return "categorical"
         present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
         numeric = ~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool)
         counts = np.bincount(self.codes, minlength=len(self.levels))
@@ -103,6 +117,33 @@ def as_text(cells: Sequence[str], decimal: str = ".") -> Text:
     """Codes the distinct cells by first appearance."""
     seen: dict[str, int] = {}
     codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
-    levels: dict[str, int] = {}
-    merged = np.array([levels.setdefault(canonical(cell), len(levels)) for cell in seen], dtype=np.int64)
-    return Text(merged[codes] if len(cells) else codes, tuple(levels), decimal)
+    return _joined(Text(codes, tuple(seen), decimal), [*map(canonical, seen)])
+
+
+def truths(cells: Sequence[object]) -> Text:
+    """Returns a column whose type is of truth values; a missing one is empty."""
+    return replace(as_text([*map(plain, cells)]), truths=True)
+
+
+def ordered(cells: Sequence[object], order: Sequence[object]) -> Text:
+    """Returns a column whose type gives its levels this order; of levels, those that a cell has."""
+    text = as_text([*map(plain, cells)])
+    place = {canonical(plain(level)): at for at, level in enumerate(order)}
+    new = sorted(range(len(text.levels)), key=lambda at: place.get(text.levels[at], -1))  # an empty cell is no level
+    back = np.argsort(np.array(new, dtype=np.int64))
+    return Text(back[text.codes], tuple(text.levels[at] for at in new), ordered=True)
+
+
+def labels(cells: Cells) -> Text:
+    """Returns a column as labels, each in the one way in which it is compared (`label`)."""
+    if not isinstance(cells, Text):
+        values, codes = np.unique(np.asarray(cells), return_inverse=True)
+        return Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
+    return _joined(cells, [label(level, cells.decimal) for level in cells.levels])
+
+
+def _joined(cells: Text, levels: Sequence[str]) -> Text:
+    """Returns cells whose levels are written so; those that are written alike become one."""
+    place: dict[str, int] = {}
+    merged = np.array([place.setdefault(level, len(place)) for level in levels], dtype=np.int64)
+    return replace(cells, codes=merged[cells.codes] if len(cells.codes) else cells.codes, levels=tuple(place))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, LEAST_OF_LEVEL
-from .cells import Text, floats
+from .cells import Text, floats, labels
 from .design import column_of
 from .table import Table
 
@@ -75,7 +75,7 @@ def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | N
     for name in spec.covariates(table.names):
         column, cells = column_of(spec, table, name), table.columns[name]
         if column.kind == "categorical" and isinstance(cells, Text):
-            yield cells.codes, len(column.levels or ())
+            yield labels(cells).codes, len(column.levels or ())
         else:
             yield floats(cells), None
     if spec.offset is not None:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
+from ..labels import label
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
+from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, labels, number, too_far, too_large
 from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, name_column, who
 from .header import check_header
 from .reading import INFINITE, UNNAMED, Reader, categories, hot, read_numbers, some
@@ -99,17 +100,17 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
             if declared is not None and declared.levels is not None:
                 hot(cells, declared, marks)
                 continue
-            levels[name] = tuple(sorted({*cells.levels}))
+            levels[name] = _levels(cells)
             if declared is None and identifies:
                 identifiers += _identifier(cells, name, table.names, known)
-    labels: tuple[str, ...] = ()
+    of_response: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
-        labels = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
+        of_response = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
     # All bad cells are named at once, before any check that needs good ones.
     marks.refuse(client, known)
     if identifiers:
         raise _of_identifiers(identifiers, begin)
-    _check_labels(labels, spec, begin)
+    _check_labels(of_response, spec, begin)
     _check_constants(names, kinds_found, spec, table.names, begin)
     values = _stacked(table, names, kinds_found, numeric)
     tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
@@ -121,7 +122,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
     # Rows of weight 0 must not enter the sums that are exchanged.
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
-    return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
+    return Summary(names, tuple(kinds_found), levels, of_response, values if spec.standardise == "exchange" else None, counts)
 
 
 def _counting(weights: _Values) -> NDArray[np.float64] | None:
@@ -135,10 +136,16 @@ def column_of(spec: Spec, table: Table, name: str) -> Column:
     cells = table.columns[name]
     declared = spec.columns.get(name) or Column(name, cells.kind() if isinstance(cells, Text) and not spec.private else "numeric")
     if declared.kind == "categorical":
-        if declared.levels is None and isinstance(cells, Text):
-            return replace(declared, levels=tuple(sorted(set(cells.levels) - {""})))
+        if declared.levels is None:
+            return replace(declared, levels=_levels(labels(cells)))
         return declared
     return declared if declared.center is not None else replace(declared, center=0.0, scale=1.0)
+
+
+def _levels(cells: Text) -> tuple[str, ...]:
+    """Returns the levels of a column that some cell has: in their own order, or else sorted."""
+    there = [level for level in cells.levels if level]
+    return tuple(there if cells.ordered else sorted(there))
 
 
 def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
@@ -164,15 +171,15 @@ def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> OwnFault:
     return OwnFault(*(f"{begin}: {text}; {remedy}" for text in texts))
 
 
-def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
+def _check_labels(own_labels: tuple[str, ...], spec: Spec, begin: str) -> None:
     """Refuses, before labels leave, a response without two labels of which one is positive."""
-    if len(labels) > 2 or (len(labels) == 2 and spec.positive not in labels):
+    if len(own_labels) > 2 or (len(own_labels) == 2 and spec.positive not in own_labels):
         what = f"{begin}: column {spec.response!r}"
         remedy = (
             f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: correct "
             "the cells of the file that differs, or [data] positive"
         )
-        own = f"{what} has {len(labels)} different labels ({some(labels)}), {remedy}"
+        own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), {remedy}"
         raise OwnFault(f"{what} has other labels than a response may have, {remedy}; {HINT}", own)
 
 
@@ -455,7 +462,8 @@ def level_numbers(cells: Text, levels: Sequence[str]) -> NDArray[np.int64]:
     """Returns which of the levels each cell (n,) is, as it is written or as a number ("2.0" is "2"), -1 for a cell that is
     none.
     """
-    texts = {level: k for k, level in enumerate(levels)}
+    cells = labels(cells)
+    texts = {label(level): k for k, level in enumerate(levels)}
     numbers = {value: k for k, level in enumerate(levels) if not np.isnan(value := number(level))}
     which = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
     return np.array(which, dtype=np.int64)[cells.codes]
@@ -465,8 +473,7 @@ def _row_ids(table: Table, encoding: Encoding) -> NDArray[np.uint64] | None:
     """Returns 64-bit hashes of the row ids' texts."""
     if encoding.row_id is None:
         return None
-    column = table.columns[encoding.row_id]
-    cells = column if isinstance(column, Text) else Text(np.arange(table.n_rows), tuple(map(plain, np.asarray(column).tolist())))
+    cells = labels(table.columns[encoding.row_id])
     digests = b"".join(blake2b(level.encode("utf-8", "replace"), digest_size=8).digest() for level in cells.levels)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[cells.codes]
 
@@ -494,7 +501,7 @@ def _useless(table: Table, encoding: Encoding) -> list[str]:
     for column in encoding.columns if encoding.formula is None else ():
         cells = table.columns[column.name]
         if column.levels is not None:
-            usable = not isinstance(cells, Text) or bool(set(cells.levels) & set(column.levels))
+            usable = bool(set(labels(cells).levels) & {*map(label, column.levels)})
         else:
             usable = bool(np.isfinite(cells.numbers() if isinstance(cells, Text) else cells).any())
         if not usable:

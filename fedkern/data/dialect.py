@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..labels import whole
 from .plain_text import canonical
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_WHOLE = re.compile(r"[+-]?\d+")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -71,9 +71,7 @@ class Dialect:
         """Returns a cell as words for missing values are compared: -9.0, as a column with an empty cell is often written,
         is -9.
         """
-        word = canonical(cell)
-        whole, point, decimals = word.partition(self.decimal)
-        return whole if point and not decimals.strip("0") and _WHOLE.fullmatch(whole) else word
+        return whole(canonical(cell), self.decimal)
 
 
 def _open(path: Path) -> IO[Any]:

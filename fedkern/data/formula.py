@@ -16,7 +16,7 @@ from ..errors import OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
 from ..models.formula.factors import Node, ends
-from .cells import Cells, Text, plain
+from .cells import Cells, Text
 from .design import column_of
 from .faults import Marks, who
 from .reading import Reader
@@ -97,12 +97,9 @@ def own(spec: Spec, formula: Formula, table: Table) -> Formula:
     more, columns = arguments(table, formula), dict[str, Column]()
     for name in formula.variables:
         column = column_of(spec, table, name)
-        if column.levels is None and column.kind == "categorical":
-            values = np.unique(np.asarray(table.columns[name])) if not isinstance(table.columns[name], Text) else np.empty(0)
-            column = replace(column, levels=tuple(sorted(map(plain, values.tolist()))))
         if column.levels is not None:
             # A client may lack the label that others are compared with.
-            column = replace(column, levels=tuple(sorted({*column.levels, *formula.compared(name)})))
+            column = replace(column, levels=(*column.levels, *sorted(formula.compared(name) - {*column.levels})))
         if name in formula.arguments and (name not in spec.columns or spec.columns[name].center is None):
             column = _moments(name, Reader(table, Marks(table), missing=True).numbers(name))
         columns[name] = column
@@ -165,7 +162,7 @@ def _check(table: Table, formula: Formula, client: str) -> None:
     """Refuses columns of texts with which a formula calculates."""
     for name in sorted(formula.numeric):
         cells = table.columns[name]
-        if isinstance(cells, Text) and cells.kind() == "categorical":
+        if isinstance(cells, Text) and cells.kind() == "categorical" and not cells.truths:
             remedy = "correct the cells, or take the column as it stands, or in C(..)"
             text = f"{who(client, table.source)}: model.formula calculates with column {name!r}, which holds texts; {remedy}"
             raise OwnFault(text, text)

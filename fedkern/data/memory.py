@@ -6,7 +6,7 @@ from NumPy or any library that offers `__dlpack__` on the CPU. No text of an err
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, number, plain
+from .cells import Cells, Text, as_text, number, ordered, plain, truths
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -165,18 +165,32 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
             f'{source}: column {name!r} is a category whose levels look like numbers; say which it is: kind = "categorical" in '
             f"[data.columns.{name}], or make it a column of numbers"
         )
+    if dtype == "Boolean":
+        return truths(series.to_list())
     if _numbers(series):
         import narwhals as nw
 
         if keep:
             return as_text([*map(plain, series.to_list())])
-        of_numbers = series.cast(nw.Int8) if dtype == "Boolean" else series
-        return np.ascontiguousarray(of_numbers.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        return np.ascontiguousarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if dtype == "Object":
         return _objects(series.to_list(), name, source, keep)
+    if (order := _order(series)) is not None:
+        return ordered(series.to_list(), order)
     if dtype.startswith(("String", "Categorical", "Enum", "Date", "Time", "Null")):
         return as_text([*map(plain, series.to_list())])
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
+
+
+def _order(series: Any) -> Sequence[object] | None:
+    """Returns the levels of a column whose type gives them an order; None of any other."""
+    if (levels := getattr(series.dtype, "categories", None)) is not None:
+        return tuple(levels)
+    native = series.to_native()
+    if getattr(getattr(native, "type", None), "ordered", False):  # of pyarrow
+        chunks = native.unify_dictionaries().chunks
+        return tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
+    return None
 
 
 def _like_numbers(cells: list[object]) -> bool:
@@ -198,6 +212,8 @@ def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:
 def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
     """Returns a column of Python objects: all numbers or all texts, and missing ones."""
     there = {type(cell) for cell in cells if cell is not None and cell == cell}
+    if there and all(issubclass(one, bool | np.bool_) for one in there):
+        return truths(cells)
     if all(issubclass(one, int | float | Decimal | np.number | np.bool_) for one in there):
         if not keep:
             return np.array([np.nan if cell is None or cell != cell else float(cell) for cell in cells], dtype=np.float64)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..labels import label
 from .places import listed
 from .touching import TURN, Part
 
@@ -174,7 +175,7 @@ def _name(feature: Mapping[str, object], name: str) -> str | None:
     value = feature.get("id") if value is None else value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return None if value is None or isinstance(value, bool | dict | list) or str(value) == "" else str(value)
+    return None if value is None or isinstance(value, bool | dict | list) or str(value) == "" else label(str(value))
 
 
 def _parts(geometry: Any, where: str, convert: Convert | None) -> Iterator[Part]:

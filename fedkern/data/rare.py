@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..models.encoding import Column
 from . import relations
-from .cells import MOST, Cells, Text
+from .cells import MOST, Cells, Text, labels
 from .incomplete import marked
 from .table import Table
 
@@ -152,6 +152,7 @@ def _values(cells: Cells, column: Column) -> np.ndarray:
         return values if values.dtype.kind != "f" or values.dtype.itemsize < 8 or not _faults(values) else without_faults(values)
     if not isinstance(cells, Text):
         return np.unique(np.asarray(cells), return_inverse=True)[1]
+    cells = labels(cells)
     known = np.array([text != "" and (column.levels is None or text in column.levels) for text in cells.levels], dtype=bool)
     return np.where(known, np.arange(len(known)), -1)[cells.codes]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ..labels import label
 from ..models.encoding import Column
-from .cells import MISSING, TOO_LARGE, Text, floats, plain, too_large
+from .cells import MISSING, TOO_LARGE, Text, floats, labels, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, LEFT_OUT, NO_VALUE, Marks
 from .table import Table
@@ -58,10 +59,7 @@ def categories(table: Table, name: str, marks: Marks, empty_cell: str = NAMED) -
 
     `empty_cell` is the remedy; of a response, whose levels are the job's, it is `UNNAMED`.
     """
-    column = table.columns[name]
-    if not isinstance(column, Text):
-        values, codes = np.unique(np.asarray(column), return_inverse=True)
-        column = Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
+    column = labels(table.columns[name])
     empty = np.array([level == "" for level in column.levels], dtype=bool)[column.codes]
     marks.mark(empty, name, "is empty", empty_cell)
     return column
@@ -70,7 +68,7 @@ def categories(table: Table, name: str, marks: Marks, empty_cell: str = NAMED) -
 def hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
     """Returns which of a column's levels each cell (n,) is, -1 for a bad one."""
     assert column.levels is not None
-    position = {level: j for j, level in enumerate(column.levels)}
+    position = {label(level): j for j, level in enumerate(column.levels)}
     which = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
     remedy = f"the levels are {some(column.levels)}; correct the cell, or add it to [data.columns.{column.name}] levels"
     marks.mark(which < 0, column.name, "is an unknown level", remedy)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
 from . import plain_text
-from .cells import Cells, Text, as_text, plain
+from .cells import Cells, Text, as_text, labels, ordered, plain, truths
 from .dialect import Dialect, stem, suffix
 from .dialect import read as read_number
 
@@ -66,11 +66,9 @@ class Table:
         return column.shown(row) if isinstance(column, Text) else plain(column[row].item()) or "nan"
 
     def cells(self, name: str) -> list[str]:
-        """Returns a column as texts, row by row; a missing number is empty."""
-        column = self.columns[name]
-        if isinstance(column, Text):
-            return [column.levels[code] for code in column.codes]
-        return [plain(value) for value in np.asarray(column).tolist()]
+        """Returns a column as labels, row by row; a missing number is empty."""
+        column = labels(self.columns[name])
+        return [column.levels[code] for code in column.codes]
 
     def select(self, rows: NDArray[np.int64], source: str | None = None) -> Table:
         """Returns these rows only, in this order (a copy)."""
@@ -333,9 +331,11 @@ def _column(cells: Sequence[str], keep: bool, careful: bool, decimal: str) -> ND
 
 def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
     """Returns a column from a typed array: numbers stay numbers unless they are wanted as text."""
-    if values.dtype.kind in "fiub" and not keep:
+    if values.dtype.kind == "b":
+        return truths(values.tolist())
+    if values.dtype.kind in "fiu" and not keep:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
-    if values.dtype.kind in "fiubUOT":
+    if values.dtype.kind in "fiuUOT":
         return as_text([*map(plain, values.tolist())])
     own = f"column {name!r} has type {values.dtype}"
     raise _fault(path, "a column has another type", own, "numbers, truth values and texts can be used")
@@ -376,8 +376,13 @@ def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) 
             number = kind.startswith(NUMBERS)
             if not number:
                 texts.add(name)
-            if number and name not in text:
-                columns[name] = (column.cast("int8") if kind == "bool" else column).cast("float64", safe=False).to_numpy()
+            if kind == "bool":
+                columns[name] = truths(column.to_pylist())
+            elif number and name not in text:
+                columns[name] = column.cast("float64", safe=False).to_numpy()
+            elif kind.startswith("dictionary") and column.type.ordered:
+                chunks = column.unify_dictionaries().chunks
+                columns[name] = ordered(column.to_pylist(), chunks[0].dictionary.to_pylist() if chunks else ())
             else:
                 columns[name] = as_text([*map(plain, column.to_pylist())])
     return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
@@ -444,7 +449,8 @@ def _matrix_names(path: Path, p: int, given: Any = None) -> tuple[str, ...]:
 
 
 def _matrix_columns(path: Path, matrix: np.ndarray, names: tuple[str, ...], text: frozenset[str]) -> dict[str, Cells]:
-    return {name: _typed(path, name, matrix[:, j], name in text) for j, name in enumerate(names)}
+    whole = matrix.view(np.uint8) if matrix.dtype.kind == "b" else matrix  # a matrix is of numbers
+    return {name: _typed(path, name, whole[:, j], name in text) for j, name in enumerate(names)}
 
 
 def _npy_paths(path: Path) -> tuple[Path, Path, Path]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data import fitted
-from ..data.cells import MOST_OFF, Text, floats, number
+from ..data.cells import MOST_OFF, Text, floats, labels, number
 from ..data.design import column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
@@ -84,8 +84,8 @@ def find_alike(
     if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
         name = str(spec.response)
         # A number is read as a text where one of its cells is empty.
-        labels = isinstance(table.columns[name], Text) and (family.chances or family.leveled)
-        response = Column(name, "categorical") if labels else _number(name)
+        labelled = isinstance(table.columns[name], Text) and (family.chances or family.leveled)
+        response = Column(name, "categorical") if labelled else _number(name)
         every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and family.leveled:
         if wanted and spec.response in table.columns:
@@ -210,6 +210,7 @@ def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
     """Returns (n,) the events of each row, and (n,) its trials, where rows have them."""
     cells = table.columns[str(spec.response)]
     if spec.positive is not None and isinstance(cells, Text):
+        cells = labels(cells)
         y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     else:
         y = floats(cells)

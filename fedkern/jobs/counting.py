@@ -19,6 +19,7 @@ from ..data.design import column_of
 from ..data.formula import looked_at
 from ..data.incomplete import marked
 from ..data.rare import effective, without_faults
+from ..data.rounded import join_rounded
 from ..data.table import Table, as_written
 from ..errors import FedkernError
 from ..kernels.survival import arranged
@@ -80,7 +81,7 @@ def covered_events(table: Table, spec: Spec, rows: Floats, event: Floats) -> Eve
     rows : (n,) `weights`
     event : (n,) 1 where a row ends with its event
     """
-    time, *entry = (floats(table.columns[name]) for name in spec.times)
+    time, *entry = join_rounded((), *(floats(table.columns[name]) for name in spec.times))
     if spec.upper is not None and spec.upper in table.columns:  # of an event in an interval its end
         upper = floats(table.columns[spec.upper])
         time = np.where(np.isfinite(upper), np.maximum(time, upper), time)

@@ -11,10 +11,11 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
+from ..labels import label
 from ..privacy.accountant import LARGEST_EPSILON, Unit
 from ..privacy.disclosure import LEAST_GROUPS as LEAST_GROUPS
 from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
@@ -103,6 +104,11 @@ class ColumnSection(Section):
     scale: Positive | None = key(None, help="what standardising divides by")
     lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")
     upper: Finite | None = key(None, help="with lower")
+
+    @field_validator("reference")
+    @classmethod
+    def _as_label(cls, reference: str | None) -> str | None:
+        return None if reference is None else label(reference)
 
     @property
     def encoded(self) -> dict[str, object]:

@@ -14,6 +14,7 @@ from ..data.cells import MISSING
 from ..data.plain_text import is_there
 from ..data.table import Table
 from ..errors import JobError
+from ..labels import label
 from ..models.encoding import Column, Encoding
 from ..plain import Record
 from .keys import DialectSection
@@ -25,7 +26,7 @@ EXACT = 1e-6  # part of a scale by which it may differ from that of a column of 
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:
     """Tells for each row whether it has a response: an empty one, as of patients to be predicted, is unknown."""
-    labels = {*encoding.labels, encoding.positive}
+    labels = {label(text) for text in (*encoding.labels, encoding.positive) if text is not None}
     cells = (cell.strip() for cell in table.cells(str(encoding.response)))
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 

@@ -57,11 +57,11 @@ def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
         _add(state, table.matrix)
     for name in names:
         column = table.columns[name]
-        if isinstance(column, Text):
+        if isinstance(column, Text) and not column.truths:
             state.update(json.dumps(column.levels).encode())
             _add(state, column.codes)
         elif name not in in_matrix:
-            _add(state, np.asarray(column))
+            _add(state, column.numbers() if isinstance(column, Text) else np.asarray(column))
     return state.hexdigest()
 
 

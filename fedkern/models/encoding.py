@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
+from ..labels import label
 from ..plain import Record
 from .formula.expansion import Formula
 
@@ -100,7 +101,7 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
     """Returns sorted levels of the job file."""
     if isinstance(levels, str) or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
         raise JobError(f"{where} levels: needs a list of texts, got {levels!r}")
-    texts = tuple(sorted(str(level).strip() for level in levels))
+    texts = tuple(sorted(label(str(level).strip()) for level in levels))
     if not texts or len(set(texts)) < len(texts) or "" in texts:
         raise JobError(f"{where} levels: needs at least one level, none empty, none twice; got {levels!r}")
     return texts
@@ -162,6 +163,8 @@ class Spec:
     derived: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        if self.positive is not None:
+            object.__setattr__(self, "positive", label(self.positive))
         if self.private and self.standardise == "exchange":
             raise JobError(
                 '[data] standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set '
@@ -289,6 +292,9 @@ class Encoding:
     formula: Formula | None = None
 
     def __post_init__(self) -> None:
+        if self.positive is not None:
+            object.__setattr__(self, "positive", label(self.positive))
+            object.__setattr__(self, "labels", tuple(map(label, self.labels)))
         for column in self.columns:
             known = column.levels if column.kind == "categorical" else (column.center is not None and column.scale)
             if not known:

@@ -101,6 +101,7 @@ FAR, MIRRORED = (
     3.0,
     1.0,
 )  # log odds of the outcome: at a site that seems turned they are so far from the others', and so near to minus
+CHANCE, BEYOND = 1.5, 3.5  # standard errors within which a slope is 0, and beyond which it is another one
 BETTER = 4.0  # by which Q of the slopes is less where that site's have the other sign
 
 
@@ -178,12 +179,58 @@ def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
 
 def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
     """Finds the same site from numbers of rows (M,), and how often the outcome is 1 there (neither 0 nor 1)."""
+    odds, other, error = _odds(n, seen)
+    found = np.flatnonzero((np.abs(odds - other) > far) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
+    return tuple(found) if len(found) == (2 if len(n) == 2 else 1) else ()
+
+
+def _odds(n: Array, seen: Array) -> tuple[Array, Array, Array]:
+    """Returns (M,) log odds of the outcome at each site and at all others together, and standard errors of their difference."""
     rest = (n.sum() - n, (n * seen).sum() - n * seen)
     theirs = (rest[1] + 0.5) / (rest[0] + 1)
     odds, other = (np.log(p / (1 - p)) for p in (seen, theirs))
-    error = np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
-    found = np.flatnonzero((np.abs(odds - other) > far) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
-    return tuple(found) if len(found) == (2 if len(n) == 2 else 1) else ()
+    return odds, other, np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
+
+
+def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, own: int) -> tuple[int, ...]:
+    """Finds the site of survival times where an event means what its absence means elsewhere; none or one.
+
+    Rows without event were seen longest at every site, so that slopes do not turn: the times at which rows are lost know nothing of
+    their columns, or little. So all of these hold of one site alone:
+
+    * Its share of events is another than that of all others together, and about that of their rows without event.
+    * Its rows at higher risk by the slopes of all others do not have the event earlier: the slope on that risk, which is 1 where
+      slopes are the same, is 0 or below but for chance, and the difference is beyond doubt. What the noise in the others' slopes
+      takes from it (a part d / Q of d coefficients whose test against 0 is Q) is no difference.
+
+    Parameters
+    ----------
+    n, seen : (M,) numbers of rows, and shares of events (neither 0 nor 1)
+    h, P : (M, d) and (M, d, d) of each site
+    own : how many of the first coefficients are each site's own, as an intercept
+    """
+    odds, other, error = _odds(n, seen)
+    try:
+        h, P = _own_numbers(h, P, own)
+    except np.linalg.LinAlgError:
+        return ()
+    apart = (np.abs(odds - other) > OPPOSED * error) & (np.abs(odds + other) < MIRRORED + 2 * error)
+    found = list[int]()
+    for k in np.flatnonzero(apart).tolist():
+        rest = np.arange(len(n)) != k
+        total, information = h[rest].sum(axis=0), P[rest].sum(axis=0)
+        try:
+            b = generalised_inverse(information)[0] @ total
+        except np.linalg.LinAlgError:
+            return ()
+        theirs, alone = float(b @ information @ b), float(b @ P[k] @ b)
+        expected = 1 - len(b) / theirs if theirs > len(b) else 0.0
+        if not alone > 0:
+            continue
+        slope, error_of_0, error_of_both = float(b @ h[k]) / alone, alone**-0.5, (1 / alone + 1 / theirs) ** 0.5
+        if slope < CHANCE * error_of_0 and expected - slope > BEYOND * error_of_both:
+            found.append(k)
+    return tuple(found) if len(found) == 1 else ()
 
 
 def _rates(chance: float, g: Array, P: Array) -> tuple[Array, Array]:

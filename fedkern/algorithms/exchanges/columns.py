@@ -281,7 +281,7 @@ def _compare_texts(
     what: str, came: tuple[str, ...], declared: tuple[str, ...] | None, own: tuple[str, ...], private: bool = False
 ) -> None:
     """Refuses declared levels that were changed, and levels of clients that lack some of this one's."""
-    good = came == declared if declared is not None else list(came) == sorted(set(came)) and set(own) <= set(came)
+    good = came == declared if declared is not None else len(set(came)) == len(came) and set(own) <= set(came)
     if not good or (private and declared is None):
         raise RemoteFault(f"server: Agreed.{what} are not those of this client's job file, or lack some of its own")
 
@@ -497,7 +497,7 @@ def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
             return declared
         if spec.private:
             raise JobError(spec.undeclared)
-        return Column(name, "categorical", tuple(sorted(set().union(*(reply["levels"].get(name, ()) for reply in replies)))))
+        return Column(name, "categorical", join_levels([reply["levels"].get(name, ()) for reply in replies]))
     if spec.standardise == "none":
         return Column(name, "numeric", None, 0.0, 1.0)
     if spec.standardise == "public" and declared.center is None:  # a client has seen to it before
@@ -506,6 +506,19 @@ def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
             '[data.columns.NAME], levels = [...] if it is categorical, or set [data] standardise = "none"'
         )
     return Column(name, "numeric", None, declared.center, declared.scale)
+
+
+def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Returns the levels of all clients: in the order of those whose tables give them one, or else sorted.
+
+    A client tells levels in the order that its table gives them, or else sorted. Orders are joined where they agree, and where
+    they say of each two levels which comes first.
+    """
+    every = sorted(set().union(*told))
+    orders = [own for own in told if list(own) != sorted(own)]
+    joined = list(max(orders, key=len, default=()))
+    agree = all([level for level in joined if level in own] == list(own) for own in orders)
+    return tuple(joined if agree and sorted(joined) == every else every)
 
 
 def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:

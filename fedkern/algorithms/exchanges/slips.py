@@ -61,6 +61,12 @@ def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[st
                 "and are taken for different ones: write them alike in the files"
             )
             (doubts if isinstance(_read(same[0]), float) else notes).append(said)
+        orders = [list(own) for own in told[column.name] if list(own) != sorted(own)]
+        if any([level for level in column.levels or () if level in own] != own for own in orders):
+            notes.append(
+                f"column {column.name!r}: tables give its levels orders that do not agree, or that lack some of its levels, so that "
+                "levels are sorted: name the one that others are compared with (reference)"
+            )
         # Then clients that share no level with any other, though others have some.
         sets = [set(levels) for levels in told[column.name]]
         alone = [

@@ -146,6 +146,26 @@ def expected_log_sigmoid(b, s):
 
 
 @scalar
+def far_in_tail(b, s):
+    """Returns whether the series of log(1 + x), x = exp(-a), is short, and E log(1 + x) and minus the expectations of its first
+    two derivatives by it, as multiples of E x: of a sigmoid far in its tail a quadrature loses what 1 - p has."""
+    value, slope, curvature, before = 1.0, 1.0, 1.0, 1.0
+    if b > 3.0 + 1.5 * s * s:
+        for k in range(2, 13):
+            size = np.exp((1 - k) * b + 0.5 * (k * k - 1) * s * s)  # E x^k / E x, by which what is left out is bounded
+            term = size if k % 2 else -size
+            value += term / k
+            slope += term
+            curvature += k * term
+            if k * size < 1e-15:
+                return True, value, slope, curvature
+            if size > before:
+                break
+            before = size
+    return False, value, slope, curvature
+
+
+@scalar
 def expected_log_likelihood(m, s, y, family, scale):
     """Returns E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
     if family == BERNOULLI:
@@ -156,6 +176,10 @@ def expected_log_likelihood(m, s, y, family, scale):
         rate = np.exp(m + 0.5 * s * s)
         return y * m - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate, -rate
     if family == NEGATIVE_BINOMIAL:
+        far, value, slope, curvature = far_in_tail(np.log(scale) - m, s)
+        if far:
+            rate = np.exp(m + 0.5 * s * s) * (1.0 + y / scale)
+            return log_ways(y, scale) + y * (m - np.log(scale)) - rate * value, y - rate * slope, -rate * curvature
         value, slope, curvature = expected_log_sigmoid(np.log(scale) - m, s)
         value = log_ways(y, scale) + y * (m - np.log(scale)) + (y + scale) * value
         return value, y - (y + scale) * slope, (y + scale) * curvature

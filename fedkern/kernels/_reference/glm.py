@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import expit, gammaln, ndtr
 
-from ..families import numbered
+from ..families import log_rising, numbered
 from . import rng
 
 BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
@@ -18,6 +18,7 @@ T_WEIGHT = np.exp(-(T**2) / 2) / np.exp(-(T**2) / 2).sum()
 U = np.linspace(-38, 38, 96)  # the logistic distribution as a mixture of steps
 U_WEIGHT = expit(U) * expit(-U) / (expit(U) * expit(-U)).sum()
 MIXTURE_FROM = 5.0
+MOST = 700.0  # an exponent, of terms of a series that is not used where they are so large
 
 
 def in_domain(y, family):
@@ -41,9 +42,16 @@ def expected_log_likelihood(m, s, y, family, scale):
         value, slope = log_likelihood(m, y, family, scale)
         return value - (s / scale) ** 2 / 2, slope, -(scale**-2) + 0 * slope
     if family == NEGATIVE_BINOMIAL:
-        ways, count = log_likelihood(np.full_like(m, np.log(scale)), y, family, scale)[0] + np.log(2) * (y + scale), y + scale
-        value, slope, curvature = expected_log_likelihood(np.log(scale) - m, s, np.ones_like(m), BERNOULLI, 1.0)
-        return ways + y * (m - np.log(scale)) + count * value, y - count * slope, count * curvature
+        rising, count, b = log_rising(y, scale) - gammaln(y + 1), y + scale, np.log(scale) - m
+        value, slope, curvature = expected_log_likelihood(b, s, np.ones_like(m), BERNOULLI, 1.0)
+        far, *of_tail = far_in_tail(b, s)
+        rate = np.exp(m + s**2 / 2) * (1 + y / scale)
+        value = np.where(far, -rate * of_tail[0], count * value)
+        return (
+            rising + y * m + value,
+            y - np.where(far, rate * of_tail[1], count * slope),
+            np.where(far, -rate * of_tail[2], count * curvature),
+        )
     if family != BERNOULLI:
         raise ValueError(f"family: the reference has no expectation of the {numbered(family).name} family")
     sign = 2 * y - 1
@@ -59,6 +67,18 @@ def expected_log_likelihood(m, s, y, family, scale):
         -(density / wide_s) @ U_WEIGHT,
     )
     return tuple(np.where(s > MIXTURE_FROM, w, n) for w, n in zip(wide, narrow))
+
+
+def far_in_tail(b, s):
+    """Returns where the series of log(1 + x), x = exp(-a), is short, and E log(1 + x) and minus the expectations of its first two
+    derivatives by it, as multiples of E x."""
+    k = np.arange(1, 13)[:, None]
+    size = np.exp(np.minimum((1 - k) * b + (k**2 - 1) * s**2 / 2, MOST))  # E x^k / E x, by which what is left out is bounded
+    small, rises = k * size < 1e-15, np.diff(size, axis=0, append=0.0) > 0
+    first = np.where(small.any(axis=0), small.argmax(axis=0), len(k))
+    far = (b > 3 + 1.5 * s**2) & small.any(axis=0) & ~(rises & (k - 1 < first - 1)).any(axis=0)
+    term = np.where(k - 1 <= first, (-1.0) ** (k + 1) * size, 0.0)
+    return far, (term / k).sum(axis=0), term.sum(axis=0), (k * term).sum(axis=0)
 
 
 def spread(X, log_sigma):

@@ -101,11 +101,17 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
 
 
 @guard.check("the coding of the response", None)
-def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
+def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str, int]]) -> Reversed | None:
     """Returns the words on a client whose outcome seems to be coded the other way round; None where none does.
 
-    That is an outcome of 0 and 1, a share, or a scale of ordered levels.
+    That is an outcome of 0 and 1, a share, a scale of ordered levels, or the event of survival times.
+
+    Parameters
+    ----------
+    events : of survival times, number of a client -> its `rows` and `events`
     """
+    if events:
+        return _reversed_events(at_mode, model, events)
     if at_mode.first is None:
         return None
     column = model.encoding.response
@@ -122,27 +128,30 @@ def find_reversed(at_mode: Found, model: Model) -> Reversed | None:
     return other_way.describe_rates([model.names[k] for k in mirrored], column) if mirrored else None
 
 
-def mirrored_events(model: Model, told: Mapping[int, Mapping[str, int]]) -> list[str]:
-    """Returns the note on a client whose share of events is that of rows without one at all others together.
+def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[str, int]]) -> Reversed | None:
+    """Returns the words on a client whose share of events is that of rows without one at all others together.
 
-    Slopes say nothing of it: rows without event were seen longest, whichever way events are coded.
-
-    Parameters
-    ----------
-    told : number of a client -> its `rows` and `events`
+    It is a doubt where the client's rows at higher risk, by the others' slopes, do not have the event earlier.
     """
-    there = {k: one for k, one in sorted(told.items()) if one["rows"]}
+    there = [k for k, one in sorted(told.items()) if one["rows"]]
     if len(there) < 2:
-        return []
-    rows, events = (np.array([one[name] for one in there.values()], np.float64) for name in ("rows", "events"))
-    names = [model.telling[k] for k in there]
-    found = heterogeneity.mirrored_rates(rows, (events + 0.5) / (rows + 1), OF_EVENTS)
-    who = " or ".join(repr(names[k]) for k in found)
-    column = repr(model.encoding.response)
-    return [
-        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together: does an "
-        f"event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}"
-    ] * bool(found)
+        return None
+    rows, events = (np.array([told[k][name] for k in there], np.float64) for name in ("rows", "events"))
+    shares = (events + 0.5) / (rows + 1)
+    _, at, intercept = model.compared
+    P = at_mode.own_hessian[there][:, at][:, :, at]
+    h = P @ at_mode.mode[at] + at_mode.own_gradient[there][:, at]
+    found = heterogeneity.find_reversed_events(rows, shares, h, P, int(intercept))
+    mirrored = found or heterogeneity.mirrored_rates(rows, shares, OF_EVENTS)
+    if not mirrored:
+        return None
+    who, column = " or ".join(repr(model.telling[there[k]]) for k in mirrored), repr(model.encoding.response)
+    risk = ", and rows at higher risk by the slopes of the others do not have it earlier" if found else ""
+    return Reversed(
+        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together{risk}: does "
+        f"an event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}",
+        f"the event {column} seems to be coded the other way round at {who} (a note says what to do)" if found else "",
+    )
 
 
 @guard.figure("notes on the sensitivity", [])

@@ -29,7 +29,6 @@ from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
 from ...results import guard
 from . import sites, time_units
-from .differently import mirrored_events
 from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
@@ -85,10 +84,10 @@ def _of_times(model: LifetimeModel, server: once.Server[lifetime_sums.LifetimeSu
         notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
     content, said, doubt = _content(model, in_order(server.replies))
     told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
-    notes += [*said, *mirrored_events(model, told)]
+    notes += said
     if not model.asks_level and len(model.names) > 1:
         notes.append(time_units.NOT_COMPARED)
-    return Checked({**content, **sites.count_rows(model, model.telling, told)}, tuple(notes), doubt)
+    return Checked({**content, **sites.count_rows(model, model.telling, told)}, tuple(notes), doubt, told)
 
 
 def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...data.cells import Text
+from ...data.cells import Text, floats
 from ...data.faults import HINT
 from ...data.table import Table
 from ...errors import JobError, OwnFault
@@ -83,7 +83,8 @@ def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.n
     for name in table.names:
         column = table.columns[name]
         if name not in ignored:
-            columns[name] = np.array(table.cells(name), object) if isinstance(column, Text) else np.array(column, np.float64)
+            texts = isinstance(column, Text) and not column.truths
+            columns[name] = np.array(table.cells(name), object) if texts else np.array(floats(column), np.float64)
     return columns
 
 

@@ -45,18 +45,23 @@ NO_WEIGHTS = "chains have no log evidence and no sensitivity to the prior: these
 
 @dataclass(frozen=True)
 class Checked:
-    """Holds the findings of clients' sums: entries of summary.json, notes for its reader, and why its intervals cannot stand."""
+    """Holds the findings of clients' sums: entries of summary.json, notes for its reader, and why its intervals cannot stand.
+
+    `events`: of survival times, number of a client -> its `rows` and `events`.
+    """
 
     content: Record = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     doubt: str = ""
+    events: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
 def join(*parts: Checked) -> Checked:
     """Returns several checks as one: entries and notes in order, and the first doubt."""
     content = {name: entry for part in parts for name, entry in part.content.items()}
     doubts = [part.doubt for part in parts if part.doubt]
-    return Checked(content, tuple(note for part in parts for note in part.notes), doubts[0] if doubts else "")
+    events = {k: told for part in parts for k, told in part.events.items()}
+    return Checked(content, tuple(note for part in parts for note in part.notes), doubts[0] if doubts else "", events)
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     }
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
-    other_way = find_reversed(sampled, model)
+    other_way = find_reversed(sampled, model, ended.checked.events)
     differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
@@ -248,7 +253,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)
-    other_way = find_reversed(at_mode, model)
+    other_way = find_reversed(at_mode, model, ended.checked.events)
     of_columns = filter(None, [given_scales.doubt(at_mode, model)])
     of_response = [] if other_way is None else filter(None, [other_way.doubt])
     if doubts := [*ended.doubts, *of_columns, *of_response, *filter(None, [ended.checked.doubt])]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.slips import one_but_for, spellings
-from ...data.cells import MISSING, Text, plain
+from ...data.cells import MISSING, labels
 from ...data.design import Design, column_of
 from ...data.faults import HINT, who
 from ...data.formula import looked_at
@@ -79,7 +79,10 @@ def _several(config: Config, parties: Parties) -> None:
 def times_of(config: Config) -> Columns | None:
     """Returns the columns of survival times; None where rows have none."""
     data = config.data
-    return Columns(str(data.time), data.entry, data.strata, data.time_upper) if config.hazards else None
+    if not config.hazards:
+        return None
+    named = (*(config.output.survival_at or ()), *(config.model.cuts or ()))
+    return Columns(str(data.time), data.entry, data.strata, data.time_upper, named)
 
 
 def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> None:
@@ -137,7 +140,7 @@ def sort_by_group(design: Design, table: Table, group: str | None) -> Held:
     X, y, trials, offset, of_file = _rows(design)
     if group is None:
         return Held(X, y, trials, offset, np.array([0, len(y)]), (), of_file)
-    cells = _cells(table, group)
+    cells = labels(table.columns[group])
     codes, labels = cells.codes[of_file], cells.levels
     order = np.argsort(codes, kind="stable")
     there, starts = np.unique(codes[order], return_index=True)
@@ -153,7 +156,7 @@ def describe_groups(table: Table, group: str | None) -> list[str]:
     return [
         f"column {group!r}: the groups {', '.join(map(repr, same))} {one_but_for(same)}, and are {len(same)} groups: write them "
         "alike if they are one"
-        for same in spellings(_cells(table, group).levels)
+        for same in spellings(labels(table.columns[group]).levels)
     ]
 
 
@@ -169,14 +172,6 @@ def _rows(design: Design) -> tuple[Array, Array, Array, Array, NDArray[np.int64]
     weights: Array = design.weights
     y, trials = (np.bincount(unit, weights=w).astype(np.float64) for w in (weights * design.y, weights))
     return np.ascontiguousarray(X[first]), y, trials, offset[first], units
-
-
-def _cells(table: Table, name: str) -> Text:
-    column = table.columns[name]
-    if isinstance(column, Text):
-        return column
-    values, codes = np.unique(np.asarray(column), return_inverse=True)
-    return Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
 
 
 def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> None:
@@ -198,7 +193,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
                 raise OwnFault(f"{text}; name another, or leave it out", f"{text}; name another, or leave it out")
     if name is None:
         return
-    cells = _cells(table, name)
+    cells = labels(table.columns[name])
     empty = np.array([level.strip() == "" or level.lower() in MISSING for level in cells.levels])[cells.codes]
     if empty.any():
         remedy = "give each row its group, or leave the row out"

@@ -24,7 +24,6 @@ from ...results import case_weights, guard
 from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
-from .differently import mirrored_events
 from .keys import Config
 from .own import ask_clients, draw_secret_key
 from .publish import Checked, join
@@ -127,9 +126,10 @@ def _of_hazards(model: CoxModel, server: once.Server[survival_sums.SurvivalSums]
     content, said = _content(model, in_order(server.replies))
     counts = sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
     notes += said
+    events: dict[int, dict[str, int]] = {}
     if not model.secure and sizes:
-        notes += mirrored_events(model, {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()})
-    return Checked({**content, **counts}, tuple(notes))
+        events = {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()}
+    return Checked({**content, **counts}, tuple(notes), events=events)
 
 
 @guard.check("the common curve", Checked())

@@ -17,6 +17,7 @@ from ...data.design import Design, read_numbers
 from ...data.faults import Marks
 from ...data.rare import effective
 from ...data.reading import NAMED
+from ...data.rounded import join_rounded
 from ...data.table import Table
 from ...errors import OwnFault
 
@@ -27,12 +28,13 @@ Indices = NDArray[np.int64]
 
 
 class Columns(NamedTuple):
-    """Names the columns of a file's times; the event is the response."""
+    """Names the columns of a file's times; the event is the response. `named`: the times that the job names."""
 
     time: str
     entry: str | None
     strata: str | None
     upper: str | None = None
+    named: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,15 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "") -
     """
     marks = Marks(table)
     time = read_numbers(table, columns.time, marks, instead=NO_TIME)
-    upper = np.where(event == 1, time, np.inf) if columns.upper is None else _upper(columns, table, marks, time, event)
+    entry = None if columns.entry is None else read_numbers(table, columns.entry, marks, instead=NO_TIME)
+    ends = None if columns.upper is None else read_numbers(table, columns.upper, marks, missing=True, instead=NO_TIME)
+    time, *others = join_rounded(columns.named, *(one for one in (time, entry, ends) if one is not None))
+    entry = None if entry is None else others[0]
+    upper = np.where(event == 1, time, np.inf) if ends is None else _upper(columns, marks, time, others[-1], event)
     remedy = "a row is at risk from 0 on: count time from its own beginning, or remove the row"
     early = (time < 0) | ((time == 0) & ~((upper > 0) & np.isfinite(upper)))
     marks.mark(early, columns.time, "is not above 0", remedy)
-    entry = None
-    if columns.entry is not None:
-        entry = read_numbers(table, columns.entry, marks, instead=NO_TIME)
+    if entry is not None:
         late = f"a row is seen from {columns.entry!r} to {columns.time!r}: correct one of the cells, or remove the row"
         at = (entry == time) & ~((upper > time) & np.isfinite(upper))  # whose event comes later may be seen from its begin on
         marks.mark((entry > time) | at, columns.entry, f"is not before {columns.time!r}", late)
@@ -111,17 +115,16 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "") -
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)
-    marks.refuse(client, [name for name in columns if name is not None])
+    marks.refuse(client, [name for name in (columns.time, columns.entry, columns.strata, columns.upper) if name is not None])
     return Times(time, entry, strata, labels, upper)
 
 
-def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Array) -> Array:
+def _upper(columns: Columns, marks: Marks, time: Array, upper: Array, event: Array) -> Array:
     """(n,) ends of the intervals in which events are, as `Timed` has them.
 
     A cell is empty where the row has no event, the same time where the event was seen, a later one where it was between.
     """
     name = str(columns.upper)
-    upper = read_numbers(table, name, marks, missing=True, instead=NO_TIME)
     empty, between = np.isnan(upper), f"{columns.time!r} and {name!r}"
     seen = "write the time of the event where it was seen, and of a row without event nothing"
     marks.mark(empty & (event == 1), name, "is empty in a row that has its event", seen)

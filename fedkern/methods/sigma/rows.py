@@ -22,6 +22,7 @@ from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.parties import Parties, declared, from_files
 from ...kernels.families import FAMILIES, Family
+from ...labels import label
 from ...models.likelihood import Noisy
 from ...models.spatial.site import Rows
 from .keys import Config, DataSection
@@ -354,7 +355,7 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
     if data.positive is not None:
         texts = np.array(table.cells(name), dtype=object)
         seen = np.array([text.lower() not in MISSING for text in texts])
-        y = (texts == data.positive).astype(float)
+        y = (texts == label(data.positive)).astype(float)
         return y, seen, y
     y = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
     seen = np.isfinite(y)

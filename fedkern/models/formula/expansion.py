@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from ...labels import label
 from ...plain import Record
 from . import splines
 from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
@@ -165,11 +166,13 @@ class Formula:
 
     def _base(self, factor: Factor) -> str:
         levels = self._levels(factor)
-        return str(factor.option.get("base") or self.bases.get(factor.node.text) or (levels[0] if levels else ""))
+        named = label(str(factor.option.get("base", "")))
+        return named or self.bases.get(factor.node.text) or (levels[0] if levels else "")
 
     def compared(self, name: str) -> frozenset[str]:
         """Returns the labels of a column that others are compared with, as far as they are named."""
-        named = {str(one.option["base"]) for one in self.factors.values() if one.variables == (name,) and "base" in one.option}
+        own = [one.option["base"] for one in self.factors.values() if one.variables == (name,) and "base" in one.option]
+        named = {label(str(base)) for base in own}
         return frozenset(named | ({self.bases[name]} if name in self.bases else set()))
 
     def constants(self, text: str) -> tuple[float, float]:

@@ -57,6 +57,11 @@ inline void expect(const NegativeBinomial& f, Index n, const double* m, const do
             if (value) value[l] = y[l] * (m[l] - f.shift) + count * value[l];
             slope[l] = y[l] - count * slope[l];
             curvature[l] *= count;
+            if (Expectation far; far_row(b[l - i], s[l], far)) {
+                far = far_from(f, m[l], s[l], y[l], far);
+                if (value) value[l] = far.value;
+                slope[l] = far.slope, curvature[l] = far.curvature;
+            }
         }
     }
 }

@@ -130,6 +130,30 @@ template <class Nodes> FEDKERN_DEVICE Expectation logistic_row(double b, double 
     return {-s * value, slope, -curvature / s};
 }
 
+/// The same by the series of log(1 + x), x = e^-a, as multiples of E x = exp(s^2 / 2 - b): of a sigmoid far in its tail a quadrature
+/// loses what 1 - p has. E x^k = (E x)^k exp(k (k - 1) s^2 / 2), and what is left out is below the last term. Returns whether few
+/// terms are enough.
+FEDKERN_DEVICE bool far_row(double b, double s, Expectation& of) {
+    const double variance = s * s;
+    if (!(b > 3 + 1.5 * variance)) return false;
+    double before = 1;
+    of = {1, 1, 1};
+    for (int k = 2; k <= 12; ++k) {
+        const double size = math::exp((1 - k) * b + 0.5 * (k * k - 1) * variance), term = k % 2 ? size : -size;
+        of.value += term / k, of.slope += term, of.curvature += k * term;
+        if (k * size < 1e-15) return true;
+        if (size > before) return false;
+        before = size;
+    }
+    return false;
+}
+
+/// A negative binomial's row whose rate e^a is far below its r, by the numbers of `far_row`: with r without end it is Poisson.
+FEDKERN_INLINE Expectation far_from(const NegativeBinomial& f, double m, double s, double y, const Expectation& far) {
+    const double rate = math::exp(m + 0.5 * s * s) * (1 + y / f.scale);
+    return {y * (m - f.shift) - rate * far.value, y - rate * far.slope, -rate * far.curvature};
+}
+
 /// What a number stands for that no family has: NaN everywhere. A host refuses it by name (`make_family`).
 struct NoFamily {
     static constexpr double nothing = math::not_a_number<double>();
@@ -160,6 +184,8 @@ template <class Nodes>
 FEDKERN_DEVICE Expectation expect_row(const NegativeBinomial& f, double m, double s, double y, bool with_value, const Nodes& nodes) {
     const double shift = f.shift, count = y + f.scale;
     const Expectation e = logistic_row(shift - m, s, with_value, nodes);
+    Expectation far;
+    if (far_row(shift - m, s, far)) return far_from(f, m, s, y, far);
     return {y * (m - shift) + count * e.value, y - count * e.slope, count * e.curvature};
 }
 template <class Nodes> FEDKERN_DEVICE Expectation expect_row(const NoFamily& f, double, double, double, bool, const Nodes&) {

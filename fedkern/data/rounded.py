@@ -1,0 +1,41 @@
+"""Makes times one that differ by rounding alone: .1 + .1 + .1 is no other time than .3, and ties are terms of a likelihood.
+
+As in R (`timefix` of survival), neighbours among a client's times are one where they differ by less than 1.5e-8 of a scale. The
+scale is the largest time that the job names, which all parties know; where it names none, no time of one client meets a number of
+another's, and the scale is the mean of the client's own times, as R has it of a stratum. Nothing is exchanged.
+
+A grid would not do: a time on the border of two cells falls into either by its rounding. Here times t + e with |e| < d, half of the
+tolerance or less, are one wherever t lies, for each two of them differ by less than the tolerance. One that the job names is among
+them at every client, and is what all of them become, so that they are before it, at it and behind it alike at all clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+TOLERANCE = float(np.finfo(float).eps ** 0.5)  # that of R
+
+
+def join_rounded(named: Sequence[float], *times: Array) -> list[Array]:
+    """Returns columns of times of a client's rows, of which those that differ by rounding alone are one; the rest is unchanged.
+
+    Parameters
+    ----------
+    named : the times that the job names, with which all clients compare theirs
+    times : (n,) each; what is not finite is no time
+    """
+    every = np.unique(np.concatenate([one[np.isfinite(one)] for one in times]))
+    fixed = np.array([0.0, *named])
+    scale = fixed.max() if len(named) else float(np.abs(every).mean()) if len(every) else 0.0
+    values = np.union1d(every, fixed)
+    group = np.concatenate([[0], np.cumsum(np.diff(values) > TOLERANCE * scale)])
+    first = values[np.searchsorted(group, np.arange(group[-1] + 1))]
+    at = np.searchsorted(values, fixed[::-1])
+    first[group[at]] = fixed[::-1]
+    new = first[group]
+    return [np.where(np.isfinite(one), new[np.searchsorted(values, one) % len(values)], one) for one in times]
