@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released
-from ..algorithms.exchanges import certificates
+from ..algorithms.exchanges import certificates, slips
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
@@ -70,6 +70,7 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self.doubts: list[str] = []
+        self._twins: list[tuple[int, ...]] = []  # clients that have the same covariates
         self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns
         self.warn: Callable[[str], None] | None = None
         self.own_notes: dict[int, list[str]] = {}  # of clients that live here, for their holders alone
@@ -80,6 +81,20 @@ class RunHooks(Keeper):
         self._rows: dict[int, Sketch] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
+
+    def note_twins(self, groups: Iterable[tuple[int, ...]]) -> None:
+        """Doubts a result of clients that may have one file, at the server."""
+        for group in groups:
+            if group not in self._twins:
+                self._twins.append(group)
+                self.doubts.append(slips.describe_twins(self.names, group))
+
+    def compare_twins(self, answers: Sequence[tuple[float, float]]) -> None:
+        """Takes the doubt back where such clients have responses of their own; `answers`: sums of each client's (`level`)."""
+        before, self._twins = self._twins, []
+        for group in before:
+            self.doubts.remove(slips.describe_twins(self.names, group))
+            self.note_twins(slips.with_one_response(group, answers))
 
     def __enter__(self) -> RunHooks:
         return self

@@ -172,7 +172,8 @@ class Server:
         return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
 
     def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those that all have.
+        """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those of one client
+        whom nobody tells apart. Zeros that several have are measured, as a dose of those who got none: nothing is said.
 
         Parameters
         ----------
@@ -185,7 +186,8 @@ class Server:
             split = self.split or len(told) == 1
             found = [] if split else column_zeros.lacking(shares, sizes or [0] * len(told))
             where = found or [k for k, (_, apart) in shares.items() if apart]
-            (lacking if found else common)[name] = _named([self.clients[k] for k in where])
+            if found or len(shares) == 1:
+                (lacking if found else common)[name] = _named([self.clients[k] for k in where])
         return lacking, common
 
     @property

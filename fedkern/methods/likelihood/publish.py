@@ -119,7 +119,9 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
     other_way = find_reversed(sampled, model)
-    differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
+    # Counts that vary more than the model makes them make sites differ as well: the family is mended first.
+    judged = sampled.converged and not ended.checked.doubt
+    differing = [] if differ is None or not judged else differ.notes(intercepts, slopes)
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
     metrics, scored = _scores(model, posterior, test)
