@@ -7,6 +7,7 @@ verdict on the whole to clients that keep results of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..algorithms.core.windows import Movement
 from ..algorithms.exchanges import figures, settled, verdicts
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
+from .hooks import RunHooks
 from .run import At
 from .stage import Stage
 
@@ -41,6 +43,21 @@ def exchange_settled(
     return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(at.names)}
 
 
+def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
+    """Returns a verdict that says of how many clients a result is, where some were left out for few rows.
+
+    How many rows these have nobody learns. A result of one client is no federation.
+    """
+    if judged is None or not hooks.left_out:
+        return judged
+    n = len(hooks.names)
+    rows = f", {sum(hooks.sizes):,} rows" if hooks.sizes else ""
+    said = f"of {n} of {n + hooks.left_out} clients{rows} (data.small)"
+    if n == 1:
+        return Verdict(False, f"{said}: one client is no federation, and its own rows make this result; {judged.why}", judged.worst)
+    return replace(judged, why=f"{said}; {judged.why}")
+
+
 def own(movement: Movement | None, names: Sequence[str]) -> Record:
     """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
     return of_movement(movement, names).content
@@ -53,6 +70,7 @@ def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     ----------
     judged : at the server's place
     """
+    judged = of_those_left(at.hooks, judged)
     asked = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
         k: once.Client(verdicts.make_reply) for k in at.mine
@@ -72,6 +90,7 @@ class Told(NamedTuple):
 def tell_figures(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
     """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
+    judged = of_those_left(at.hooks, judged)
     if judged is not None and known is not None:
         asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
     answering: dict[int, once.Client[figures.TellFigures, verdicts.VerdictHeard]] = {

@@ -70,6 +70,7 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self.doubts: list[str] = []
+        self.left_out = 0  # clients that have too few rows, without whom the job goes on
         self._twins: list[tuple[int, ...]] = []  # clients that have the same covariates
         self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns
         self.warn: Callable[[str], None] | None = None
@@ -178,6 +179,7 @@ class RunHooks(Keeper):
         folder : the run's folder, for those that go on
         """
         self.notes += kept.notes
+        self.left_out = len(self.names) - len(kept.numbers)
         now = {before: number for number, before in enumerate(kept.numbers)}
         self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)
         self.bindings = {now.get(k, k): binding for k, binding in self.bindings.items() if k == SERVER or k in now}

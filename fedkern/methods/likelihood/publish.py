@@ -142,6 +142,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
                 *filter(None, [ended.checked.doubt]),
             ),
             model.settings.effective,
+            model.reason(sampled.reason),
         ),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
@@ -278,7 +279,8 @@ def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
 def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
     """Returns whether R-hat, ESS, divergences and the quadrature say that chains are right."""
     unresolved = importance.unresolved(mode)
-    return judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
+    judged = judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
+    return replace(judged, why=model.reason(judged.why)) if judged.converged is False else judged
 
 
 def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
@@ -296,15 +298,16 @@ def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]
     return Verdict(False, "; ".join(against), judged.worst) if against else judged
 
 
-def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
+def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float, reason: str) -> Verdict:
     """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
 
     Parameters
     ----------
     wanted : the number of effective draws that the job asks for
+    reason : why they are not right; "" where they are
     """
     if doubts or not sampled.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, sampled.reason])))
+        return Verdict(False, "; ".join(filter(None, [*doubts, reason])))
     weights = sampled.posterior
     assert weights is not None
     n = len(weights.draws)
