@@ -4,12 +4,14 @@ In skewed measurements (costs, lengths of stay, enzymes) some cells are 20 robus
 A lost decimal point is more: nothing lies between it and the others. So few cells are isolated if each of them
 
 - is more than 20 robust standard deviations from the median,
-- and four times as far as the next cell that is not among them,
+- and four times as far as the next cell that is not among them; where that one is more than 1.5 times as far as the farthest of as
+  many normal cells the column has a tail, as of costs and enzymes, and by so much the gap has to be wider,
 - and, if no cell of the column is negative, more than 5 robust standard deviations away among the logarithms of its cells
   above zero, and 2 farther than the next.
 
 A value in several cells, up to half of all, may be a code for a missing one: cholesterol is 0 in a quarter of a file, and all
-other cells are above 99. (More cells have an ordinary value, as a loss that most people never had; a usual code, -9 or 999, may
+other cells are above 99. Such codes are 0, a number below zero where no other is, and sevens, eights or nines alone (777, 99.9);
+any other number that many rows share is the tax rate of a town, or a fixed dose. (More cells have an ordinary value, as a loss that most people never had; a usual code, -9 or 999, may
 stand in up to 95 %.) It is one of the outermost values, far from the others' median, with a gap between it and the nearest of
 them; where all others are above zero, both of their logarithms too.
 
@@ -30,6 +32,7 @@ Array = NDArray[np.float64]
 FAR = 20.0  # robust standard deviations
 FAR_OF_LOGS, BESIDE_LOGS = 5.0, 2.0
 BESIDE = 4.0  # times as far from the median as the next cell
+OF_NORMAL = 1.5  # times as far as the farthest of as many normal cells the next one is where a column has no tail
 FEW, OF_ROWS = 3, 0.01  # isolated cells, at most: so many, or this part of all
 MATTERS = 0.1  # standard deviations of a slope, of an effect of 0.1
 CODES = (-9999.0, -999.0, -99.0, -9.0, 9.0, 99.0, 888.0, 999.0, 8888.0, 9999.0)  # that may stand for a missing value
@@ -78,8 +81,10 @@ def _few_decide(values: Array) -> bool:
         return False
     order = np.argsort(-away)
     top = away[order[: most + 1]]
+    reach = OF_NORMAL * np.sqrt(2 * np.log(len(values)))
+    needed = BESIDE * top[1:] * np.maximum(1.0, top[1:] / reach)
     with np.errstate(over="ignore"):
-        ends = np.flatnonzero((top[:-1] > FAR) & (top[:-1] >= BESIDE * top[1:]))
+        ends = np.flatnonzero((top[:-1] > FAR) & (top[:-1] >= needed))
     codes = np.isin(values[order], coded(values)) & (away[order] > FAR)  # one slip, of many rows
     n = int(ends[-1]) + 1 if len(ends) else int(codes.sum()) if codes[: codes.sum()].all() else 0
     if n == 0 or not _far_of_logs(values[order], n):
@@ -144,7 +149,16 @@ def repeated(values: Array) -> list[float]:
     if len(different) < LEAST + 1:
         return []
     found = _at_low_end(different, counts, least, odd)
-    return sorted(found + [-value for value in _at_low_end(-different[::-1], counts[::-1], least[::-1], odd[::-1])])
+    found += [-value for value in _at_low_end(-different[::-1], counts[::-1], least[::-1], odd[::-1])]
+    return sorted(value for value in found if _may_be_code(value, different))
+
+
+def _may_be_code(value: float, different: Array) -> bool:
+    """Tells whether people write this number for a missing one, among others of a column (sorted, with their codes)."""
+    if value == 0 or (value < 0 <= different[min(ENDS, len(different) - 1)]):
+        return True
+    digits = set(f"{abs(value):.10g}".replace(".", ""))
+    return len(digits) == 1 and digits <= set("789")
 
 
 def _ends_repeat(there: Array) -> bool:

@@ -48,7 +48,8 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
             zeros = column_zeros.in_tenths(zeros)
         mended = replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking, zeros=zeros)
         clients[k] = column_notes.Client(mended)
-    server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
+    graph = getattr(at.config.model, "kind", "") in ("mrf", "sem")
+    server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split, graph), clients)
     if server is None:
         return Said()
     _check_ignored(at, server.misspelt)

@@ -7,6 +7,7 @@ verdict on the whole to clients that keep results of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..algorithms.exchanges import figures, settled, verdicts
 from ..results import guard
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
+from .hooks import RunHooks
 from .run import At
 from .stage import Stage
 
@@ -50,6 +52,21 @@ def settled_stage(*, secure: bool) -> Stage:
     return Stage.of(settled).with_sums(settled.SUMS, secure=secure)
 
 
+def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
+    """Returns a verdict that says of how many clients a result is, where some were left out for few rows.
+
+    How many rows these have nobody learns. A result of one client is no federation.
+    """
+    if judged is None or not hooks.left_out:
+        return judged
+    n = len(hooks.names)
+    rows = f", {sum(hooks.sizes):,} rows" if hooks.sizes else ""
+    said = f"of {n} of {n + hooks.left_out} clients{rows} (data.small)"
+    if n == 1:
+        return Verdict(False, f"{said}: one client is no federation, and its own rows make this result; {judged.why}", judged.worst)
+    return replace(judged, why=f"{said}; {judged.why}")
+
+
 @guard.figure("whether a client's own unknowns have settled", not_judged("it could not be computed").content)
 def own(movement: Movement | None, names: Sequence[str]) -> Record:
     """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
@@ -63,6 +80,7 @@ def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     ----------
     judged : at the server's place
     """
+    judged = of_those_left(at.hooks, judged)
     judged = None if judged is None else guard.judged(judged)
     asked = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
@@ -83,6 +101,7 @@ class Told(NamedTuple):
 def tell_figures(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
     """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
+    judged = of_those_left(at.hooks, judged)
     if judged is not None and known is not None:
         judged = guard.judged(judged)
         asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)

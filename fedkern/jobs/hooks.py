@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
-from ..algorithms.exchanges import certificates
+from ..algorithms.exchanges import certificates, slips
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
@@ -72,6 +72,8 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self.doubts: list[str] = []
+        self.left_out = 0  # clients that have too few rows, without whom the job goes on
+        self._twins: list[tuple[int, ...]] = []  # clients that have the same covariates
         self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns
         self.warn: Callable[[str], None] | None = None
         self.own_notes: dict[int, list[str]] = {}  # of clients that live here, for their holders alone
@@ -83,6 +85,20 @@ class RunHooks(Keeper):
         self._rows: dict[int, Rows] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
+
+    def note_twins(self, groups: Iterable[tuple[int, ...]]) -> None:
+        """Doubts a result of clients that may have one file, at the server."""
+        for group in groups:
+            if group not in self._twins:
+                self._twins.append(group)
+                self.doubts.append(slips.describe_twins(self.names, group))
+
+    def compare_twins(self, answers: Sequence[tuple[float, float]]) -> None:
+        """Takes the doubt back where such clients have responses of their own; `answers`: sums of each client's (`level`)."""
+        before, self._twins = self._twins, []
+        for group in before:
+            self.doubts.remove(slips.describe_twins(self.names, group))
+            self.note_twins(slips.with_one_response(group, answers))
 
     def __enter__(self) -> RunHooks:
         return self
@@ -184,6 +200,7 @@ class RunHooks(Keeper):
         folder : the run's folder, for those that go on
         """
         self.notes += kept.notes
+        self.left_out = len(self.names) - len(kept.numbers)
         now = {before: number for number, before in enumerate(kept.numbers)}
         self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)
         self.bindings = {now.get(k, k): binding for k, binding in self.bindings.items() if k == SERVER or k in now}

@@ -23,6 +23,7 @@ from ..results.result import Result
 from ..results.summary import Outcome, summary
 from ..results.verdict import Verdict
 from . import machine
+from .convergence import of_those_left
 from .keys import C
 from .run import Run
 
@@ -131,7 +132,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
     outcome = Outcome(
         stop=fit.stop,
         rounds=fit.rounds,
-        verdict=guard.judged(fit.verdict),
+        verdict=guard.judged(of_those_left(hooks, fit.verdict) or fit.verdict),
         clients=fit.clients,
         metrics=fit.metrics,
         privacy=fit.privacy,

@@ -247,6 +247,7 @@ class Run(At[C]):
         server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(told, self.names), clients)
         self.hooks.notes += () if server is None else server.notes
         self.hooks.doubts += () if server is None else server.doubts
+        self.hooks.note_twins(() if server is None else server.twins)
         self.hooks.sizes = self.hooks.sizes if server is None else server.sizes or self.hooks.sizes
         encoding = anyone(server, clients).encoding
         assert isinstance(encoding, Encoding)

@@ -34,10 +34,10 @@ def ran(clients: dict[str, Any]) -> Any:
     )
 
 
-def test_zeros_of_all_sites_are_a_note_and_those_of_one_a_doubt() -> None:
+def test_zeros_of_all_sites_are_measured_and_those_of_one_a_doubt() -> None:
     said = ran(sites({"a": 0.3, "b": 0.4, "c": 0.25})).summary
     assert said["converged"] is True, said["verdict"]
-    assert any(note.startswith(NOTE) for note in said["notes"])
+    assert not any(note.startswith(NOTE) for note in said["notes"])
     wrong = ran(sites({"a": 0.0, "b": 0.4, "c": 0.0})).summary
     assert wrong["converged"] is False
     assert DOUBT in wrong["verdict"]
@@ -102,7 +102,7 @@ def test_with_secure_sums_a_client_tells_no_more_than_whether_its_zeros_are_a_te
     job = {"job": {"method": "likelihood", "sums": "secure"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
     said = fedkern.run(job, data=sites({"a": 0.3, "b": 0.4, "c": 0.25})).summary
     assert [one["dose"][0] for one in told] == [10, 10, 10]
-    assert any(note.startswith(NOTE) for note in said["notes"])
+    assert not any(note.startswith(NOTE) for note in said["notes"])
     wrong = fedkern.run(job, data=sites({"a": 0.0, "b": 0.4, "c": 0.0})).summary
     assert DOUBT in wrong["verdict"]
     assert in_tenths({"x": (9, 2), "y": (10, 1), "z": (55, 0)}) == {"x": (1, 2), "y": (10, 1), "z": (10, 0)}

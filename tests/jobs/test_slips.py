@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.slips import Sums, of_sums, of_units, spellings
+from fedkern.algorithms.exchanges.slips import Sums, describe_twins, find_twins, of_units, spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import any_thousandths, coded
 from fedkern.errors import JobError
@@ -178,6 +178,21 @@ def test_one_file_at_two_clients_is_found_in_whatever_order_its_rows_are(order: 
     assert "as many rows" not in fedkern.run(PVI, data=clients).summary["verdict"]
 
 
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_one_design_with_responses_of_their_own_is_no_file_twice(method: str) -> None:
+    """As the days of R's lme4::sleepstudy, which every subject had."""
+    pd, random = pytest.importorskip("pandas"), np.random.default_rng(4)
+    clients = {}
+    for name in "abc":
+        days, subject = np.tile(np.arange(10.0), 6), np.repeat(np.arange(6), 10)
+        reaction = 250 + random.normal(0, 30, 6)[subject] + 10 * days + random.normal(0, 25, 60)
+        clients[name] = pd.DataFrame({"days": days, "age": 31.0 + 7 * subject, "y": reaction.round(4)})
+    job = {"job": {"method": method}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    assert "as many rows" not in fedkern.run(job, data=clients).summary["verdict"]
+    clients["c"] = clients["a"].iloc[::-1].reset_index(drop=True)
+    assert "clients 'a' and 'c' have as many rows" in fedkern.run(job, data=clients).summary["verdict"]
+
+
 def told_sums(tables: list[np.ndarray]) -> Sums:
     """What clients tell of these columns."""
     rows = np.concatenate(tables)
@@ -197,7 +212,7 @@ def test_shares_and_scores_that_are_the_same_by_chance_are_no_file_twice() -> No
     ] * 200:
         tables = [draw() for _ in range(6)]
         alike += len({(*one.sum(axis=0), *(one**2).sum(axis=0)) for one in tables}) < len(tables)
-        found += bool(of_sums(told_sums(tables))[1])
+        found += bool(find_twins(told_sums(tables)))
     assert alike > 60
     assert found == 0
 
@@ -208,9 +223,11 @@ def test_files_twice_are_found_in_any_unit(unit: float) -> None:
     ages, labs = (random.normal(60, 12, (5, 5000, 1)).round(), unit * random.normal(50, 10, (5, 5000, 1)))
     for values in (ages, labs):
         tables = list(values)
-        assert not of_sums(told_sums(tables))[1]
-        (doubt,) = of_sums(told_sums([*tables, random.permutation(tables[3]), np.sort(tables[3], axis=0)]))[1]
-        assert doubt.startswith("clients '3' and '5' and '6' have as many rows")
+        assert not find_twins(told_sums(tables))
+        told = told_sums([*tables, random.permutation(tables[3]), np.sort(tables[3], axis=0)])
+        (group,) = find_twins(told)
+        assert group == (3, 5, 6)
+        assert describe_twins(told.clients, group).startswith("clients '3' and '5' and '6' have as many rows")
 
 
 def test_an_ignored_column_that_no_file_has_ends_the_job(tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ def test_other_patients_are_noted_before_site_intercepts_and_no_result_falls() -
     clients, random = sites(), np.random.default_rng(2)
     for k, age in {"a": random.normal(8, 5, 100), "c": random.normal(80, 8, 120)}.items():
         clients[k]["age"] = np.clip(age, 0, None).round()
-        clients[k]["died"] = (random.random(len(age)) < {"a": 0.3, "c": 0.5}[k]).astype(int)
+        clients[k]["died"] = (random.random(len(age)) < {"a": 0.15, "c": 0.7}[k]).astype(int)
     summary = ran(ENOUGH, clients).summary
     assert summary["converged"] is not False
     assert summary["notes"][0].startswith("a: the mean of column 'age' is ")

@@ -52,7 +52,7 @@ INSTEAD = {
     "y ~ rcs(x, 4)": (r"write cs\(x, df = 4\)", "y ~ cs(x, df = 4)"),
     "y ~ frailty(ward)": (r"write \(1 \| ward\)", "y ~ (1 | ward)"),
     "y ~ x + cluster(ward)": (r"strata\(ward\)", "y ~ x + strata(ward)"),
-    "y ~ (1 | ward / patient)": ("a column that joins their labels", "y ~ (1 | ward_patient)"),
+    "y ~ (1 | region / ward)": ("take the outer column", "y ~ (1 | region)"),
     "y ~ (x || ward)": (r"\(1 \+ time \| ward\)", "y ~ x + (1 + x | ward)"),
     "y ~ x | ward": (r"\(1 \| ward\)", "y ~ x + (1 | ward)"),
     "y ~ cut(x, 3)": ("make a column of it in all files", "y ~ x_cut"),

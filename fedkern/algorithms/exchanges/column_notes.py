@@ -88,6 +88,10 @@ class Degenerate:
 
 _OUT = "out (by data.ignore, or as a term of model.formula)"
 _FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
+_OF_A_GRAPH = (
+    "follows from {}, and edges among them say so and nothing else; where they are shares of a whole, which sum to 1 or 100, take "
+    "logarithms of their ratios in all files, as log(a / b), in their place: without one of them each goes against all others still"
+)
 _SAME = f"unless they have different ones its effect is the prior's; leave it {_OUT}"
 _CONSTANT = (
     "has one value here: by itself this client tells nothing of its effect, and beside the others its level does; if the value "
@@ -120,8 +124,8 @@ def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list
     return lines
 
 
-def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
-    """Returns notes on columns that are degenerate at all clients."""
+def notes(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[str]:
+    """Returns notes on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
     lines = []
     for what, judged in (("constant", 0), ("collinear", 1)):
         able = [one for one in answers if one.judged[judged]]
@@ -131,7 +135,7 @@ def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
             if what == "constant":
                 text = "has one value at every client: " + _SAME
             else:
-                text = "at every client " + _FOLLOWS.format(_named(able[0].collinear[name]))
+                text = "at every client " + (_OF_A_GRAPH if graph else _FOLLOWS).format(_named(able[0].collinear[name]))
             lines.append(f"column {name!r} {text}")
     for name in dict.fromkeys(name for one in answers for name in one.coarse):
         where = [client for client, one in zip(clients, answers) if name in one.coarse]
@@ -151,18 +155,20 @@ class Server:
     """Holds the answers so far.
 
     `told[k]` is client k's answer, `pieces[k]` the pieces of an unfinished one; `split`: whether each client has columns of its
-    own.
+    own; `graph`: whether each column is a node, and none a response.
     """
 
     clients: tuple[str, ...]
     split: bool = False
+    graph: bool = False
     told: PersistentMap[int, Degenerate] = field(default_factory=PersistentMap)
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
 
     @property
     def notes(self) -> list[str]:
         """The notes, once all have answered."""
-        return (split_notes if self.split else notes)(self.clients, in_order(self.told))
+        told = in_order(self.told)
+        return split_notes(self.clients, told) if self.split else notes(self.clients, told, graph=self.graph)
 
     @property
     def far(self) -> dict[str, str]:
@@ -172,7 +178,8 @@ class Server:
         return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
 
     def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those that all have.
+        """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those of one client
+        whom nobody tells apart. Zeros that several have are measured, as a dose of those who got none: nothing is said.
 
         Parameters
         ----------
@@ -185,7 +192,8 @@ class Server:
             split = self.split or len(told) == 1
             found = [] if split else column_zeros.lacking(shares, sizes or [0] * len(told))
             where = found or [k for k, (_, apart) in shares.items() if apart]
-            (lacking if found else common)[name] = _named([self.clients[k] for k in where])
+            if found or len(shares) == 1:
+                (lacking if found else common)[name] = _named([self.clients[k] for k in where])
         return lacking, common
 
     @property
@@ -202,9 +210,9 @@ class Server:
         return {column: _named(who) for column, who in having.items()}
 
 
-def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:
+def start(clients: tuple[str, ...], split: bool = False, graph: bool = False) -> tuple[Server, ServerEffects]:
     """Returns the first state and the questions."""
-    return Server(clients, split), once.ask(len(clients), AskNotes(0))
+    return Server(clients, split, graph), once.ask(len(clients), AskNotes(0))
 
 
 def finished(state: Server) -> bool:

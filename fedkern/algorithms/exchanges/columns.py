@@ -134,7 +134,7 @@ class Server:
 
     `replies[k]` is client k's answer of this leg, `pieces[k]` the pieces of an unfinished one, `order[k]` the places of the
     agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows; `notes` are for the reader of
-    the result, and `doubts` are reasons why it cannot stand.
+    the result, `doubts` are reasons why it cannot stand, and `twins` the clients that may have one file.
     """
 
     spec: Spec = field(metadata=GIVEN)
@@ -151,6 +151,7 @@ class Server:
     sizes: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    twins: tuple[tuple[int, ...], ...] = ()
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
@@ -200,8 +201,10 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if state.leg == ROWS:
         return _rows_known(state)
     # The last leg: slips are looked for while the clients' sums are still apart.
-    notes, doubts = slips.of_sums(_sums(state))
-    state = replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts))
+    sums = _sums(state)
+    notes, doubts = slips.of_units(sums)
+    twins = tuple(slips.find_twins(sums))
+    state = replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts), twins=twins)
     return _agree(state, _deviations_known(state))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +28,7 @@ LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
 SHOWN = 4  # clients, or levels, in a note
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 SAME = 1e-12  # of a sum, by which the order of rows moves it
+SAME_RESPONSE = 1e-9  # the same of a sum of responses, of which some cancel
 STEPS = (1000.0, 100.0, 10.0, 5.0, 1.0, 0.5, 0.1, 0.01, 0.001)  # of which a column's cells may be multiples
 OF_TWO = 20  # rows of a client in which a third value would be seen
 CODE_ALIKE = "code it alike in the files, for the model takes what is written"
@@ -189,14 +190,8 @@ class Sums:
             return means, spreads.variances(means, shift, self.squares / n)
 
 
-def of_sums(told: Sums) -> Said:
-    """Returns all notes and doubts of numeric columns."""
-    notes, doubts = of_units(told)
-    return notes, (*doubts, *_twins(told))
-
-
 def of_units(told: Sums) -> Said:
-    """Returns the notes and doubts that do not ask which clients have one file."""
+    """Returns the notes and doubts of numeric columns, but for those on clients with one file (`find_twins`)."""
     (coded, other_codes), (notes, doubts) = _coded_apart(told), _compared(told)
     return (*coded, *notes), (*other_codes, *doubts)
 
@@ -258,12 +253,12 @@ def _coded_apart(told: Sums) -> Said:
     return tuple(notes), tuple(doubts)
 
 
-def _twins(told: Sums) -> list[str]:
-    """Returns doubts about clients with one file: as many rows, and the same sums of every numeric covariate but for rounding.
+def find_twins(told: Sums) -> list[tuple[int, ...]]:
+    """Finds clients that may have one file: as many rows, and the same sums of every numeric covariate but for rounding.
 
     Rows in another order give other last digits. Columns of a few whole numbers may have the same sums by chance: so many columns
-    are needed that chance makes no two clients alike. Responses are not told here. Columns whose center and scale the job file
-    gives are left out: several clients may repeat one design.
+    are needed that chance makes no two clients alike. Clients that repeat one design are told apart by their responses, which are
+    not told here (`with_one_response`), or by center and scale in the job file: columns that have these are left out.
     """
     open_ones = [at for at, column in enumerate(told.columns) if column.center is None]
     n, (means, variances) = told.sizes[:, np.newaxis], (part[:, open_ones] for part in told.moments)
@@ -283,20 +278,40 @@ def _twins(told: Sums) -> list[str]:
     there = told.sizes > 0
     both = (n * means)[there].T, (n * (variances + means**2))[there].T
     steps = [_step(*column) for column in zip(*both)] if alike else []
-    doubts = list[str]()
+    found = list[tuple[int, ...]]()
     for group in alike:
         k, pairs = group[0], len(told.sizes) ** 2 / 2
         one = zip(steps, means[k].tolist(), variances[k].tolist())
-        if pairs * math.prod(_chance(float(told.sizes[k]), *column) for column in one) > BY_CHANCE:
-            continue
-        names = [told.clients[k] for k in group]
-        who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-        doubts.append(
-            f"clients {who} have as many rows, and the same sums of every numeric covariate: where that is "
-            "one file twice, its rows count twice; leave one out. Where they repeat one design with responses of their own, "
-            "give center and scale of its columns in [data.columns], and nothing more is said"
-        )
-    return doubts
+        if pairs * math.prod(_chance(float(told.sizes[k]), *column) for column in one) <= BY_CHANCE:
+            found.append(tuple(group))
+    return found
+
+
+def with_one_response(group: Sequence[int], answers: Sequence[tuple[float, float]]) -> Iterator[tuple[int, ...]]:
+    """Yields those of clients with the same covariates that have the same sums of the response, too.
+
+    Parameters
+    ----------
+    answers : of all clients, two sums over the responses each (`level`)
+    """
+    left = list(group)
+    while left:
+        first = answers[left[0]]
+        same = [k for k in left if all(math.isclose(*pair, rel_tol=SAME_RESPONSE) for pair in zip(answers[k], first))]
+        if len(same) > 1:
+            yield tuple(same)
+        left = [k for k in left if k not in same]
+
+
+def describe_twins(clients: Sequence[str], group: Sequence[int]) -> str:
+    """Returns the doubt about clients that may have one file."""
+    names = [clients[k] for k in group]
+    who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return (
+        f"clients {who} have as many rows, and the same sums of every numeric covariate: where that is "
+        "one file twice, its rows count twice; leave one out. Where they repeat one design with responses of their own, "
+        "give center and scale of its columns in [data.columns], and nothing more is said"
+    )
 
 
 def _step(sums: Array, squares: Array) -> float | None:

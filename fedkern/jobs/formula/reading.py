@@ -174,7 +174,7 @@ def _bar(part: str) -> tuple[str, str] | None:
 
 def _random(part: str, before: str, after: str) -> dict[str, Any]:
     """Returns the keys of [model.random] for one effect."""
-    group = _column(after, "the group is one column: (1 | ward); of groups within groups make a column that joins their labels")
+    group = _column(after, "the group is one column: (1 | ward); of groups within groups take the outer column")
     if group == "client":
         raise _no(
             part,

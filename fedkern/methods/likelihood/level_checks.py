@@ -10,6 +10,7 @@ Source: docs/spec/likelihood.md, section 10.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,9 @@ def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, D
     server, clients = run.exchange(stage, lambda: level_sums.start(model.telling, k), own)
     if server is not None:
         assert server.numbers is not None
-        run.hooks.notes += _unseen(model, server.numbers)
+        unseen = tuple(level for level, n in zip(model.levels, server.numbers.tolist()) if not n)
+        model = replace(model, unseen=unseen)
+        run.hooks.notes += _unseen(model)
         if model.ordered and not model.secure:
             of_each = np.array(in_order(server.replies))
             column = model.encoding.response or "y"
@@ -63,9 +66,9 @@ def _numbers(y: Array, k: int) -> Array:
     return np.bincount(y.astype(np.int64), minlength=k).astype(np.float64)
 
 
-def _unseen(model: LevelModel, numbers: Array) -> list[str]:
+def _unseen(model: LevelModel) -> list[str]:
     """Notes on levels that nobody has."""
-    name, nobody = model.encoding.response, [repr(one) for one, n in zip(model.levels, numbers.tolist()) if not n]
+    name, nobody = model.encoding.response, [repr(one) for one in model.unseen]
     if not nobody:
         return []
     if len(nobody) == len(model.levels) - 1:

@@ -36,9 +36,11 @@ class LevelModel(Model):
     Attributes
     ----------
     shares : of all rows, that have each level of the response, once they are known
+    unseen : at the server, levels that no row has
     """
 
     shares: tuple[float, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -53,6 +55,13 @@ class LevelModel(Model):
     @property
     def asks_level(self) -> bool:
         return False  # shares of the levels are asked for in its place
+
+    def reason(self, why: str) -> str:
+        """Names the levels that no row has: what is beside them is the prior's, and wide, and no number of draws mends that."""
+        if not (why and self.unseen):
+            return why
+        those = f"level {self.unseen[0]!r} is" if len(self.unseen) == 1 else f"levels {', '.join(map(repr, self.unseen))} are"
+        return f"{those} in no client's rows, and draws do not reach what the prior alone makes of it: leave it out of data.levels"
 
     def with_shares(self, shares: tuple[float, ...]) -> LevelModel:
         """Returns the model once the shares of the levels are known."""

@@ -562,6 +562,10 @@ class Model(WeighedModel[OutputSection]):
         """Returns entries of summary.json by which the data of two jobs can be told apart."""
         return {}
 
+    def reason(self, why: str) -> str:
+        """Returns why draws do not reach the posterior, given what the draws say of it, and what helps."""
+        return why
+
     def doubts(self, log_likelihood_at_start: float) -> list[str]:
         """Returns why no result of these rows can stand."""
         return []

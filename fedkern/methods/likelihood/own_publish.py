@@ -55,7 +55,7 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=_judged(ended.doubts, judge_draws(sampled, (), model.settings.effective)),
+        verdict=_judged(ended.doubts, judge_draws(sampled, (), model.settings.effective, sampled.reason)),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,

@@ -150,7 +150,9 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
     other_way = find_reversed(sampled, model, ended.checked.events)
-    differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
+    # Counts that vary more than the model makes them make sites differ as well: the family is mended first.
+    judged = sampled.converged and not ended.checked.doubt
+    differing = [] if differ is None or not judged else differ.notes(intercepts, slopes)
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
     metrics, scored = _scores(model, posterior, test)
@@ -167,6 +169,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
                 *filter(None, [ended.checked.doubt]),
             ),
             model.settings.effective,
+            model.reason(sampled.reason),
         ),
         metrics=metrics,
         notes=[
@@ -302,7 +305,8 @@ def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
 def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
     """Returns whether R-hat, ESS, divergences and the quadrature say that chains are right."""
     unresolved = importance.unresolved(mode)
-    return judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
+    judged = judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
+    return replace(judged, why=model.reason(judged.why)) if judged.converged is False else judged
 
 
 @guard.check("R-hat", verdict_of.not_judged("no check is known"))
@@ -322,15 +326,16 @@ def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]
 
 
 @guard.check("the weights", verdict_of.not_judged("no check is known"))
-def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
+def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float, reason: str) -> Verdict:
     """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
 
     Parameters
     ----------
     wanted : the number of effective draws that the job asks for
+    reason : why they are not right; "" where they are
     """
     if doubts or not sampled.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, sampled.reason])))
+        return Verdict(False, "; ".join(filter(None, [*doubts, reason])))
     weights = sampled.posterior
     assert weights is not None
     n = len(weights.draws)

@@ -38,6 +38,8 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     clients = {k: level.Client(run.names[k], asked, responses[k], weights=own.weights) for k, own in designs.items()}
     stage = model.response_stages[0]
     server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
+    if server is not None:
+        run.hooks.compare_twins(server.answers)
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
     if server is not None and server.doubt:

@@ -32,6 +32,8 @@ from .times import Columns, check_between, read_times
 
 Array = NDArray[np.float64]
 
+OF_EACH_ROW = ("poisson", "binomial")  # families that a group of each row, of one row or one number of trials, makes vary more
+
 
 def parties(config: Config, folder: Path) -> Parties:
     """Returns the parties of a job whose paths are relative to `folder`.
@@ -97,7 +99,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     family, wanted = config.model.family, config.told_up_to(few.coefficients(table, spec)) + 1
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
-        times = read_times(columns, table, event, client)
+        times = read_times(columns, table, event, client, positive=config.lifetimes)
         begin = who(client, table.source)
         if not config.lifetimes:
             check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
@@ -204,7 +206,8 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     counts = counts[counts > 0]
     if config.row.linear and few.lowered(config) is None:
         _small_groups(config, table, spec, cells.codes, begin)
-    if counts.max() == 1 and config.data.trials is None:
+    # Counts may vary more by an effect of each row; of most other responses nothing tells it from what they have already.
+    if counts.max() == 1 and config.model.family not in OF_EACH_ROW:
         remedy = "name the column of what several rows share, such as a ward or a patient, or remove [model.random]"
         text = f"{begin}: model.random.group: column {name!r} has another label in every row, as what names rows"
         raise OwnFault(f"{text}; {remedy}", f"{text} ({len(counts)} labels of {len(cells.codes)} rows); {remedy}")

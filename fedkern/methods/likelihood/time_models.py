@@ -101,7 +101,7 @@ class CoxModel(TimeModel):
     """Holds a job of a Cox model, in which each client has baseline hazards of its own."""
 
     def read(self, design: Design, table: Table, client: str) -> Timed:
-        return read_timed_rows(self.times, design, table, client)
+        return read_timed_rows(self.times, design, table, client, positive=False)
 
     def check_rows(self, rows: Timed, client: str, source: str) -> None:
         """Refuses nothing: no groups have effects."""
@@ -188,7 +188,7 @@ class LifetimeModel(TimeModel):
         return "poisson"  # events by the time that rows were seen
 
     def read(self, design: Design, table: Table, client: str) -> Lived:
-        times = read_timed_rows(self.times, design, table, client)
+        times = read_timed_rows(self.times, design, table, client, positive=True)
         return Lived(sort_by_group(design, table, self.group), times)
 
     def check_rows(self, rows: Lived, client: str, source: str) -> None:

@@ -21,6 +21,10 @@ from ...data.rounded import join_rounded
 from ...data.table import Table
 from ...errors import OwnFault
 
+DAY_0 = (
+    "an event on day 0 was later on that day: write half of the unit (0.5), or 0 with the end of the day (1) in a column "
+    "data.time_upper; a row that was last seen on day 0 says nothing, write half of the unit as well"
+)
 NO_TIME = "times are numbers from a row's own beginning, such as days since admission, and no dates: correct or remove the row"
 BETWEEN = 10  # events between two times at which a cumulative hazard is told
 Array = NDArray[np.float64]
@@ -81,17 +85,19 @@ class Times(NamedTuple):
         return np.asarray(np.isfinite(self.upper) & (self.upper > self.time))
 
 
-def read_times(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
+def read_times(columns: Columns, table: Table, event: Array, client: str = "", *, positive: bool) -> Times:
     """Returns a client's times, which do not depend on the agreement of the parties.
 
     Parameters
     ----------
     event : (n,) 1 where a row has its event
+    positive : whether times have a density, as those of a baseline hazard that all share, and so are above 0: of a Cox model only
+        their order counts, and events on day 0 are the first ones
 
     Raises
     ------
     OwnFault
-        A time that is not above 0, an entry that is not before it, or an interval that is none; cells are for the holder.
+        A time that is not above 0 (or below it), an entry that is not before it, or an interval that is none; cells are for the holder.
     """
     marks = Marks(table)
     time = read_numbers(table, columns.time, marks, instead=NO_TIME)
@@ -100,9 +106,9 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "") -
     time, *others = join_rounded(columns.named, *(one for one in (time, entry, ends) if one is not None))
     entry = None if entry is None else others[0]
     upper = np.where(event == 1, time, np.inf) if ends is None else _upper(columns, marks, time, others[-1], event)
-    remedy = "a row is at risk from 0 on: count time from its own beginning, or remove the row"
-    early = (time < 0) | ((time == 0) & ~((upper > 0) & np.isfinite(upper)))
-    marks.mark(early, columns.time, "is not above 0", remedy)
+    marks.mark(time < 0, columns.time, "is below 0", "a row is at risk from 0 on: count time from its own beginning")
+    if positive:
+        marks.mark((time == 0) & ~((upper > 0) & np.isfinite(upper)), columns.time, "is not above 0", DAY_0)
     if entry is not None:
         late = f"a row is seen from {columns.entry!r} to {columns.time!r}: correct one of the cells, or remove the row"
         at = (entry == time) & ~((upper > time) & np.isfinite(upper))  # whose event comes later may be seen from its begin on
@@ -133,9 +139,9 @@ def _upper(columns: Columns, marks: Marks, time: Array, upper: Array, event: Arr
     return np.where(empty, np.inf, upper)
 
 
-def read_timed_rows(columns: Columns, design: Design, table: Table, client: str) -> Timed:
+def read_timed_rows(columns: Columns, design: Design, table: Table, client: str, *, positive: bool) -> Timed:
     """Returns a client's rows with their times; raises the errors of `read_times`."""
-    X, times = np.ascontiguousarray(design.X, np.float64), read_times(columns, table, design.y, client)
+    X, times = np.ascontiguousarray(design.X, np.float64), read_times(columns, table, design.y, client, positive=positive)
     given = (times.entry, times.strata, times.labels, design.weights, design.offset, times.upper)
     return Timed(X, times.time, design.y > 0.5, *given)
 

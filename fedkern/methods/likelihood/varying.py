@@ -31,6 +31,7 @@ ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated
 STANDS_APART = 5.0  # times the others' excess, by their means, at one client: it is looked at first
 OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
 FIRST = "look at its counts and exposures first (a code such as 99, another unit)"
+EACH_ROW = "each row an effect of its own ([model.random] group: a column with another label in every row)"
 OFFSET = (
     "data.offset is added to the predictor as it is: see that it is the logarithm of the exposure (log 3, not 3), and that "
     "exposures are in one unit at all clients (years, not days at one)"
@@ -97,9 +98,10 @@ def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool =
                 "[model.random] client = true, and where it is still so "
             )
             return f'{narrow}model.family = "{other}"'
-        return f'{narrow}set model.family = "{other}"'
-    group = "" if model.group else "give what such rows share (a ward, a day) a group in [model.random]; where it is nothing, "
-    return f"{narrow}trials of a row are alike, and no family here has that: {group}widen intervals by this factor"
+        return f'{narrow}set model.family = "{other}"{"" if model.layout.group or structural else f", or {EACH_ROW}"}'
+    if model.layout.group:
+        return f"{narrow}trials of a row are alike, and no family here has that: widen intervals by this factor"
+    return f"{narrow}trials of a row are alike: give what such rows share (a ward, a day) a group in [model.random], or {EACH_ROW}"
 
 
 def _own(told: Replicated) -> _Own:

@@ -8,7 +8,7 @@ columns are correlated. Source: docs/concepts/convergence.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -153,8 +153,11 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
 
 
-def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:
-    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job."""
+def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] = ()) -> Verdict | None:
+    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job.
+
+    `silent`: the clients that are there and have made no update.
+    """
     if arrived is None:
         return None
     step = arrived.step
@@ -172,14 +175,14 @@ def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:
         )
     # A mean that is away comes first, then widths: too narrow by correlation, then any other.
     if away[worst] > AWAY:
-        how = correlated or f"{f'the sd {wider}; ' if wider else ''}{_remedy(model)}"
+        how = correlated or f"{f'the sd {wider}; ' if wider else ''}{_remedy(model, silent)}"
         return Verdict(False, f"{at}; {how}", names[worst])
     if correlated:
         return Verdict(False, correlated, names[wide if width[wide] > 1 / width[narrow] else narrow])
     if width[narrow] < WIDTH or width[wide] > 1 / WIDTH:
         off = narrow if width[narrow] < WIDTH else wide
         why = f"the sd of {names[off]} is {width[off]:.2f} times that of the posterior of all rows"
-        return Verdict(False, f"{why} (wanted {WIDTH:g} to {1 / WIDTH:.2f}); {_remedy(model)}", names[off])
+        return Verdict(False, f"{why} (wanted {WIDTH:g} to {1 / WIDTH:.2f}); {_remedy(model, silent)}", names[off])
     return Verdict("settled", f"{at}, sds are {width[narrow]:.2f} to {width[wide]:.2f} times its own", names[worst])
 
 
@@ -191,9 +194,14 @@ def _remedy_of_width(model: Model) -> str:
     return full
 
 
-def _remedy(model: Model) -> str:
+def _remedy(model: Model, silent: Sequence[str]) -> str:
     """Names the keys that bring q nearer to the posterior of all rows."""
     a = model.settings
+    if silent:  # more rounds are those of the others, who are faster
+        return (
+            f"{', '.join(map(repr, silent))} made no update, so q has nothing of its rows: give each client a number of updates "
+            "and the rounds to make them (algorithm.updates_per_client = 8 with job.rounds = 500), for which the job waits"
+        )
     if a.variant in keys.ONE_SHOT:
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
     if a.variant == "global-vi":

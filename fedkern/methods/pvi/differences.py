@@ -131,5 +131,5 @@ INTERCEPTS = f"set {SET}, which gives each client an intercept of its own"
 
 def first(tested: heterogeneity.Heterogeneity | None) -> str:
     """Names the key to set before counts are judged to vary too much: intercepts that differ by client inflate their variance."""
-    differ = tested is not None and tested.intercept is not None and tested.intercept.p < heterogeneity.ALPHA
+    differ = tested is not None and tested.intercept is not None and tested.intercept.sure < heterogeneity.SAID
     return SET if differ else ""

@@ -157,6 +157,8 @@ def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> 
     asked = level.Settings(given.family, given.column, given.intercept, given.scale, masked=model.secure)
     clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
     server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, model.telling), clients)
+    if server is not None:
+        run.hooks.compare_twins(server.answers)
     # Nothing in the machine's note may speak of parts that this method's model has not.
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
