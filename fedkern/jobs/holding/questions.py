@@ -48,7 +48,10 @@ class Questions:
     def __init__(
         self, account: Path, job: bytes, tell: Callable[[str], None] = lambda text: None, ground: Ground | None = None
     ) -> None:
-        self.folder = account / FOLDER / blake2b(job, digest_size=LENGTH, person=b"fedkern asked").hexdigest()
+        folder = account / FOLDER
+        if folder.exists() and not os.access(folder, os.W_OK):  # of another user who shares the account
+            folder = account / f"{FOLDER}-{os.getuid()}"
+        self.folder = folder / blake2b(job, digest_size=LENGTH, person=b"fedkern asked").hexdigest()
         self.tell, self.ground = tell, ground or Ground(account)
         self._answered: dict[str, set[bytes]] = {}
         self._files: dict[str, Handle] = {}
