@@ -179,7 +179,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     most = max((plan.paid for plan in said.plans.values()), default=None)
     told = spec_of_agreement(part.config, parties.spec)
     sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)
-    listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
+    listed = [*sent, *wire.totals(n, stages, parties.spec, most), *secure.describe_questions(stages)]
     encoding = getattr(said.model, "encoding", None)
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -335,6 +336,11 @@ class RunHooks(Keeper):
         counted = Questions(account.folder, job + rows.encode(), partial(self.keep_fault, client), account.ground)
         self._questions.append(counted)
         return counted
+
+    def secret_of(self, client: int, job: bytes) -> bytes:
+        """Returns 32 bytes that nobody else has, the same for a job at all its starts: of the secret beside the account."""
+        home, ground = self._home(client)
+        return blake2b(job + client.to_bytes(4, "little"), key=secret(home, ground=ground), digest_size=32).digest()
 
     def certificate(self, party: int) -> Record:
         """Returns the certificate of a holder in this job."""

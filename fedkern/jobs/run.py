@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -243,6 +244,10 @@ class Run(At[C]):
             encoding = self._scaled(encoding, spec, summaries, alias)
             self.know_alike(encoding.to_json())
         return encoding
+
+    def secret_key(self, client: int, exchange: str) -> int:
+        """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""
+        return self.hiders[client].key(exchange) if client in self.hiders else secrets.randbits(64)
 
     def know_alike(self, known: bytes) -> None:
         """Has masks cancel from here on only where all clients know this alike, too, which the server has told them.

@@ -13,6 +13,7 @@ from ..algorithms.exchanges import sum_end, sum_keys
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY, n_neighbours
 from ..transports.place import Place, signers
+from .holding.questions import STARTS
 from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage, column_sums_stage, sum_end_stage
@@ -72,9 +73,22 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False, singly:
         yield f"         {ALONE.format(f' and its {response}' if response else '')}"
 
 
+def describe_questions(stages: Sequence[Stage]) -> Iterator[str]:
+    """Yields lines on how many different questions each client answers whose answers are added; none without secure sums."""
+    most: dict[str, dict[str, int]] = {}
+    for stage in stages:
+        if stage.sums is not None:
+            most.setdefault(stage.protocol.name, {}).update({kind.__name__: n for kind, n in stage.sums.most.items()})
+    if most:
+        yield f"each client answers these questions about sums, at most, and of all starts of the job {STARTS} times as many"
+    for name, kinds in most.items():
+        yield f"  {name}: {', '.join(f'{kind} {n:,}' for kind, n in kinds.items())}"
+    if most:
+        yield "the same question again gets the same answer and is not counted; one too many ends the job"
+
+
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:
-    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, and the end; none without.
-    """
+    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, the end; none without."""
     if not config.secure:
         return []
     runs = 1 if getattr(config, "formula", None) is None else 2
@@ -108,7 +122,7 @@ def begin(run: Run[C]) -> Run[C]:
     hiders = {}
     for k, pairs in sum_keys.pairs_of(ended).items():
         book = run.hooks.questions(k, job, run.parties)
-        hiders[k] = Hider(pairs, run.names[k], book, spoils=book.is_shut)
+        hiders[k] = Hider(pairs, run.names[k], book, secret=run.hooks.secret_of(k, job), spoils=book.is_shut)
     return replace(run, hiders=hiders)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,13 @@ class Rows:
     def at(self, home: Home) -> Rows:
         """Returns the same rows on that home; copied, if it is another."""
         return replace(Rows(*home.all(self.X, self.y, self.offset, self.weights)), units=self.units)
+
+    @cached_property
+    def largest(self) -> Vector:
+        """The (n,) largest size of a number in X of each row."""
+        xp = self.home.xp
+        blocks = (self.X[at : at + BLOCK] for at in range(0, len(self), BLOCK))  # X may be a memory map
+        return np.asarray(xp.concatenate([xp.zeros(0), *(xp.abs(block).max(axis=1, initial=0.0) for block in blocks)]))
 
     @property
     def counts(self) -> Vector | None:
@@ -122,23 +130,29 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: st
     return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}
 
 
-def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> Vector:
-    """Returns (m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights."""
+def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0, least: float = -np.inf) -> Vector:
+    """Returns (m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights.
+
+    `least`: what is lower, or no number, counts as this.
+    """
     eta = theta @ np.asarray(rows.X, np.float64).T
     eta = eta if rows.offset is None else eta + rows.offset
     value = FAMILIES[family].value(rows.y, FAMILIES[family].kept(eta), scale, None)
-    return value if rows.weights is None else value * rows.weights
+    value = value if rows.weights is None else value * rows.weights
+    return value if least == -np.inf else np.fmax(value, least)
 
 
-def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> Vector:
+def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0, least: float = -np.inf) -> Vector:
     """Returns (m,) sums over all rows at m draws theta (m, d), block by block, for X may be a memory map."""
     total = np.zeros(len(theta))
     for at in range(0, len(rows), FEW):
-        total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale).sum(axis=1)
+        total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale, least).sum(axis=1)
     return total
 
 
-def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> tuple[int, float, float, float, float, float]:
+def pearson_sums(
+    rows: Rows, theta: Vector, family: str, scale: float = 1.0, most: float = np.inf
+) -> tuple[int, float, float, float, float, float]:
     """Sums how responses vary about their means at theta (d,), relative to the family, block by block.
 
     Blocks are for an X that may be a memory map.
@@ -148,10 +162,10 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
     number of rows that have a weight; the mean of these weights; sum of y where it is a count; with weights of mean 1, sums of
     (y - mu)^2 / V, of the variance that this has where the model is right (with squared weights) and, for counts, of mu^2 / V.
     Sums
-    are 0 in families whose variance the mean decides alone.
+    are 0 in families whose variance the mean decides alone. A row adds at most `most`, and nothing where that is no number.
     """
     if rows.units is not None:
-        return _of_trials(rows, theta)
+        return _of_trials(rows, theta, most)
     record, counts = FAMILIES[family], FAMILIES[family].counted
     there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
     weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
@@ -165,12 +179,17 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
         variance, noise = record.spread(mean, scale, None), record.noise(mean, scale)
         w = np.ones(len(some)) if some.weights is None else some.weights / weight
         parts = some.y * counts, w * (some.y - mean) ** 2 / variance, w**2 * noise, w * mean**2 / variance * counts
-        total += [part.sum() for part in parts]
+        total += [_added(part, most) for part in parts]
     events, misfit, noisy, slope = total.tolist()
     return len(there), weight, events, misfit, noisy, slope
 
 
-def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, float, float]:
+def _added(parts: Vector, most: float) -> float:
+    """Returns the sum of what rows add."""
+    return float((parts if most == np.inf else np.fmin(np.nan_to_num(parts), most)).sum())
+
+
+def _of_trials(rows: Rows, theta: Vector, most: float) -> tuple[int, float, float, float, float, float]:
     """Computes `pearson_sums` of rows of the file with two trials or more: of one trial the mean decides the variance.
 
     Events are the rarer of successes and failures.
@@ -186,7 +205,7 @@ def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, flo
     p = np.clip(FAMILIES["bernoulli"].mean(eta), 1e-12, 1 - 1e-12)
     variance = n * p * (1 - p)
     misfit, noise = (s - n * p) ** 2 / variance, 2 + 1 / variance - 6 / n
-    return len(n), 1.0, float(min(s.sum(), (n - s).sum())), float(misfit.sum()), float(noise.sum()), 0.0
+    return len(n), 1.0, float(min(s.sum(), (n - s).sum())), _added(misfit, most), _added(noise, most), 0.0
 
 
 def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:

@@ -12,7 +12,6 @@ Rows are looked at one by one only where the sum of some is so low that one of t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
@@ -93,35 +92,35 @@ class Saturated:
         return self.curved(points, nodes)[:3]
 
     def rule(self, points: Vector, nodes: int) -> Vector:
-        """Returns (S,) the change of the values with more nodes; 0 of a group for which it is no number."""
-        return _added(self.rows, lambda rows, some: (rows.rule(some, nodes),), points, limit=math.inf)[0]
+        """Returns (S,) the change of the values with more nodes; 0 of a group that is cut off."""
+        return _added(self.rows, lambda rows, some: (rows.values(some, nodes), rows.rule(some, nodes)), points)[1]
 
 
-def _added(rows: Separable, evaluate: Evaluate, points: Vector, limit: float = LIMIT) -> tuple[Vector, ...]:
+def _added(rows: Separable, evaluate: Evaluate, points: Vector) -> tuple[Vector, ...]:
     """Returns sums over rows or groups, and last how many of these are cut off."""
     n, size = len(rows.units) - 1, int(rows.units[-1])
     if n > 1 and size > AT_ONCE:
-        return _halves(rows, evaluate, points, limit)
+        return _halves(rows, evaluate, points)
     found = evaluate(rows, points)
     good = np.all([np.isfinite(one).reshape(len(points), -1).all(axis=1) for one in found], axis=0)
-    low = -limit / 2 if n > 1 else -limit * max(size, 1)
+    low = -LIMIT / 2 if n > 1 else -LIMIT * max(size, 1)
     bad = ~(good & (found[0] >= low))
     out = (*(np.array(one) for one in found), np.zeros(len(points)))
     if not bad.any():
         return out
     if n > 1:
-        others = _halves(rows, evaluate, points[bad], limit)
+        others = _halves(rows, evaluate, points[bad])
     else:
         none = int(bad.sum())
         others = (*(np.zeros((none, *one.shape[1:])) for one in found), np.ones(none))
-        others[0][:] = low if math.isfinite(low) else 0.0
+        others[0][:] = low
     for one, other in zip(out, others, strict=True):
         one[bad] = other
     return out
 
 
-def _halves(rows: Separable, evaluate: Evaluate, points: Vector, limit: float) -> tuple[Vector, ...]:
+def _halves(rows: Separable, evaluate: Evaluate, points: Vector) -> tuple[Vector, ...]:
     """Returns the same, of the first and of the second half of the rows or groups."""
     n = len(rows.units) - 1
-    first, second = (_added(rows.of_units(part), evaluate, points, limit) for part in (slice(0, n // 2), slice(n // 2, n)))
+    first, second = (_added(rows.of_units(part), evaluate, points) for part in (slice(0, n // 2), slice(n // 2, n)))
     return tuple(one + other for one, other in zip(first, second, strict=True))

@@ -43,8 +43,7 @@ COUNT, CODE = 4, 8  # bytes of a nonce: of the count of messages, which never co
 BLOCK = 1 << 12  # words that are masked at a time, so that all streams of them stay in the cache
 LABEL = b"fedkern secure sums 3 "
 LEAST_DENSITY = -(2.0**40)  # nats: a lower log density counts as this one
-LEAST_OF_ROW = -(2.0**20)  # nats: a lower log density of one row counts as this one
-MOST_OF_ROW = 2.0**24  # the largest size of a row's part in one number of a gradient or a curvature
+MOST_OF_ROW = 2.0**40  # the largest size of a row's part in one number of a gradient or a curvature of `pvi`
 
 
 class Form(NamedTuple):

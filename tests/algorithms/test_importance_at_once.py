@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core import masked
+from fedkern.algorithms.core.box import Box
 from fedkern.algorithms.core.masked import Hider, Sums
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance import newton, server
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Values
+from fedkern.models.saturated import Saturated
 from fedkern.privacy.masks import Pairs, public_key
 from fedkern.transports.codec import Codec, pack, unpack
 from fedkern.transports.inprocess import run_protocol
@@ -173,10 +175,11 @@ def test_a_run_that_stopped_before_both_questions_left_goes_on_to_the_same_bits(
 
 def hidden(order: Any = None) -> Any:
     """The last state of the server's machine, where clients mask their answers."""
-    s = chosen.importance()
+    s = chosen.importance(box=Box((-100.0,), (100.0,)))
     start, _ = machines([sum_of_both()], VAGUE)
-    own = {k: importance.client(name, k, s, model) for k, (name, model) in enumerate(zip(NAMES, POISSON))}
-    sums = Sums(importance.protocol(s), importance.SUMS, s.sizes(1))
+    own = {k: importance.client(name, k, s, Saturated(model)) for k, (name, model) in enumerate(zip(NAMES, POISSON))}
+    protocol = importance.protocol(s)
+    sums = Sums(protocol, importance.SUMS, s.sizes(1), dict.fromkeys(protocol.to_client, 99))
     secrets = [hashlib.sha256(name.encode()).digest() for name in NAMES]
     keys = [public_key(secret) for secret in secrets]
     pairs = [Pairs.agree(k, secret, NAMES, keys, b"job") for k, secret in enumerate(secrets)]

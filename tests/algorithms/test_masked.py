@@ -22,10 +22,18 @@ from fedkern.algorithms.core.until import AskMoving, Moving
 from fedkern.algorithms.exchanges import sum_keys
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import LOST, AskCurvature, Curvature, MaskedValues, Values
+from fedkern.algorithms.importance.messages import (
+    LOST,
+    AskCurvature,
+    Curvature,
+    MaskedValues,
+    SummedCurvature,
+    SummedValues,
+    Values,
+)
 from fedkern.errors import JobError, LostPeer
 from fedkern.privacy import masks
-from fedkern.privacy.masks import LEAST_DENSITY, Group, Pairs, public_key
+from fedkern.privacy.masks import Group, Pairs, public_key
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run_protocol
 
@@ -40,22 +48,27 @@ def pairs() -> list[Pairs]:
     return [Pairs.agree(k, secret, NAMES, keys, b"job") for k, secret in enumerate(SECRETS)]
 
 
-def curvature(rng: np.random.Generator) -> Curvature:
-    return Curvature(0, -1e3 * rng.random(C), rng.normal(size=(C, P)), 1e4 * rng.normal(size=(C, 6)), 1e-5 * rng.random(C))
+def curvature(rng: np.random.Generator) -> SummedCurvature:
+    hessian, rule = 1e4 * rng.normal(size=(C, 6)), 1e-5 * rng.random(C)
+    return SummedCurvature(0, -1e3 * rng.random(C), rng.normal(size=(C, P)), hessian, rule, np.zeros(C))
 
 
 ASKED = once.Question("curvatures", AskCurvature, Curvature)
-ONCE = Sums(ASKED.protocol, importance.SUMS, DIMS)
+ONCE = Sums(
+    replace(ASKED.protocol, to_server=(SummedCurvature,)),  # type: ignore[arg-type]
+    importance.SUMS,
+    DIMS,
+)
 QUESTION = AskCurvature(0, 3, np.ones((C, P)))
 
 
-def parties(answers: list[Curvature]) -> tuple[Any, dict[int, Any]]:
+def parties(answers: list[SummedCurvature]) -> tuple[Any, dict[int, Any]]:
     """The server's start and the clients, of one question."""
     start = ONCE.start(ASKED.start(1, QUESTION), NAMES)
     return start, {k: masked.Client(once.ready_client(a), Hider(p)) for k, (a, p) in enumerate(zip(answers, pairs()))}
 
 
-def ended(answers: list[Curvature], order: int = 0) -> Curvature:
+def ended(answers: list[SummedCurvature], order: int = 0) -> Curvature:
     """What the server's machine got."""
     start, clients = parties(answers)
     server, _ = run_protocol(ONCE.masked, start, clients, Codec(ONCE.masked_dims, 3), order=random.Random(order))
@@ -73,56 +86,61 @@ def test_the_machine_gets_the_sum_once_all_have_answered(order: int) -> None:
     assert got.round == 0
 
 
-def test_what_is_none_for_one_client_is_none_for_all_and_nothing_says_for_whom() -> None:
+def test_a_point_at_which_a_row_is_cut_off_is_none_for_all_and_nothing_says_for_whom() -> None:
     rng = np.random.default_rng(5)
     answers = [curvature(rng) for _ in NAMES]
-    answers[1] = replace(answers[1], value=np.array([LOST, -2.0]), rule=np.array([1e300, 0.0]))
-    answers[2] = replace(answers[2], value=np.array([-1.0, -1e200]))
+    answers[1] = replace(answers[1], cut=np.array([3.0, 0.0]), rule=np.array([0.0, -0.25]))
+    answers[2] = replace(answers[2], hessian=np.array([[1.0] * 6, [1e25] * 6]))
     got = ended(answers)
     assert got.value[0] == LOST
-    assert not got.gradient[0].any()
-    assert not got.hessian[0].any()
-    assert got.value[1] == pytest.approx(LEAST_DENSITY, rel=1e-9)  # a log density has a lowest value
-    np.testing.assert_allclose(got.gradient[1], sum(one.gradient[1] for one in answers), rtol=1e-13)
-    assert got.rule[0] >= 2.0**40  # as good as infinite
-    beyond = [curvature(rng), replace(curvature(rng), hessian=np.array([[1.0] * 6, [1e19] * 6])), curvature(rng)]
-    np.testing.assert_array_equal(ended(beyond).value <= LOST, [False, True])  # a number too large to be added
+    np.testing.assert_allclose(got.value[1], sum(one.value[1] for one in answers), rtol=1e-14)
+    np.testing.assert_allclose(got.hessian[1], 1e25, rtol=1e-14)  # there is room for it
+    assert got.rule[1] == pytest.approx(abs(sum(one.rule[1] for one in answers)))
+
+
+def test_numbers_without_room_are_clipped_and_one_that_is_none_spoils_the_sum() -> None:
+    rng = np.random.default_rng(5)
+    answers = [curvature(rng) for _ in NAMES]
+    answers[0] = replace(answers[0], value=np.array([-1e300, -1.0]))
+    got = ended(answers)
+    assert got.value[0] == pytest.approx(-(2.0**126) / 3, rel=1e-9)
+    np.testing.assert_allclose(got.gradient, sum(one.gradient for one in answers), rtol=1e-13)
+    answers[0] = replace(answers[0], value=np.array([np.nan, -1.0]))
+    with pytest.raises(RemoteFault, match="masks do not cancel"):
+        ended(answers)
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.lists(st.one_of(st.floats(-1e6, 1e3), st.just(LOST)), min_size=8, max_size=8), min_size=3, max_size=3))
-def test_sums_of_values_have_no_rounding(told: list[list[float]]) -> None:
-    answers = [Values.of(3, np.array(one), 0.25) for one in told]
-    parts = [one.numbers(2.0**60) for one in answers]
-    got = Values.of_sum(3, sum(part[0] for part in parts), np.any([part[1] for part in parts], axis=0), DIMS)
-    each = np.array([one.values for one in answers])
-    lost = (each <= LOST).any(axis=0)
-    np.testing.assert_array_equal(got.values <= LOST, lost)
-    thousandths = np.rint(1e3 * each).sum(axis=0)
-    np.testing.assert_array_equal(np.rint(1e3 * got.values)[~lost], thousandths[~lost])
+@given(st.lists(st.lists(st.floats(-1e6, 1e3), min_size=8, max_size=8), min_size=3, max_size=3))
+def test_sums_of_values_are_rounded_once(told: list[list[float]]) -> None:
+    rule = np.linspace(-0.25, 0.125, 32)
+    answers = [SummedValues(3, np.array(one), np.array([0.0] * 7 + [1.0 * (k == 1)]), rule) for k, one in enumerate(told)]
+    numbers = sum(one.numbers() for one in answers)
+    assert len(numbers) == SummedValues.count(DIMS)
+    got = SummedValues.of_sum(3, numbers, DIMS)
+    assert isinstance(got, Values)
+    np.testing.assert_array_equal(got.values <= LOST, [False] * 7 + [True])
+    np.testing.assert_array_equal(np.rint(1e3 * got.values)[:7], np.rint(1e3 * np.sum(told, axis=0))[:7])
     assert got.rule == 0.75
 
 
-def test_forces_are_cut_and_lost_trajectories_are_lost_for_all() -> None:
+def test_forces_and_changes_of_chains_are_added() -> None:
     s, dims = 2, {"s": 2, "xi": 3}
     slopes = [np.array([[1.0, -2.0, 1e30], [0.5, 0.25, 0.0]]), np.full((s, 3), 0.1), np.zeros((s, 3))]
-    changes = [np.array([1.5, -0.5]), np.array([-1.0, -1e300]), np.array([0.25, 3.0])]
+    changes = [np.array([1.5, -0.5]), np.array([-1.0, -1e9]), np.array([0.25, 3.0])]
     told = [hmc.LikelihoodChange(slope, change) for slope, change in zip(slopes, changes)]
-    parts = [one.numbers(2.0**60) for one in told]
-    numbers, lost = sum(part[0] for part in parts), np.any([part[1] for part in parts], axis=0)
-    assert all((len(one), len(out)) == hmc.LikelihoodChange.count(dims) for one, out in parts)
-    got = hmc.LikelihoodChange.of_sum(0, numbers, lost, dims)
+    assert all(len(one.numbers()) == hmc.LikelihoodChange.count(dims) for one in told)
+    got = hmc.LikelihoodChange.of_sum(0, sum(one.numbers() for one in told), dims)
     assert isinstance(got, hmc.LikelihoodChange)
-    np.testing.assert_array_equal(got.change, [0.75, -1e300])
-    np.testing.assert_allclose(got.gradient[1], 0.1 + slopes[0][1])
-    assert 2.0**59 < got.gradient[0, 2] < 2.0**60 + 1
+    np.testing.assert_allclose(got.change, [0.75, -1e9 + 2.5])
+    np.testing.assert_allclose(got.gradient, sum(slopes))
     slope = hmc.LikelihoodSlope(slopes[1])
-    np.testing.assert_array_equal(hmc.LikelihoodSlope.of_sum(0, *slope.numbers(2.0**60), dims).gradient, slopes[1])
+    np.testing.assert_array_equal(hmc.LikelihoodSlope.of_sum(0, slope.numbers(), dims).gradient, slopes[1])
 
 
 def test_nothing_that_travels_is_a_clients_number() -> None:
     """The words of the same answer are others for every message, and those of zeros are no zeros."""
-    zero = Curvature(0, np.zeros(C), np.zeros((C, P)), np.zeros((C, 6)), np.zeros(C))
+    zero = SummedCurvature(0, np.zeros(C), np.zeros((C, P)), np.zeros((C, 6)), np.zeros(C), np.zeros(C))
     _, clients = parties([zero] * 3)
     state, (first,) = ONCE.masked.client_receive(clients[0], QUESTION)
     _, (second,) = ONCE.masked.client_receive(state, QUESTION)
@@ -174,7 +192,7 @@ def test_wrong_answers_are_refused_by_name() -> None:
     receive = ONCE.masked.server_receive
     with pytest.raises(RemoteFault, match="client 0: MaskedCurvature came twice"):
         receive(state, 0, answer)
-    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 400"):
+    with pytest.raises(RemoteFault, match=r"client 1: MaskedCurvature.words of 8 bytes, needs 600"):
         receive(state, 1, replace(answer, words=bytes(8)))
     with pytest.raises(RemoteFault, match="client 1: MaskedCurvature of round 5, others sent MaskedCurvature of round 0"):
         receive(state, 1, replace(answer, round=5))

@@ -9,18 +9,16 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fedkern.algorithms
 from fedkern.algorithms.core.masked import Masked, Sum
 from fedkern.algorithms.core.messages import KINDS, Message
 from fedkern.api import check_job
-from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
 from fedkern.methods import METHODS, load, load_method
 from fedkern.transports.inprocess import InProcess
-from support import input_cases
+from support.secure_jobs import job
 from support.wires import listed
 
 PAGE = (Path(__file__).parents[2] / "docs/concepts/secure-sums.md").read_text("utf-8")
@@ -124,24 +122,6 @@ def test_a_message_of_a_method_is_masked_or_named_or_its_jobs_are_refused(method
     refused = {kind for of, kind in REFUSED if of == method}
     assert not bare & refused & NAMED
     assert bare - NAMED == refused, "a client could send it of itself: mask it, refuse such jobs, or name it on the page"
-
-
-def job(folder: Path, method: str) -> Path:
-    """A small job of three clients."""
-    if method == "sparse":
-        return simulate("sparse", folder / "sparse", Settings(clients=3, rows=60, columns=4, seed=2))
-    if method == "sigma":
-        return folder / input_cases.METHODS[method](folder).job
-    for k, name in enumerate("abc"):
-        random = np.random.default_rng(k)
-        cells = zip(
-            random.normal(size=300), random.exponential(size=300) + 0.01, random.poisson(2, 300), random.integers(0, 2, 300)
-        )
-        rows = "\n".join(f"{x:.3f},{t:.3f},{n},{y}" for x, t, n, y in cells)
-        (folder / f"{name}.csv").write_text(f"x,t,n,y\n{rows}\n")
-    path = folder / "job.toml"
-    path.write_text(f'[job]\nmethod = "{method}"\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nresponse = "y"\n')
-    return path
 
 
 def with_sums(keys: Keys) -> Keys:

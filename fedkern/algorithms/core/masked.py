@@ -57,8 +57,8 @@ Array = NDArray[np.float64]
 ALL = "all clients together"  # the name of the one client that the server's machine has
 HIDES = "it hides whose number it was, not what the sum says"
 ENDED = (
-    f"client {ALL!r}: masks do not cancel: clients were told different things, or have other keys, or a number of one of them was "
-    "none (of which its own folder tells); start the job again"
+    f"client {ALL!r}: masks do not cancel: clients were told different things, or have other keys, or a number of one of them "
+    "was none, or of a row beyond what one may add (then its own folder says so); start the job again"
 )
 HEARD = "masked.heard"  # in a client's checkpoint, beside its machine's state
 TOO_MUCH = (
@@ -178,6 +178,7 @@ class Hider:
     pairs : the secrets
     name : of the client, for the texts of errors
     book : counts the questions to the client; None: nobody does
+    secret : of the client for this job, the same at all starts
 
     Attributes
     ----------
@@ -185,8 +186,10 @@ class Hider:
     spoils : whether all its words are random, so that no sum of this start tells anything any more
     """
 
-    def __init__(self, pairs: Pairs, name: str = "", book: Book | None = None, *, spoils: bool = False) -> None:
-        self.pairs, self.name, self.used, self.known = pairs, name, 0, b""
+    def __init__(
+        self, pairs: Pairs, name: str = "", book: Book | None = None, *, secret: bytes = b"", spoils: bool = False
+    ) -> None:
+        self.pairs, self.name, self.used, self.known, self._secret = pairs, name, 0, b"", secret
         self.book, self.failed, self.spoils, self.exchange = book, False, spoils, ""
 
     def begin(self, exchange: str) -> None:
@@ -203,6 +206,14 @@ class Hider:
         if not self.failed and self.book is not None:
             self.book.end()
         self.failed = True
+
+    def key(self, exchange: str) -> int:
+        """Returns the 64-bit seed of the client's own random numbers in an exchange.
+
+        Nobody else has it. It is the same at each start of the job, so that the same question gets the same answer.
+        """
+        about = exchange.encode() + self.known
+        return int.from_bytes(hashlib.blake2b(about, key=self._secret, digest_size=8, person=b"fedkern draws").digest(), "little")
 
     def know(self, known: bytes) -> None:
         """Takes what all clients must know alike from here on, too: masks of those that know something else do not cancel."""

@@ -10,7 +10,7 @@ already, or the job lowers the least number of rows. Source: docs/concepts/conve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -93,7 +93,8 @@ class AskSlope(Message, kind=190):
 class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     """Client to server: gradient of its expected log-likelihood in q's mean, and X'WX, the lower triangle row by row.
 
-    If it has too few rows for that, all numbers are 0, and so is `told`.
+    If it has too few rows for that, all numbers are 0, and so is `told`. It is 1 less each row whose part is cut off, where the
+    server gets sums alone.
     """
 
     round: int
@@ -104,17 +105,17 @@ class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
         """Returns how many numbers are added."""
-        return dims["d"] + dims["t"]
+        return 1 + dims["d"] + dims["t"]
 
     def numbers(self) -> Array:
-        """Returns the numbers; NaN where it tells none that rows can have."""
-        numbers = np.concatenate([self.gradient, self.curvature])
-        return numbers if possible(self) else np.full(len(numbers), np.nan)
+        """Returns how many rows are cut off, and the numbers; NaN where they are none that rows can have."""
+        numbers = np.concatenate([[1 - self.told], self.gradient, self.curvature])
+        return numbers if possible(replace(self, told=1)) else np.full(len(numbers), np.nan)
 
     @classmethod
     def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Slope:
         """Returns the answer of all clients together."""
-        return cls(round, 1, numbers[: dims["d"]], numbers[dims["d"] :])
+        return cls(round, 1 - int(numbers[0]), numbers[1 : 1 + dims["d"]], numbers[1 + dims["d"] :])
 
 
 @dataclass(frozen=True)
@@ -129,16 +130,16 @@ class MaskedArrival(
 SUMS = (Sum(Slope, MaskedArrival),)
 
 
-def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array]] | None) -> Slope:
+def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array, int]] | None) -> Slope:
     """Returns a client's answer; without a `slope` it holds zeros only."""
     if slope is None:
         d = len(asked.h)
         return Slope(asked.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))
-    gradient, curvature = slope(asked)
+    gradient, curvature, cut = slope(asked)
     # Numbers that are no numbers become too large ones, which the server drops as a fault of this client.
     if not _bounded(gradient, curvature):
         gradient, curvature = np.full_like(gradient, 2 * LARGEST), np.zeros_like(curvature)
-    return Slope(asked.round, 1, gradient, curvature)
+    return Slope(asked.round, 1 - cut, gradient, curvature)
 
 
 def possible(told: Slope) -> bool:
@@ -154,11 +155,11 @@ def _bounded(*numbers: Array) -> bool:
 
 def silent(told: once.Server[Slope]) -> list[int]:
     """Returns the clients that have answered without numbers."""
-    return sorted(k for k, reply in told.replies.items() if reply.told == 0)
+    return sorted(k for k, reply in told.replies.items() if reply.told < 1)
 
 
 def _wrong(reply: Slope) -> str:
-    return "" if reply.told == 0 or possible(reply) else "its gradient or its X'WX is none that rows can have"
+    return "" if reply.told < 1 or possible(reply) else "its gradient or its X'WX is none that rows can have"
 
 
 QUESTION = once.Question("arrival", AskSlope, Slope, _wrong, drops=True)  # the fit is done; without one nothing is judged

@@ -8,12 +8,8 @@ Here is the last barrier, before anything is published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Annotated
 
 from ..core import once
 from ..core.masked import HIDES, Masked, Sum

@@ -125,7 +125,7 @@ class MaskedLogTermsOf(Masked, Message, kind=255, tells=TELLS):
 
 
 SUMS = (Sum(LogTerms, MaskedLogTerms, WIDE),)
-OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf),)
+OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf, WIDE),)
 
 
 def make_reply(asked: AskTerms, values: Array) -> LogTerms:

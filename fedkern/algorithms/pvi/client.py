@@ -82,11 +82,15 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, QUpdate):
         if state.refused or state.asked or state.outstanding:
             raise RemoteFault(f"server: QUpdate of round {event.round}, but this client {_busy(state)}")
+        if state.local.box is not None:
+            state.local.box.check_q(event.h, event.P, type(event).__name__)
         if state.local.mechanism is None:
             return _update(state, event, state.local.settings.local_steps)
         # A private client reads no row before its budget has answered.
         return replace(state, asked=event), [Charge(_charge(state), event.round)]
     if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
+        if state.local.box is not None:
+            state.local.box.check_q(event.h, event.P, type(event).__name__)
         context = dispersion.at(state.local, event)
         return state, [answer(event, context.slope if context.tells else None)]
     if isinstance(event, Charged) and state.asked:
@@ -140,9 +144,12 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
             else:
                 new, optimiser = local.optimise(context, q, cavity, kept, steps, state.step, seen)
         except NumericalError as error:
-            raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
+            if not s.bounded:
+                raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
+            new, optimiser = Gaussian(np.full(d, np.nan), np.full_like(q.P, np.nan)), kept  # has no place in a sum
         dh, dP = (change * variance for change in damped(q, new, s.damping, s.damping_form))
-        if state.local.mechanism is None and not s.by_client and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
+        watched = state.local.mechanism is None and not (s.by_client or s.bounded)
+        if watched and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
             why = local.extreme(s) if s.optimiser == "exact" else local.diverges(s)
             what = f"client {state.name!r}: round {event.round}: its change of the site has numbers beyond {LARGEST:g}"
             raise NumericalError(f"{what}: {why}")

@@ -97,8 +97,9 @@ def at(local: Local, event: QUpdate | AskSlope) -> Local:
     """Returns a client's context at the r of a question, or unchanged if no r is learnt."""
     if not isinstance(event, CountsQUpdate | AskSlopeAt):
         return local
-    if not 0 < event.r < math.inf:
-        raise RemoteFault(f"server: {type(event).__name__}.r is {event.r}, expected a positive number")
+    low, high = (LEAST, MOST) if local.settings.bounded else (0.0, math.inf)
+    if not (0 < event.r < math.inf and low <= event.r <= high):
+        raise RemoteFault(f"server: {type(event).__name__}.r is {event.r}, expected a positive number from {low:g} to {high:g}")
     return replace(local, settings=replace(local.settings, scale=event.r))
 
 
@@ -108,16 +109,21 @@ def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
         return delta
     q = Gaussian(question.h, unpack(question.P, len(question.h)))
     return CountsSiteDelta(
-        delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, *derivatives(local.rows, q, question.r)
-    )
+        delta.round, delta.version, delta.delta_id, delta.dh, delta.dP,
+        *derivatives(local.rows, q, question.r, local.settings.most_of_row),
+    )  # fmt: skip
 
 
-def derivatives(rows: Rows, q: Gaussian, r: float) -> tuple[float, float]:
+def derivatives(rows: Rows, q: Gaussian, r: float, most: float = math.inf) -> tuple[float, float]:
     """Returns the first and second derivative in log r of sum w E_q log p(y | r), the constants of y included.
 
     With a row's predictor a, its mean mu = exp(a) and p = mu / (r + mu) the first is r (p - log(1 + mu / r)) + y p - sum_j<y j /
-    (r + j), a sum of small numbers where r is large.
+    (r + j), a sum of small numbers where r is large. A row adds `most` at most, and nothing where that is no number.
     """
+
+    def added(parts: Array) -> float:
+        return float((parts if most == math.inf else np.clip(np.nan_to_num(parts), -most, most)).sum())
+
     slope = curvature = 0.0
     for begin in range(0, len(rows), BLOCK):
         part = slice(begin, begin + BLOCK)
@@ -128,8 +134,8 @@ def derivatives(rows: Rows, q: Gaussian, r: float) -> tuple[float, float]:
         less = np.where(b < math.log(SMALL), np.polyval(SERIES, z) * z**2, p - np.logaddexp(0, b))
         one, two = _of_counts(y, r)
         w = 1.0 if rows.weights is None else on_host(rows.weights[part])
-        slope += float((w * ((r * less + y[:, None] * p) @ WEIGHTS - one)).sum())
-        curvature += float((w * ((r * (less + p * p) - y[:, None] * p * (1 - p)) @ WEIGHTS + two)).sum())
+        slope += added(w * ((r * less + y[:, None] * p) @ WEIGHTS - one))
+        curvature += added(w * ((r * (less + p * p) - y[:, None] * p * (1 - p)) @ WEIGHTS + two))
     return slope, curvature
 
 

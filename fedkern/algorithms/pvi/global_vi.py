@@ -178,6 +178,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def _gradient(state: Client, event: Parameters) -> tuple[Client, ClientEffects]:
     d = len(event.mu)
+    if state.local.box is not None:
+        state.local.box.check_moments(event.mu, np.exp(event.omega), type(event).__name__)
     if state.local.source is not None:
         state.local.source.rekey()
     try:

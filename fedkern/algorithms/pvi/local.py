@@ -8,7 +8,7 @@ docs/spec/pvi.md, sections 2-5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from ...privacy.accountant import LEAST_CLIP, Mechanism
 from ...privacy.noise import Source
 from ..core.optim import OPTIMISERS
 from ..exchanges.arrival import AskSlope
+from .box import BoxOfQ
 from .noise_aware import Design
 from .settings import SHARDED, Settings
 
@@ -48,6 +49,7 @@ class Local:
     n_threads : of the kernels; no result depends on it
     design : of a job whose posterior is to contain the noise: the meaning of the noisy gradients
     tells : whether the client has rows enough to tell X'WX
+    box : where the server may ask, where it gets sums alone; None: everywhere
     coins : the seed by which rows enter a batch that is not private, if no other party may know which; None: the job's
     sums : the kernel's call over these rows, with this clip, which all steps share
     """
@@ -61,11 +63,12 @@ class Local:
     n_threads: int = 1
     design: Design | None = None
     tells: bool = False
+    box: BoxOfQ | None = None
     coins: int | None = field(default=None, repr=False)
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
-    def slope(self, asked: AskSlope) -> tuple[Vector, Vector]:
-        """Returns gradient and curvature at a q: see `slope`."""
+    def slope(self, asked: AskSlope) -> tuple[Vector, Vector, int]:
+        """Returns gradient and curvature at a q, and how many rows are cut off: see `slope`."""
         return slope(self.rows, self.settings, Gaussian(asked.h, unpack(asked.P, len(asked.h))), self.n_threads)
 
     def __post_init__(self) -> None:
@@ -169,7 +172,8 @@ def _diagonal_steps(
 
 def _watched(local: Local) -> bool:
     """Tells whether steps have no bound of their own, and it may be seen that they went astray."""
-    return local.settings.optimiser == "sgd" and local.mechanism is None and not local.settings.by_client
+    s = local.settings
+    return s.optimiser == "sgd" and local.mechanism is None and not (s.by_client or s.bounded)
 
 
 def _check_ascent(local: Local, q: Gaussian, new: Gaussian, cavity: Gaussian) -> None:
@@ -241,8 +245,9 @@ def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
     Rows are finite: a row whose gradient is not has met extreme coefficients, or is extreme itself, and left out it would be
     missing from the result without a word.
     """
-    seen = not local.settings.by_client  # where whole clients are protected, that may not show
-    batches, sums = _batches(local), _sums(local, whole=seen, clip=np.inf, **fixed)
+    s = local.settings
+    seen = not (s.by_client or s.bounded)  # where whole clients are protected, or sums are all that leaves, that may not show
+    batches, sums = _batches(local), _sums(local, whole=seen, clip=s.most_of_row, **fixed)
 
     def gradient(mu: Vector, omega: Vector, step: int) -> Vector:
         batch, inverse_rate = batches(step)
@@ -370,25 +375,28 @@ def _full_steps(
         rows = local.rows if index is None else local.rows.take(index)
         weights = home.xp.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
         here, factor = home.all(mu, L)
-        _, *gradients = glm.elbo_grad(
-            rows.X,
-            rows.y,
-            here,
-            factor,
-            key=key,
-            family=s.family,
-            scale=s.scale,
-            prior_shift=shift,
-            prior_precision=precision,
-            draws=s.draws,
-            estimator=s.estimator if s.estimator in ("stl", "total") else "analytic",
-            offset=rows.offset,
-            weights=weights,
-            client=local.index,
-            step=step,
-            n_threads=local.n_threads,
-        )
-        g_mu, g_L = home.back(gradients)
+        if s.bounded:
+            g_mu, g_L = _bounded_gradient(replace(rows, weights=weights), s, mu, L, cavity, local.n_threads)
+        else:
+            _, *gradients = glm.elbo_grad(
+                rows.X,
+                rows.y,
+                here,
+                factor,
+                key=key,
+                family=s.family,
+                scale=s.scale,
+                prior_shift=shift,
+                prior_precision=precision,
+                draws=s.draws,
+                estimator=s.estimator if s.estimator in ("stl", "total") else "analytic",
+                offset=rows.offset,
+                weights=weights,
+                client=local.index,
+                step=step,
+                n_threads=local.n_threads,
+            )
+            g_mu, g_L = home.back(gradients)
         # The free parameters are the lower triangle of L, with the logarithm of its diagonal: it stays positive.
         g = g_L[rows_, columns]
         g[on_diagonal] *= np.diag(L)  # to log L_jj
@@ -406,6 +414,13 @@ def _full_steps(
     if _watched(local):
         _check_ascent(local, q, new, cavity)
     return new, state
+
+
+def _bounded_gradient(rows: Rows, s: Settings, mu: Vector, L: Vector, cavity: Gaussian, n_threads: int) -> tuple[Vector, Vector]:
+    """Returns the gradient of F in mu and L, where what each row adds has a limit."""
+    _, r, k = _expectations_at(rows, s, mu, L, n_threads)
+    g_mu = _transposed(rows.X, r) + cavity.h - cavity.P @ mu
+    return g_mu, (_curvature(rows.X, k) - cavity.P) @ L + np.diag(1 / np.diag(L))
 
 
 # The exact optimum --------------------
@@ -488,17 +503,28 @@ def exact(
         mu, P, F = new_mu, new_P, new_F
         if decrement < tolerance and away < tolerance:
             break
-    if not (np.isfinite(mu).all() and np.isfinite(P).all()):
+    if s.bounded and max(decrement, away) > NEAR:  # its rows decide that, so it may not show: the verdict judges the result
+        mu, P, *_ = best
+    elif not (np.isfinite(mu).all() and np.isfinite(P).all()):
         raise NumericalError(f"the exact local optimiser left the finite numbers: {EXTREME}")
-    if decrement > NEAR or away > NEAR:
+    elif decrement > NEAR or away > NEAR:
         raise NumericalError(f"the exact local optimiser has not converged in {max_iterations} steps: {EXTREME}")
     return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
 
 
-def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1) -> tuple[Vector, Vector]:
-    """Returns the gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i]."""
-    _, r, k = _expectations(rows, s, q.mean, q.P, n_threads)
-    return _transposed(rows.X, r), _curvature(rows.X, -k)[np.tril_indices(q.d)]
+def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1, unit: float = 1.0) -> tuple[Vector, Vector, int]:
+    """Returns the gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i].
+
+    The third number counts rows that would add more than they may.
+
+    Parameters
+    ----------
+    unit : of the response in the model's numbers, in those of `rows`
+    """
+    _, r, k = _expectations(rows, replace(s, bounded=False), q.mean, q.P, n_threads)
+    less, flatter = _limited(rows, s.most_of_row, r, k, unit)
+    cut = int(((less != r) | (flatter != k)).sum())
+    return _transposed(rows.X, less), _curvature(rows.X, -flatter)[np.tril_indices(q.d)], cut
 
 
 CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
@@ -506,13 +532,27 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """Returns sum_i E l_i, and E l'_i and E l''_i of every row."""
-    spread = -0.5 * np.log(P) if P.ndim == 1 else dense.scale_of(P)
+    return _expectations_at(rows, s, mu, -0.5 * np.log(P) if P.ndim == 1 else dense.scale_of(P), n_threads)
+
+
+def _expectations_at(rows: Rows, s: Settings, mu: Vector, spread: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
+    """Returns the same, of log standard deviations or a factor of the covariance."""
     here, spread = rows.home.all(mu, spread)
     e, r, k = glm.expectations(
         rows.X, rows.y, here, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights,
         n_threads=n_threads,
     )  # fmt: skip
-    return float(e.sum()), r, k
+    return float(e.sum()), *_limited(rows, s.most_of_row, r, k)
+
+
+def _limited(rows: Rows, most: float, r: Vector, k: Vector, unit: float = 1.0) -> tuple[Vector, Vector]:
+    """Returns derivatives of rows, less where a row would add more than `most` to a number; 0 where there is none."""
+    if most == np.inf:
+        return r, k
+    xp, largest = rows.home.xp, rows.largest
+    with np.errstate(divide="ignore"):
+        by_row, by_square = most * unit / largest, most / largest**2
+    return xp.clip(xp.nan_to_num(r), -by_row, by_row), xp.clip(xp.nan_to_num(k), -by_square, by_square)
 
 
 def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:

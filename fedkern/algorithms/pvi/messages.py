@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...privacy.masks import WIDE
 from ..core.masked import HIDES, TELLS, Masked, Sum
 from ..core.messages import FEW, FEW_OR_FULL, FEW_OR_SUMS, LABELLED, LIKELIHOOD, NOISED, Message, Tells
 from ..exchanges.arrival import SUMS as OF_SLOPES
@@ -240,9 +241,9 @@ class MaskedGradientOfQ(Masked, Message, kind=253, tells=TELLS):
 
 
 SUMS = (
-    Sum(SiteDelta, MaskedSiteDelta),
-    Sum(ScaledSiteDelta, MaskedScaledSiteDelta),
-    Sum(CountsSiteDelta, MaskedCountsSiteDelta),
-    Sum(Gradient, MaskedGradientOfQ),
+    Sum(SiteDelta, MaskedSiteDelta, WIDE),
+    Sum(ScaledSiteDelta, MaskedScaledSiteDelta, WIDE),
+    Sum(CountsSiteDelta, MaskedCountsSiteDelta, WIDE),
+    Sum(Gradient, MaskedGradientOfQ, WIDE),
     *OF_SLOPES,
 )

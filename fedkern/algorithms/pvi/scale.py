@@ -22,6 +22,7 @@ import numpy as np
 from ...kernels.homes import on_host
 from ...models.expfam import Gaussian, unpack
 from ...models.glm import BLOCK, Rows
+from ...privacy.masks import MOST_OF_ROW
 from ..core import once
 from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
@@ -64,12 +65,12 @@ def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
     if not isinstance(question, ScaledQUpdate):
         return delta
     q = Gaussian(question.h, unpack(question.P, len(question.h)))
-    sums = residual_sums(local.rows, q, question.variance)
+    sums = residual_sums(local.rows, q, question.variance, MOST_OF_ROW if local.settings.bounded else math.inf)
     return ScaledSiteDelta(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, *sums)
 
 
-def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, float, float]:
-    """Returns sum w (y - x'mu - offset)^2, sum w x'Cov x / variance, sum w."""
+def residual_sums(rows: Rows, q: Gaussian, variance: float, most: float = math.inf) -> tuple[float, float, float]:
+    """Returns sum w (y - x'mu - offset)^2, sum w x'Cov x / variance, sum w; of each row at most `most`, or all of it."""
     home, misfit, spread, weight = rows.home, 0.0, 0.0, 0.0
     xp = home.xp
     mean, factor = home.all(q.mean, q.sd**2 if q.diagonal else q.scale_tril)
@@ -79,7 +80,10 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, floa
         residual = rows.y[part] - X @ mean - (0.0 if rows.offset is None else rows.offset[part])
         w = xp.ones(len(X)) if rows.weights is None else rows.weights[part]
         own = (X * X) @ factor if q.diagonal else ((X @ factor) ** 2).sum(axis=1)
-        one, two, three = (float(on_host(total)) for total in (w @ residual**2, w @ own, w.sum()))
+        totals = [w @ residual**2, w @ own, w.sum()]
+        if most < math.inf:
+            totals = [xp.fmin(part, most).sum() for part in (w * residual**2, w * own, w)]
+        one, two, three = (float(on_host(total)) for total in totals)
         misfit, spread, weight = misfit + one, spread + two, weight + three
     return misfit, spread / variance, weight
 

@@ -287,7 +287,7 @@ def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffec
     """Takes one client's part of the answer to how far q is."""
     if sender not in state.owing or event.round != state.round:
         raise RemoteFault(f"client {sender}: Slope in round {state.round}, but it was not asked of it")
-    if event.told == 0 or not possible(event):
+    if not possible(event):
         return _heard(state, sender)
     return _heard(evolve(state, slopes=state.slopes.plus(sender, event)), sender)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from ...privacy.masks import MOST_OF_ROW
 
 VARIANTS = ("pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split")
 SHARDED = ("local-averaging", "virtual-clients")
@@ -34,6 +37,7 @@ class Settings:
         (section 2.1), of a negative binomial one r (section 2.2)
     by_client : whole clients are protected: one whose optimiser fails answers with no change
     until : rounds end when q is where the posterior of all rows is, asked after 3, 6, 12, 24, .. of them
+    bounded : the server gets sums alone, so what one row adds has a limit, and a local fit that fails does not show
 
     Source: docs/spec/pvi.md, sections 5, 8, 9 and 12.
     """
@@ -62,6 +66,15 @@ class Settings:
     by_client: bool
     until: bool
     learn_scale: bool
+    bounded: bool = False
+
+    @property
+    def most_of_row(self) -> float:
+        """The largest size of a row's part in one number of a gradient or a curvature; of a measured response in units of
+        1 / variance."""
+        if not self.bounded:
+            return math.inf
+        return MOST_OF_ROW / (self.scale**2 if self.family == "gaussian" else 1.0)
 
     @property
     def learns_variance(self) -> bool:

@@ -27,7 +27,10 @@ FOLDER, ENDS = "questions", "ends"
 LENGTH = 16  # bytes of a question's digest
 STARTS = 3  # times the different questions of one run that are answered over all starts
 MOST_ENDS = 2  # starts that end because a number of the client is none
-NONE = "since what this client had to answer was no number (a fit that failed, or a value that is not finite)"
+NONE = (
+    "since what this client had to answer was no number, or one of its rows adds more than sums have room for (counts above a "
+    "million, large covariates in a column that is not standardised: without job.sums the job takes them)"
+)
 AGAIN = "none of its sums can be read, until its holder has looked why and removes {}"
 
 

@@ -25,7 +25,7 @@ from . import marginal, response_units, sites, varying
 from .few_events import describe_events
 from .keys import Config
 from .model import TOLD, Model
-from .own import Own, ask_clients, complete_draws, draw_secret_key, write_effects
+from .own import Own, ask_clients, complete_draws, write_effects
 from .publish import Checked, join
 from .rows import Held
 from .stages import stage_of_loo
@@ -62,7 +62,8 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
     doubt = ""
     chances = model.row.chances
     asked = replicated.AskReplicated(0) if run.place.is_server else None
-    told = ask_clients(run, model.sums_stage, replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
+    replicate = lambda own: _replicated(own, run.secret_key(own.index, "replicated"), of_rows=chances)  # noqa: E731
+    told = ask_clients(run, model.sums_stage, replicated.QUESTION, asked, owns, replicate)
     if told is not None:
         notes += [
             f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -106,9 +107,9 @@ def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> C
     return sites.exchange_modes(run, model, alone)
 
 
-def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:
+def _replicated(own: Own, key: int, *, of_rows: bool) -> replicated.Replicated:
     assert isinstance(own.rows, Rows)
-    return replicated.make_reply(*predictive.sums(own.rows, own.inner, draw_secret_key()).arrays, of_rows=of_rows)
+    return replicated.make_reply(*predictive.sums(own.rows, own.inner, key).arrays, of_rows=of_rows)
 
 
 def _left_out(own: Own) -> loo_sums.LooSums:

@@ -29,7 +29,7 @@ from . import marginal, sites
 from .checks import exchange_loo, exchange_sites
 from .keys import Config
 from .level_models import OF_TOLD, LevelModel
-from .own import Own, ask_clients, draw_secret_key
+from .own import Own, ask_clients
 from .publish import Checked, join
 from .rows import Held
 
@@ -90,7 +90,7 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
     asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if run.place.is_server else None
     server = ask_clients(
-        run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: count_levels(model, own, draw_secret_key())
+        run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: count_levels(model, own, run.secret_key(own.index, "levels"))
     )
     if server is None:
         return Checked()

@@ -469,6 +469,7 @@ class Model(WeighedModel[OutputSection]):
         found, s = importance.read_result(mode), self.walks
         metric = hmc.Metric.of(found.mode, found.precision)
         starts = metric.sent(s.starts(SERVER, self.layout.size))
+        starts = starts if s.box is None else s.box.nearest(starts)
         return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.telling, starts, metric)
 
     def walker(self, index: int, likelihood: importance.Model, at_mode: importance.Client | None) -> hmc.Client:

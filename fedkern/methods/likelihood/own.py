@@ -89,7 +89,7 @@ def key_of_effects(model: Model, client: int, effect: int) -> int:
 
 
 def draw_secret_key() -> int:
-    """Returns a secret key for the responses that a client draws anew, sums of which it sends.
+    """Returns a secret key for what a client draws anew, sums of which it sends (`Run.secret_key` where sums are secure).
 
     A key of the job's seed would tell rows: sums over rows with a known number for each row are equations whose one solution is
     the rows.

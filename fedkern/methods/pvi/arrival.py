@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
+from ...algorithms.core.persistent import PersistentMap
 from ...algorithms.exchanges import arrival
 from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
@@ -80,27 +81,44 @@ def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows:
     if told is None or server is None:
         return None
     by_client = {} if model.secure else {k: reply for k, reply in sorted(told.replies.items()) if reply.told}
+    told = replace(told, replies=PersistentMap({k: _in_data_units(model, one) for k, one in told.replies.items()}))
     return replace(_judge_step(model, pvi.released(server), told), told=by_client)
 
 
 def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[arrival.AskSlope, arrival.Slope]:
     """Makes the client that answers with its gradient and X'WX, or with nothing where it has too few rows."""
 
-    def answer(asked: arrival.AskSlope) -> tuple[Array, Array]:
+    unit = model.unit if model.secure else 1.0  # in which sums have room for what rows add, whatever the response's own
+
+    def answer(asked: arrival.AskSlope) -> tuple[Array, Array, int]:
+        if model.box is not None:
+            model.box.check_q(asked.h, asked.P, type(asked).__name__)
         with owned(k):
-            return slope(rows, model.settings, Gaussian(asked.h, unpack(asked.P, model.encoding.size)), run.threads)
+            q = Gaussian(asked.h, unpack(asked.P, model.encoding.size))
+            gradient, curvature, cut = slope(rows, model.settings, q, run.threads, unit)
+            return gradient * unit, curvature * unit**2, cut
 
     told = answer if tells(run, model, rows) else None
     return once.Client(lambda asked: arrival.answer(asked, told))
 
 
+def _in_data_units(model: Model, told: arrival.Slope) -> arrival.Slope:
+    """Returns an answer of all clients together, which is in the model's units, in the data's."""
+    if not model.secure:
+        return told
+    return replace(told, gradient=told.gradient / model.unit, curvature=told.curvature / model.unit**2)
+
+
 def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
     """Returns whether a client may tell its X'WX: never in a private job, and only where it has enough rows.
 
-    With a full covariance the messages of its sites tell X'WX already, and the rows were counted before.
+    With a full covariance the messages of its sites tell X'WX already, and the rows were counted before. Where the server gets
+    the sum alone, all clients tell: which have too few rows must not show.
     """
     if model.privacy is not None:
         return False
+    if model.secure:
+        return True
     counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
     counting = counting if rows.units is None else rows.n_units  # a row of trials is two here, with the same columns
     return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
@@ -116,10 +134,16 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if silent := arrival.silent(told):
         k, d = silent[0], model.encoding.size
-        who = "a client" if model.secure else f"client {names[k]!r}"
+        if model.secure:
+            n = 1 - told.replies[k].told
+            return Arrived(
+                None,
+                f"{n} rows of all clients add more at q than sums have room for (counts above 1e9, say, or large covariates that "
+                "are not standardised); without job.sums the job takes them",
+            )
         return Arrived(
             None,
-            f"{who} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
+            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
             f"{max(model.told_up_to, OF_A_LINEAR * d)} are wanted), without which nobody knows how wide the posterior "
             "of all rows is",
         )

@@ -27,6 +27,7 @@ from .keys import Config
 from .model import Model, Server
 
 Array = NDArray[np.float64]
+MOST = 1e15  # that a row adds to a sum over clients alone; these sums have room for more rows than there are
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def scale_of(model: Model) -> float:
 
 def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> pearson.PearsonSums:
     """Computes a client's Pearson sums at the mean that it was told."""
+    if model.box is not None:
+        model.box.check(asked.mean, type(asked).__name__)
     with owned(client):
-        n, *sums = pearson_sums(rows, asked.mean, model.family, scale_of(model))
+        n, *sums = pearson_sums(rows, asked.mean, model.family, scale_of(model), MOST if model.secure else np.inf)
     return pearson.make_reply(pearson.PearsonSums(0, n, *sums))

@@ -10,10 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import box
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import terms
 from ...algorithms.pvi import client_level, global_vi, noise_aware, two_points
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.box import BoxOfQ
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
 from ...jobs.devices import Load
@@ -126,6 +128,25 @@ class Model(WeighedModel[OutputSection]):
         return response.prior(self, prior(self.encoding.size, self.config.model.prior_precision, self.covariance))
 
     @property
+    def unit(self) -> float:
+        """The unit of the response in the model's numbers, in the data's."""
+        return self.response.units.scale if self.given.measured else 1.0
+
+    @property
+    def box(self) -> BoxOfQ | None:
+        """Where the server may ask, if it gets sums alone: by the job file and the agreed units."""
+        if not self.secure:
+            return None
+        own = replace(self, response=replace(self.response, ended=False)).prior
+        reach = box.reach(own.sd, self.config.data.standardise != "none")
+        if self.encoding.intercept and self.given.centre is not None:
+            reach[0] = box.REACH * own.sd[0] + (abs(own.mean[0]) if self.given.measured else 0.0)  # the agreed level is 0
+        centre, unit = own.mean, 1.0
+        if self.given.measured and self.response.ended:
+            centre, unit = response.centre_of(self) + self.unit * own.mean, self.unit
+        return BoxOfQ.about(centre, unit * reach).of(unit * own.sd)
+
+    @property
     def settings(self) -> Settings:
         """The numbers that every machine of the job knows."""
         config, n = self.config, len(self.names)
@@ -139,6 +160,7 @@ class Model(WeighedModel[OutputSection]):
             covariance=self.covariance,
             scale=response.model_scale(self),
             learn_scale=self.given.learnt,
+            bounded=self.secure,
             rounds=self.rounds if isinstance(self.rounds, int) else None,
             client_weights=weights,
             batch_rate=a.batch,

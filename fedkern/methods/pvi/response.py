@@ -257,19 +257,19 @@ def notes(response: Response, encoding: Encoding) -> list[str]:
 # From the model's units to the data's --------------------
 
 
-def _centre(model: Known) -> Vector:
+def centre_of(model: Known) -> Vector:
     """Returns the centre of theta = centre + scale x theta of the model."""
-    centre = np.zeros(model.encoding.size)
+    at = np.zeros(model.encoding.size)
     if model.encoding.intercept:
-        centre[0] = model.response.units.level
-    return centre
+        at[0] = model.response.units.level
+    return at
 
 
 def to_data_units(q: Gaussian, model: Known) -> Gaussian:
     """Converts a Gaussian, or a factor of one, from the model's units to the data's."""
     if not model.given.measured:
         return q
-    s, centre = model.response.units.scale, _centre(model)
+    s, centre = model.response.units.scale, centre_of(model)
     P = q.P / s**2
     return Gaussian(q.h / s + (P * centre if P.ndim == 1 else P @ centre), P)
 
@@ -297,7 +297,7 @@ def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[S
 
 def _in_data_units(server: Server, model: Known) -> Server:
     """Converts the server's last state to the data's units: prior, sites, q and trajectory."""
-    prior, s, centre, d = to_data_units(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
+    prior, s, centre, d = to_data_units(server.prior, model), model.response.units.scale, centre_of(model), model.encoding.size
     of_points = not (model.averaged and server.q.P.ndim == 2)
 
     def moved(total: Vector, n: int) -> Vector:

@@ -5,7 +5,6 @@ The same code runs in one process and on every rank of an MPI job.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -157,7 +156,8 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             run.hooks.open_budget(k, plan)
             options["design"] = model.design_of_sums(model.names[k])
         # The seed of the coins that select rows into a batch, for a client whose batches hide which rows were used.
-        options["coins"] = secrets.randbits(64) if model.secret_batches else None
+        options["coins"] = run.secret_key(k, "pvi") if model.secret_batches else None
+        options["box"] = model.box
         options["tells"] = arrival.tells(run, model, _rows(design))
         rows = response.standardise(_rows(design), model)
         # The rows' arrays go to the device on which this place computes.

@@ -21,6 +21,7 @@ from ...errors import owned
 from ...jobs.run import Run
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows, log_likelihood, total_log_likelihood
+from ...models.saturated import LIMIT
 from ...results import lines, loo
 from ...results.gaussian import Posterior, label
 from ...results.reweighed import reweigh
@@ -100,11 +101,18 @@ def _lined(model: Model, q: Gaussian) -> list[int]:
 
 def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> terms.LogTermsOf:
     """Computes a client's log-likelihoods at the shared points."""
+    if model.box is not None:
+        model.box.check_q(asked.h, asked.P, type(asked).__name__)
     if not model.answers:  # it is told q for its leave-one-out sums
         return terms.make_reply_of_q(asked, np.zeros(0))
     with owned(client):
         points = _shared(model, _q(model, asked))
-        return terms.make_reply_of_q(asked, total_log_likelihood(rows, points, model.family, model.scale))
+        return terms.make_reply_of_q(asked, total_log_likelihood(rows, points, model.family, model.scale, _least(model)))
+
+
+def _least(model: Model) -> float:
+    """Returns what a row's log-likelihood is at least."""
+    return -LIMIT if model.secure else -np.inf
 
 
 def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:
@@ -115,4 +123,5 @@ def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int)
     theta = np.concatenate([drawn.draws(output.draws, seed=model.seed, chain=c) for c in range(output.chains)])
     family, scale = model.family, model.scale
     with owned(client):
-        return loo.sums(len(rows), lambda at: log_likelihood(rows.take(np.arange(at.start, at.stop)), theta, family, scale))
+        told = partial(log_likelihood, theta=theta, family=family, scale=scale, least=_least(model))
+        return loo.sums(len(rows), lambda at: told(rows.take(np.arange(at.start, at.stop))))

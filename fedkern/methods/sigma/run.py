@@ -5,7 +5,6 @@ The same code runs in one process and on every rank of an MPI job.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -149,13 +148,13 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
     return units if server is None else replace(units, n=server.rows)
 
 
-def _seed(model: SigmaModel) -> int:
+def _seed(run: Run[Config], model: SigmaModel, client: int) -> int:
     """Returns the seed of a client's own random numbers: of all streams, or with secure sums a secret one.
 
     From a sum over clients whose random numbers it knows a server could compute by regression how each client's part depends on
     its own.
     """
-    return secrets.randbits(64) if model.secure else model.seed
+    return run.secret_key(client, "fit") if model.secure else model.seed
 
 
 def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[hmc.Server, hmc.Client]:
@@ -163,7 +162,7 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
     s, names = model.hmc, model.names
     clients = {}
     for k, site in sites.items():
-        own = replace(s, seed=_seed(model))
+        own = replace(s, seed=_seed(run, model, k))
         clients[k] = hmc.client(names[k], k, s, site, own.starts(k, site.size, 0.0, SCATTER), own.seed)
 
     def start() -> tuple[hmc.Server, ServerEffects]:
@@ -207,7 +206,8 @@ def _fitted(
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None  # local steps need the gradient of the prior, which else is the server's
     clients = {
-        k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site), _seed(model)) for k, site in sites.items()
+        k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site), _seed(run, model, k))
+        for k, site in sites.items()
     }
     shown = run.with_lines(measuring(publish.measured(model)))
     server, clients = shown.exchange(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -333,7 +332,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         return replace(server, rows=rows, told=data.tells, together=n // m), questions
 
     clients = {
-        k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
+        k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(run, model, k, variant))
         for k, site in data.sites.items()
     }
     scales = data.scales
@@ -343,9 +342,9 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
     return ended and replace(ended, updates=np.resize(ended.updates, n)), sampled
 
 
-def _seed(model: SparseModel) -> int | None:
-    """Returns a new secret seed of a client's random numbers for each run of the sampler: two runs with one would tell more."""
-    return secrets.randbits(64) if model.secret else None
+def _seed(run: Run[Config], model: SparseModel, client: int, variant: Variant) -> int | None:
+    """Returns a secret seed of a client's random numbers, another for each variant of the fit: two with one would tell more."""
+    return run.secret_key(client, f"fit {variant.name}") if model.secret else None
 
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
