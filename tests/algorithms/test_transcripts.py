@@ -104,7 +104,9 @@ def outside(rng: np.random.Generator, box: Box) -> Array:
 def wild(rng: np.random.Generator, rows: Rows, family: str) -> Rows:
     """The same rows, of which one is far from all others, and one covariate too."""
     y, X = rows.y.copy(), rows.X.copy()
-    if family != "binomial":
+    if family == "gaussian":
+        y[0] *= 10.0 ** rng.choice([0, 3, 12, 150])
+    elif family != "binomial":
         y[0] = np.rint(y[0] * 10.0 ** rng.integers(0, 12) + 1)
     X[1] *= 10.0 ** rng.integers(0, 5)
     return cut(replace(rows, y=y, X=X), measured=family == "gaussian")
