@@ -129,7 +129,8 @@ def _text(areas: Areas, prior: Built) -> str:
     lines[-1] += f" {checks['seconds']:,} s."
     lines += [
         f"{prior.latents} numbers tie the states, each of which sent {_sent(areas) / 1e6:.0f} MB. "
-        f"Prior built in {prior.seconds:.0f} s; fit in {areas.seconds:.0f} s, states in turn.",
+        f"Prior built in {prior.seconds:.0f} s; fit in {areas.summary['rounds']} rounds, {areas.seconds:.0f} s, "
+        "states in turn.",
         "",
     ]
     return "\n".join(lines)
