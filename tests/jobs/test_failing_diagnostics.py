@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
+import pkgutil
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +15,11 @@ from typing import Any
 import pytest
 
 import fedkern
+from fedkern.algorithms import exchanges
+from fedkern.algorithms.core import once
 from fedkern.cli import show
 from fedkern.cli.report import write as write_report
+from fedkern.methods import load_method
 from fedkern.results import guard
 from support.input_cases import METHODS
 
@@ -25,6 +33,9 @@ MORE: dict[str, tuple[str, str]] = {  # name -> the federation, and what its job
 }
 ESSENTIAL = {"stop", "rounds", "clients", "parameters", "encoding", "digest"}  # keys of summary.json
 EVERY = "all of them"
+METHOD_NAMES = ("likelihood", "pvi", "sparse", "vertical", "sigma")
+BY_FIT = METHOD_NAMES[1:]
+TEXTS = ("str", "list[str]")  # what a function of the page returns
 
 
 @pytest.fixture
@@ -102,3 +113,42 @@ def test_each_diagnostic_may_fail(tmp_path: Path, attempts: Callable[[str], list
         if judges:
             assert said["converged"] in ("not judged", False), failing
             assert not at_server or failing in said["verdict"], failing
+
+
+def questions() -> list[once.Question[Any, Any]]:
+    """All questions of `exchanges` whose answers a job can do without."""
+    found: dict[str, once.Question[Any, Any]] = {}
+    for module in pkgutil.iter_modules(exchanges.__path__):
+        for value in vars(importlib.import_module(f"{exchanges.__name__}.{module.name}")).values():
+            if isinstance(value, once.Question) and value.drops:
+                found[value.reply.__name__] = value
+    return list(found.values())
+
+
+@pytest.mark.parametrize("question", questions(), ids=lambda question: question.reply.__name__)
+def test_an_answer_that_stands_for_none_is_dropped(question: once.Question[Any, Any]) -> None:
+    dims: dict[str, int] = defaultdict(lambda: 6) | {"t": 21}
+    assert question.wrong(once.impossible(question.reply, dims))
+
+
+def test_what_makes_a_result_is_guarded() -> None:
+    """Whatever else is added to a result fails inside of one of these, so that it cannot be forgotten."""
+    makers = ("likelihood.publish.make_fit", "likelihood.own_publish.make_fit", *(f"{m}.publish.fit" for m in BY_FIT))
+    for name in METHOD_NAMES:
+        load_method(name)
+    for maker in makers:
+        assert guard.DIAGNOSTICS[f"fedkern.methods.{maker}"].judges
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_each_section_of_a_page_is_guarded(name: str) -> None:
+    report = importlib.import_module(f"fedkern.methods.{name}.report")
+    called = {node.id for node in ast.walk(ast.parse(inspect.getsource(report.sections))) if isinstance(node, ast.Name)}
+    for each in called:
+        function = vars(report).get(each)
+        if (
+            inspect.isfunction(function)
+            and function.__module__ == report.__name__
+            and function.__annotations__["return"] in TEXTS
+        ):
+            assert f"{report.__name__}.{each}" in guard.DIAGNOSTICS, each
