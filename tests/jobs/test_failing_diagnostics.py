@@ -23,13 +23,13 @@ from fedkern.methods import load_method
 from fedkern.results import guard
 from support.input_cases import METHODS
 
-MORE: dict[str, tuple[str, str]] = {  # name -> the federation, and what its job file has beside it
-    "pvi": ("pvi", ""),
-    "private": ("private", ""),
-    "likelihood": ("likelihood", ""),
-    "sparse": ("sparse", ""),
-    "vertical": ("vertical", ""),
-    "sigma": ("sigma", ""),
+MORE: dict[str, dict[str, Any]] = {  # a federation -> what is asked for beside its job file
+    "pvi": {"output": {"loo": True}},
+    "private": {},
+    "likelihood": {"output": {"loo": True, "marginal": True}},
+    "sparse": {"output": {"loo": True}},
+    "vertical": {},
+    "sigma": {"output": {"fit": True}},
 }
 ESSENTIAL = {"stop", "rounds", "clients", "parameters", "encoding", "digest"}  # keys of summary.json
 EVERY = "all of them"
@@ -63,20 +63,13 @@ def summary_of(folder: Path) -> dict[str, Any]:
     return content
 
 
-def written(folder: Path, name: str) -> Path:
-    method, more = MORE[name]
-    path = folder / METHODS[method](folder).job
-    path.write_text(path.read_text("utf-8") + more, "utf-8")
-    return path
-
-
 @pytest.mark.parametrize("name", MORE)
 def test_all_diagnostics_may_fail(tmp_path: Path, attempts: Callable[[str], list[guard.Diagnostic]], name: str) -> None:
     """The answer is what it was, without a word of any of them; the page is there, too."""
-    path = written(tmp_path, name)
-    whole = fedkern.run(path, out=tmp_path / "whole").summary
+    path = tmp_path / METHODS[name](tmp_path).job
+    whole = fedkern.run(path, out=tmp_path / "whole", **MORE[name]).summary
     seen = attempts(EVERY)
-    said = fedkern.run(path, out=tmp_path / "out").summary
+    said = fedkern.run(path, out=tmp_path / "out", **MORE[name]).summary
     assert len(seen) > 1
     assert {key: said[key] for key in ESSENTIAL} == {key: whole[key] for key in ESSENTIAL}
     assert said["verdict"].startswith("convergence not judged: ")
@@ -93,15 +86,15 @@ def test_all_diagnostics_may_fail(tmp_path: Path, attempts: Callable[[str], list
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MORE)
 def test_each_diagnostic_may_fail(tmp_path: Path, attempts: Callable[[str], list[guard.Diagnostic]], name: str) -> None:
-    path = written(tmp_path, name)
+    path = tmp_path / METHODS[name](tmp_path).job
     called = attempts("")
-    whole = fedkern.run(path, out=tmp_path / "whole").summary
+    whole = fedkern.run(path, out=tmp_path / "whole", **MORE[name]).summary
     names = list(dict.fromkeys(one.name for one in called))
     assert len(names) > 3
     for number, failing in enumerate(names):
         seen = attempts(failing)
         out = tmp_path / f"out-{number}"
-        said = fedkern.run(path, out=out).summary
+        said = fedkern.run(path, out=out, **MORE[name]).summary
         assert {key: said[key] for key in ESSENTIAL} == {key: whole[key] for key in ESSENTIAL}, failing
         faults = [file for file in out.rglob("fault.txt") if f"{failing} failed:" in file.read_text()]
         assert faults, failing
