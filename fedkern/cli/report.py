@@ -22,6 +22,7 @@ from ..jobs import ledger
 from ..jobs.files import write_atomically
 from ..jobs.progress import in_notebook
 from ..methods import load_method
+from ..results import guard
 from ..results.plain import Record
 from ..results.report import RunFiles, page
 
@@ -68,7 +69,9 @@ def write(folder: Path) -> Path:
     )
     content = page(run, method)
     pictures = getattr(method, "pictures", None)  # a method may have figures that stand for themselves
-    for name, picture in ({} if pictures is None else pictures(run)).items():
+    with guard.collecting():  # the page is whole without them
+        drawn = {} if pictures is None else pictures(run)
+    for name, picture in drawn.items():
         (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
         write_atomically(folder / name, picture, secret=bool(areas))
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own

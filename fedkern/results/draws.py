@@ -43,7 +43,7 @@ class Draws:
         columns: dict[str, Array] = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0)}
         columns |= dict(zip(ENDS, np.quantile(flat, [*ENDS.values()], axis=0)))
         if self.sampled:
-            columns["rhat"], columns["ess"] = mixing.rhat_ess(stacked)
+            columns["rhat"], columns["ess"] = mixing.published_rhat_ess(stacked)
         return {name: {key: float(column[i]) for key, column in columns.items()} for i, name in enumerate(self.values)}
 
     def slowest(self) -> tuple[float, float, str] | None:

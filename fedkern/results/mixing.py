@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from . import diagnostics
+from . import diagnostics, guard
 from .streaming import Stream
 
 Array = NDArray[np.float64]
@@ -29,6 +29,23 @@ def mean_error(draws: Array) -> Array:
     if len(lacking):
         error[lacking] = _stream(draws[..., lacking]).mean_error
     return error
+
+
+def _unknown(draws: Array) -> tuple[Array, Array]:
+    """Returns numbers that are not known."""
+    return np.full(draws.shape[2:], np.nan), np.full(draws.shape[2:], np.nan)
+
+
+@guard.check("R-hat and ESS", _unknown)
+def published_rhat_ess(draws: Array) -> tuple[Array, Array]:
+    """Computes R-hat and ESS for a result that is published, whatever happens."""
+    return rhat_ess(draws)
+
+
+@guard.figure("Monte-Carlo errors", lambda draws: _unknown(draws)[0])
+def published_mean_error(draws: Array) -> Array:
+    """Computes standard errors of means for a result that is published, whatever happens."""
+    return mean_error(draws)
 
 
 def _stream(draws: Array) -> Stream:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..privacy.certificate import OF_CLIENTS, OF_COUNTS, WITH_NOISE
-from . import plots, shown
+from . import guard, plots, shown
 from .page import details, document, figure, markup, number, numbers_of, paragraph, piece, section, table
 from .plain import Record, real
 from .verdict import ending
@@ -90,12 +90,22 @@ class Report(Protocol):
 
 def page(run: RunFiles, method: Report | None = None) -> str:
     """Returns the whole page as text; for a run that did not finish it shows the server's measurements on the way."""
-    tiles = measured(run) if method is None else method.tiles(run)
-    sections = [learning(run)] if method is None else method.sections(run)
-    more = [_record(run)] if run.own else [_privacy(run), _wire(run), _ledger(run), _record(run)]
-    return document(run.own or run.name, [*sections, *more], **_head(run, tiles))
+    with guard.collecting() as faults:
+        tiles = measured(run) if method is None else method.tiles(run)
+        sections = [learning(run)] if method is None else _sections(run, method)
+        more = [_record(run)] if run.own else [_privacy(run), _wire(run), _ledger(run), _record(run)]
+        head = _head(run, tiles)
+    failed = [f"failed, and left out of this page: {', '.join(faults.names())}"] if faults.found else []
+    return document(run.own or run.name, [*sections, *more], **{**head, "notes": [*failed, *head["notes"]]})
 
 
+@guard.figure("the page's sections", [])
+def _sections(run: RunFiles, method: Report) -> list[str]:
+    """Returns a method's own sections."""
+    return method.sections(run)
+
+
+@guard.figure("the page's tiles", [])
 def measured(run: RunFiles) -> list[Tile]:
     """Returns the last metrics on the test rows as tiles."""
     last = run.lines[-1] if run.lines else {}
@@ -103,11 +113,13 @@ def measured(run: RunFiles) -> list[Tile]:
     return [(plots.WORDS.get(name, name), number(value)) for name, value in metrics.items()]
 
 
+@guard.figure("the learning curves", "")
 def learning(run: RunFiles) -> str:
     """Draws the metrics over the rounds."""
     return figure("Learning curves", plots.learning_curves(run.lines), "Measured by the server on its own test rows.")
 
 
+@guard.figure("tables of all numbers", [])
 def numbers(run: RunFiles) -> list[str]:
     """Returns tables that unfold: all parameters with intervals and contrasts between levels, and odds or rate ratios."""
     parts = []
@@ -158,6 +170,7 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     }
 
 
+@guard.figure("the page's section on privacy", "")
 def _privacy(run: RunFiles) -> str:
     """Makes the section on privacy: the claim, the certificates, and whether the posterior contains the noise."""
     certificates = run.summary.get("privacy", {})
@@ -217,6 +230,7 @@ def _cell(key: str, certificate: Record) -> str:
     return number(real(value)) if key in ("epsilon", "epsilon_cap", "delta") else number(value)
 
 
+@guard.figure("the page's section on the wire", "")
 def _wire(run: RunFiles) -> str:
     """Makes the table of messages and bytes for each client."""
     wire = run.summary.get("wire", {})
@@ -234,6 +248,7 @@ def _wire(run: RunFiles) -> str:
     return section("On the wire", table(head, joined(rows)))
 
 
+@guard.figure("the page's section of ledgers", "")
 def _ledger(run: RunFiles) -> str:
     """Makes the table of the ledgers: each kind of message, its fields, and how often it was sent."""
     if not run.ledgers:
@@ -256,6 +271,7 @@ def _shape(shape: object) -> str:
     return f"({', '.join(map(str, shape))})" if isinstance(shape, list | tuple) and shape else ""
 
 
+@guard.figure("the page's record", "")
 def _record(run: RunFiles) -> str:
     """Makes the section with notes that are not at the head, digest, versions and the job."""
     summary, parts = run.summary, []

@@ -102,7 +102,7 @@ class Samples:
         """R-hat and ESS of each of `arrays`, by name. Both use ranks: those of tau^2 are log tau's."""
         derived = {"by_rows": self.by_rows, "between": self.between}
         every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
-        every_mixing = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
+        every_mixing = {name: mixing.published_rhat_ess(draws) for name, draws in every.items()}
         unknown = {} if self.told is None else find_unprinted(self.told, list(self.sites))
         return {name: blank(both, unknown[name]) if name in unknown else both for name, both in every_mixing.items()}
 
@@ -115,7 +115,7 @@ class Samples:
     @cached_property
     def pip_error(self) -> Array:
         """The (P,) Monte-Carlo standard errors of the PIPs."""
-        return mixing.mean_error(self.inclusion)
+        return mixing.published_mean_error(self.inclusion)
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Returns the largest R-hat, the smallest ESS, and the name of the latter, over all that is printed; None without an ESS.

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
-from collections.abc import Callable, Iterator
+import pkgutil
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fedkern
+from fedkern.algorithms import exchanges
 from fedkern.algorithms.core import once
+from fedkern.cli import show
+from fedkern.cli.report import write as write_report
+from fedkern.methods import load_method
 from fedkern.results import guard
 from support.input_cases import METHODS
 
-MORE: dict[str, tuple[str, str]] = {  # name -> the federation, and what its job file has beside it
-    "pvi": ("pvi", ""),
-    "private": ("private", ""),
-    "likelihood": ("likelihood", ""),
-    "sparse": ("sparse", ""),
-    "vertical": ("vertical", ""),
-    "sigma": ("sigma", ""),
+MORE: dict[str, dict[str, Any]] = {  # a federation -> what is asked for beside its job file
+    "pvi": {"output": {"loo": True}},
+    "private": {},
+    "likelihood": {"output": {"loo": True, "marginal": True}},
+    "sparse": {"output": {"loo": True}},
+    "vertical": {},
+    "sigma": {"output": {"fit": True}},
 }
-ESSENTIAL = {"stop", "rounds", "clients", "parameters", "wire", "encoding", "digest"}  # keys of summary.json
+ESSENTIAL = {"stop", "rounds", "clients", "parameters", "encoding", "digest"}  # keys of summary.json
+EVERY = "all of them"
+METHOD_NAMES = ("likelihood", "pvi", "sparse", "vertical", "sigma")
+BY_FIT = METHOD_NAMES[1:]
+TEXTS = ("str", "list[str]")  # what a function of the page returns
 
 
 @pytest.fixture
@@ -35,7 +48,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[guard.Diag
 
         def attempt(self: guard.Diagnostic, *arguments: Any, **options: Any) -> Any:
             seen.append(self)
-            if self.name == name:
+            if name in (self.name, EVERY):
                 raise ZeroDivisionError("of a cell, 61.5")
             return compute(self, *arguments, **options)
 
@@ -51,20 +64,38 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MORE)
+def test_all_diagnostics_may_fail(tmp_path: Path, attempts: Callable[[str], list[guard.Diagnostic]], name: str) -> None:
+    """The answer is what it was, without a word of any of them; the page is there, too."""
+    path = tmp_path / METHODS[name](tmp_path).job
+    whole = fedkern.run(path, out=tmp_path / "whole", **MORE[name]).summary
+    seen = attempts(EVERY)
+    said = fedkern.run(path, out=tmp_path / "out", **MORE[name]).summary
+    assert len(seen) > 1
+    assert {key: said[key] for key in ESSENTIAL} == {key: whole[key] for key in ESSENTIAL}
+    assert said["verdict"].startswith("convergence not judged: ")
+    assert said["verdict"].endswith("the judging of the result failed")
+    assert "61.5" not in json.dumps(said)
+    (note,) = [note for note in said["notes"] if note.startswith("failed, and left out: ")]
+    assert "the judging of the result" in note
+    page = write_report(tmp_path / "out").read_text()
+    assert "failed, and left out of this page: " in page
+    assert next(show.describe_result(fedkern.load(tmp_path / "out"))) == said["verdict"]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", MORE)
 def test_each_diagnostic_may_fail(tmp_path: Path, attempts: Callable[[str], list[guard.Diagnostic]], name: str) -> None:
-    method, more = MORE[name]
-    federation = METHODS[method](tmp_path)
-    path = tmp_path / federation.job
-    path.write_text(path.read_text("utf-8") + more, "utf-8")
+    path = tmp_path / METHODS[name](tmp_path).job
     called = attempts("")
-    whole = fedkern.run(path, out=tmp_path / "whole").summary
+    whole = fedkern.run(path, out=tmp_path / "whole", **MORE[name]).summary
     names = list(dict.fromkeys(one.name for one in called))
     assert len(names) > 3
     for number, failing in enumerate(names):
         seen = attempts(failing)
         out = tmp_path / f"out-{number}"
-        said = fedkern.run(path, out=out).summary
-        assert {key: said[key] for key in ESSENTIAL - {"wire"}} == {key: whole[key] for key in ESSENTIAL - {"wire"}}, failing
+        said = fedkern.run(path, out=out, **MORE[name]).summary
+        assert {key: said[key] for key in ESSENTIAL} == {key: whole[key] for key in ESSENTIAL}, failing
         faults = [file for file in out.rglob("fault.txt") if f"{failing} failed:" in file.read_text()]
         assert faults, failing
         judges = any(one.judges for one in seen if one.name == failing)
@@ -74,4 +105,43 @@ def test_each_diagnostic_may_fail(tmp_path: Path, attempts: Callable[[str], list
         assert not at_server or "61.5" not in (out / "fault.txt").read_text()
         if judges:
             assert said["converged"] in ("not judged", False), failing
-            assert not at_server or f"{failing} failed" in said["verdict"], failing
+            assert not at_server or failing in said["verdict"], failing
+
+
+def questions() -> list[once.Question[Any, Any]]:
+    """All questions of `exchanges` whose answers a job can do without."""
+    found: dict[str, once.Question[Any, Any]] = {}
+    for module in pkgutil.iter_modules(exchanges.__path__):
+        for value in vars(importlib.import_module(f"{exchanges.__name__}.{module.name}")).values():
+            if isinstance(value, once.Question) and value.drops:
+                found[value.reply.__name__] = value
+    return list(found.values())
+
+
+@pytest.mark.parametrize("question", questions(), ids=lambda question: question.reply.__name__)
+def test_an_answer_that_stands_for_none_is_dropped(question: once.Question[Any, Any]) -> None:
+    dims: dict[str, int] = defaultdict(lambda: 6) | {"t": 21}
+    assert question.wrong(once.impossible(question.reply, dims))
+
+
+def test_what_makes_a_result_is_guarded() -> None:
+    """Whatever else is added to a result fails inside of one of these, so that it cannot be forgotten."""
+    makers = ("likelihood.publish.make_fit", "likelihood.own_publish.make_fit", *(f"{m}.publish.fit" for m in BY_FIT))
+    for name in METHOD_NAMES:
+        load_method(name)
+    for maker in makers:
+        assert guard.DIAGNOSTICS[f"fedkern.methods.{maker}"].judges
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_each_section_of_a_page_is_guarded(name: str) -> None:
+    report = importlib.import_module(f"fedkern.methods.{name}.report")
+    called = {node.id for node in ast.walk(ast.parse(inspect.getsource(report.sections))) if isinstance(node, ast.Name)}
+    for each in called:
+        function = vars(report).get(each)
+        if (
+            inspect.isfunction(function)
+            and function.__module__ == report.__name__
+            and function.__annotations__["return"] in TEXTS
+        ):
+            assert f"{report.__name__}.{each}" in guard.DIAGNOSTICS, each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from ...data.design import Design
 from ...errors import JobError
 from ...jobs.publish import Fit
 from ...models.weighted import Weighted
-from ...results.verdict import Verdict
+from ...results import guard
+from ...results.verdict import Verdict, not_judged
 from ...results.weighted import WeightedDraws
 from .differently import describe_sensitivity, leave_out_clients, sensitivity
 from .own_model import OwnModel
@@ -22,22 +24,50 @@ from .publish import INFERENCE, NO_WEIGHTS, Ended, judge_draws, judge_walks
 Array = NDArray[np.float64]
 
 
+def bare(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
+    """Returns the result of a job, without anything that is judged or said of it."""
+    walked, server = ended.chains, ended.mode if ended.chains is None else ended.chains
+    assert server is not None
+    if walked is None:
+        assert ended.mode is not None
+        weights = importance.read_result(ended.mode).posterior
+        assert weights is not None  # there are rounds of draws
+        posterior, arrays = _released(model, weights), {"draws": weights.draws, "log_ratios": weights.log_ratios}
+    else:
+        xi = hmc.draws(walked)
+        posterior, arrays = _walks(model, xi), {"xi": xi}
+    return Fit(
+        posterior=posterior,
+        arrays=arrays,
+        stop=str(server.stop),
+        rounds=server.round,
+        verdict=not_judged("nothing was looked at"),
+        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
+        chains=model.output.chains if walked is None else walked.settings.chains,
+        draws=model.output.draws if walked is None else walked.settings.draws,
+        encoding={},
+        more=_about(model),
+        inference=INFERENCE if walked is None else "",
+    )
+
+
+@guard.check("the judging of the result", bare)
 def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
     """Returns the result of a job, from weighted draws or from chains; such a job has no test rows."""
+    made = bare(model, ended, test)
     if ended.chains is not None:
-        return _fit_of_chains(model, ended.mode, ended.chains, ended.doubts)
+        return _fit_of_chains(model, made, ended.mode, ended.chains, ended.doubts)
     assert ended.mode is not None
-    server, alone = ended.mode, ended.checked
-    sampled = importance.read_result(server)
+    alone, sampled = ended.checked, importance.read_result(ended.mode)
     weights = sampled.posterior
-    assert weights is not None  # there are rounds of draws
+    assert weights is not None
     assert sampled.log_evidence is not None
     values = model.natural(weights.draws)
     sensitive = sensitivity(weights, model.prior.without_jacobian(weights.draws), sampled.values.sum(axis=1), values)
     others = leave_out_clients(weights, sampled.values, values, model.names) if model.output.without else {}
     evidence, error = sampled.log_evidence
     more: dict[str, object] = {
-        **_about(model),
+        **made.more,
         "k_hat": weights.k_hat,
         "ess": weights.effective,
         "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
@@ -50,29 +80,21 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
         **({"without": others} if others else {}),
         **alone.content,
     }
-    return Fit(
-        posterior=_released(model, weights),
-        arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
-        stop=str(server.stop),
-        rounds=server.round,
+    return replace(
+        made,
         verdict=_judged(ended.doubts, judge_draws(sampled, (), model.settings.effective, sampled.reason)),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
-        chains=model.output.chains,
-        draws=model.output.draws,
-        encoding={},
         notes=[_modes(sampled), *_prior_said(model), *describe_sensitivity(sensitive, others), *alone.notes],
         more=more,
-        inference=INFERENCE,
     )
 
 
-def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.Server, doubts: Sequence[str]) -> Fit:
+def _fit_of_chains(model: OwnModel, made: Fit, mode: importance.Server | None, server: hmc.Server, doubts: Sequence[str]) -> Fit:
     """The result of Markov chains."""
-    xi, s = hmc.draws(server), server.settings
-    posterior = _walks(model, xi)
+    s, posterior = server.settings, made.posterior
+    assert isinstance(posterior, WeightedDraws)
     judged = judge_walks(posterior, server, [])
     more: dict[str, object] = {
-        **_about(model),
+        **made.more,
         **({} if mode is None else {"rounds_to_mode": mode.newton}),
         "chains": {
             "acceptance": server.acceptance.tolist(),
@@ -83,19 +105,7 @@ def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.
         },
     }
     modes = [] if mode is None else [_modes(importance.read_result(mode))]
-    return Fit(
-        posterior=posterior,
-        arrays={"xi": xi},
-        stop=str(server.stop),
-        rounds=server.round,
-        verdict=_judged(doubts, judged),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
-        chains=s.chains,
-        draws=s.draws,
-        encoding={},
-        notes=[*modes, *_prior_said(model), NO_WEIGHTS],
-        more=more,
-    )
+    return replace(made, verdict=_judged(doubts, judged), notes=[*modes, *_prior_said(model), NO_WEIGHTS], more=more)
 
 
 def of_variational(model: OwnModel, rounds: int, draws: Weighted | None, judged: Verdict, doubts: Sequence[str]) -> Fit:

@@ -32,7 +32,8 @@ from ...kernels import rng
 from ...kernels.families import HALF_LOG_TAU
 from ...models import psis
 from ...models.weighted import Weighted
-from ...results.verdict import Verdict
+from ...results import guard
+from ...results.verdict import Verdict, not_judged
 from . import own_publish
 from .keys import Config
 from .own_model import Joint, OwnModel
@@ -180,6 +181,7 @@ def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) ->
     return out
 
 
+@guard.check("the weights", not_judged("no check is known"))
 def _verdict(weighing: Weighing, wanted: float, rounds: int) -> Verdict:
     """Returns whether the weights say that the draws are right, with what to do where they do not."""
     weights = weighing.weights

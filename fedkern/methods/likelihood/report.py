@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...results import loo, plots, shown
+from ...results import guard, loo, plots, shown
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, numbers_of, paragraph, section, table
 from ...results.plain import Record, real
@@ -32,6 +32,7 @@ def sections(run: RunFiles) -> list[str]:
     return [*pieces, _hazards(run), _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
 
 
+@guard.figure("the page's tiles", [])
 def tiles(run: RunFiles) -> list[Tile]:
     """Returns the names and figures at the top of the page."""
     top = measured(run)
@@ -41,6 +42,7 @@ def tiles(run: RunFiles) -> list[Tile]:
     return top
 
 
+@guard.figure("the page's section coefficients", "")
 def _coefficients(run: RunFiles) -> str:
     parameters = run.summary.get("parameters", {})
     own = "own" in run.summary  # whose parameters have the names that their package gives them
@@ -59,6 +61,7 @@ def _coefficients(run: RunFiles) -> str:
     return figure("Parameters" if own else "Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *tables)
 
 
+@guard.figure("the page's section marginal", "")
 def _marginal(run: RunFiles) -> str:
     content = run.summary.get("marginal", {})
     if not content:
@@ -76,6 +79,7 @@ def _marginal(run: RunFiles) -> str:
     return section("Marginal effects", paragraph(text, ""), table(["name", "change", "mean", "sd", "2.5 %", "97.5 %"], rows))
 
 
+@guard.figure("the page's section effects", "")
 def _effects(run: RunFiles) -> str:
     rows = [
         [name, *numbers_of({key: real(row[key]) for key in ("mean", "sd", "q025", "q975")})]
@@ -90,6 +94,7 @@ def _effects(run: RunFiles) -> str:
     return section("Variation", paragraph(text, ""), table(["name", "mean", "sd", "2.5 %", "97.5 %"], rows))
 
 
+@guard.figure("the page's section priors", "")
 def _priors(run: RunFiles) -> str:
     by_name = run.summary.get("sensitivity", {})
     if not by_name:
@@ -102,6 +107,7 @@ def _priors(run: RunFiles) -> str:
     return section("Sensitivity to the prior", paragraph(text, ""), table(["name", "prior", "likelihood", ""], rows))
 
 
+@guard.figure("the page's section sites", "")
 def _sites(run: RunFiles) -> str:
     by_client = run.summary.get("sites", {})
     text = (
@@ -112,6 +118,7 @@ def _sites(run: RunFiles) -> str:
     return figure("Sites", plots.sites(by_client, pooled), text) if by_client else ""
 
 
+@guard.figure("the page's section without", "")
 def _without(run: RunFiles) -> str:
     by_client = run.summary.get("without", {})
     if not by_client:
@@ -139,6 +146,7 @@ def _without(run: RunFiles) -> str:
     return figure("Without a client", drawn, about, details("All numbers", numbers_of_it))
 
 
+@guard.figure("the page's section hazards", "")
 def _hazards(run: RunFiles) -> str:
     """Survival times: whether ratios of hazards change with time, and whether a higher risk is an earlier event."""
     slopes = run.summary.get("proportional_hazards", {})
@@ -185,6 +193,7 @@ def _curves(run: RunFiles) -> list[str]:
     return pieces
 
 
+@guard.figure("the page's section model", "")
 def _model(run: RunFiles) -> str:
     """Posterior predictive checks, and the calibration of the clients' own rows."""
     content = run.summary.get("predictive", {})
@@ -229,12 +238,14 @@ def _levels(content: Record) -> str:
     return section("Does the model fit?", *pieces)
 
 
+@guard.figure("the page's section guessing", "")
 def _guessing(run: RunFiles) -> str:
     metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
     said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
     return section("Test rows", paragraph(said, "note")) if said else ""
 
 
+@guard.figure("the page's section calibration", "")
 def _calibration(run: RunFiles) -> str:
     bins = run.summary.get("test", {}).get("reliability", [])
     rows = sum(b["rows"] for b in bins)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...results import loo, plots
+from ...results import guard, loo, plots
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.report import RunFiles, Tile, against_guessing, learning, measured, numbers
@@ -13,11 +13,13 @@ def sections(run: RunFiles) -> list[str]:
     return [_coefficients(run), _guessing(run), loo.piece(run.summary), _calibration(run), learning(run)]
 
 
+@guard.figure("the page's tiles", [])
 def tiles(run: RunFiles) -> list[Tile]:
     """Returns the tiles at the top of the page."""
     return measured(run)
 
 
+@guard.figure("the page's section coefficients", "")
 def _coefficients(run: RunFiles) -> str:
     """Draws the coefficients, with a table of all numbers."""
     parameters = run.summary.get("parameters", {})
@@ -32,6 +34,7 @@ def _coefficients(run: RunFiles) -> str:
     return figure("Coefficients", plots.forest(comparable(parameters)), f"{note}Grey intervals hold zero.", *shown)
 
 
+@guard.figure("the page's section guessing", "")
 def _guessing(run: RunFiles) -> str:
     """Compares the test rows' score with that of guessing."""
     metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
@@ -39,6 +42,7 @@ def _guessing(run: RunFiles) -> str:
     return section("Test rows", paragraph(said, "note")) if said else ""
 
 
+@guard.figure("the page's section calibration", "")
 def _calibration(run: RunFiles) -> str:
     """Draws predicted probabilities of test rows against frequencies."""
     bins = run.summary.get("test", {}).get("reliability", [])

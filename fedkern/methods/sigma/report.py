@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ...results import guard
 from ...results.page import details, figure, number, paragraph, piece, section, table
 from ...results.plain import Record
 from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
@@ -34,11 +35,13 @@ def sections(run: RunFiles) -> list[str]:
     return [_parameters(run.summary), _periods(run.summary), *of_areas, *fit, _progress(run.lines)]
 
 
+@guard.figure("maps for print", {})
 def pictures(run: RunFiles) -> dict[str, bytes]:
     """Returns maps/*.png and *.svg, where the folder has polygons and matplotlib is installed."""
     return maps.files(run)
 
 
+@guard.figure("the page's tiles", [])
 def tiles(run: RunFiles) -> list[Tile]:
     """Returns the tiles at the top of the page."""
     if run.own:
@@ -63,6 +66,7 @@ def _words(above: str) -> str:
     return f"P({name} > {threshold})"
 
 
+@guard.figure("the page's section parameters", "")
 def _parameters(summary: Record) -> str:
     """Makes the table of the server's unknowns."""
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name and "period[" not in name}
@@ -82,6 +86,7 @@ def _parameters(summary: Record) -> str:
     return section("Coefficients", table(columns, rows), _ratios(about.get("ratios", {})), said)
 
 
+@guard.figure("the page's section periods", "")
 def _periods(summary: Record) -> str:
     """Draws each period's ratio to the level of all, with its 95 % interval."""
     said = summary["sigma"].get("periods")
@@ -124,6 +129,7 @@ def _ratios(ratios: Record) -> str:
     return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
 
 
+@guard.figure("the page's section chains", "")
 def _chains(summary: Record) -> str:
     """Makes the table of the chains."""
     chains = summary["sigma"].get("chains")
@@ -134,6 +140,7 @@ def _chains(summary: Record) -> str:
     return section("Chains", table(["chain", "acceptance", "step"], rows), paragraph(text))
 
 
+@guard.figure("the page's section weights", "")
 def _weights(summary: Record) -> str:
     """Makes the table of a nested Laplace approximation."""
     nested = summary["sigma"].get("nested")
@@ -153,6 +160,7 @@ def _weights(summary: Record) -> str:
     return section("Nested Laplace", table(["", ""], rows))
 
 
+@guard.figure("the page's section progress", "")
 def _progress(lines: Sequence[Record]) -> str:
     """Draws the server's numbers over the rounds."""
     names = [name for name in ("elbo", "phi", "lengthscale", "rho", *SDS) if _points(lines, name)]
@@ -184,6 +192,7 @@ def _shapes(rows: Sequence[Mapping[str, str]], shapes: Shapes) -> list[Sequence[
     return parts if all(parts) else []
 
 
+@guard.figure("the page's section map", "")
 def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequence[Sequence[Part]]) -> str:
     """Draws the level and the probability that it is high on a map."""
     centred = all(row.get("x") and row.get("y") for row in rows)
@@ -227,6 +236,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
+@guard.figure("the page's section smoothing", "")
 def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     """Draws raw against smoothed rates of Poisson counts."""
     level, _ = names
@@ -260,6 +270,7 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     return drawn
 
 
+@guard.figure("the page's section fits", "")
 def _fits(fits: Mapping[str, Record]) -> str:
     """Makes a line for each client: leave-one-out density, Pearson's chi-square, PIT and Moran's I of its areas."""
     rows = []
@@ -282,6 +293,7 @@ def _fits(fits: Mapping[str, Record]) -> str:
     return section("Fit", table(head, rows), paragraph(text))
 
 
+@guard.figure("the page's section totals", "")
 def _totals(summary: Record) -> str:
     """Makes the table of the clients' sums of how well areas are predicted, where the job asked for them."""
     fit = summary["sigma"].get("fit")
@@ -299,6 +311,7 @@ def _totals(summary: Record) -> str:
     return section("Areas without themselves", table(head, [row]), paragraph(text))
 
 
+@guard.figure("the page's section areas", "")
 def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], run: RunFiles) -> str:
     """Makes the table for print: observed numbers, the model's, and whether they are high; the highest first."""
     if not rows:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...results import chains, graphs, loo
+from ...results import chains, graphs, guard, loo
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile
@@ -45,6 +45,7 @@ def sections(run: RunFiles) -> list[str]:
     return [*main, *more, _mixing(summary), _sensitivity(summary), loo.piece(summary), _left_out(summary), _imputed(summary)]
 
 
+@guard.figure("the page's tiles", [])
 def tiles(run: RunFiles) -> list[Tile]:
     """Returns the tiles at the top of the page."""
     s = run.summary["sampler"]
@@ -52,6 +53,7 @@ def tiles(run: RunFiles) -> list[Tile]:
     return [*mixed, ("Chains", str(s["chains"]))]
 
 
+@guard.figure("the page's section effects", "")
 def _effects(summary: Record) -> str:
     """Draws the effects, and the coefficients of sites."""
     parameters = summary["parameters"]
@@ -84,6 +86,7 @@ def _cell(value: object) -> str:
     return "" if value is None else number(real(value))
 
 
+@guard.figure("the page's section by mode", [])
 def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
     """Shows the modes in which chains stay, where they disagree, and each one's graph and numbers."""
     every = sum(len(mode["chains"]) for mode in modes)
@@ -111,6 +114,7 @@ def _effect(mode: Record, name: str) -> str:
     return _interval(chains.effect(mode["parameters"], name))
 
 
+@guard.figure("the page's section graph", [])
 def _graph(summary: Record, title: str = "") -> list[str]:
     """Draws a graph's chosen edges and its inclusion probabilities."""
     graph = summary["graph"]
@@ -134,6 +138,7 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     return [drawn, figure(f"{title}Inclusion probabilities", heat, "Rows: the node that is explained.", more)]
 
 
+@guard.figure("the page's section mixing", "")
 def _mixing(summary: Record) -> str:
     """Says how well the chains have mixed."""
     s = summary["sampler"]
@@ -148,6 +153,7 @@ def _mixing(summary: Record) -> str:
     return section("Convergence", text, paragraph(f"{'; '.join(counts)}.") if counts else "")
 
 
+@guard.figure("the page's section modes", "")
 def _modes(summary: Record) -> str:
     """Makes a table of the modes, by the signs of the coefficients in which they differ."""
     modes = summary.get("modes", [])
@@ -162,6 +168,7 @@ def _modes(summary: Record) -> str:
     return section("Modes", text, table(["share", "of each chain", "signs"], rows))
 
 
+@guard.figure("the page's section sites", "")
 def _sites(summary: Record) -> str:
     """Makes a table of averages with equal and with the rows' weights, the sites' spread, and a site that is not among them."""
     parameters, new, rows = summary["parameters"], summary.get("new_site", {}), list[list[str]]()
@@ -181,6 +188,7 @@ def _interval(row: Mapping[str, object]) -> str:
     return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
 
 
+@guard.figure("the page's section imputed", "")
 def _imputed(summary: Record) -> str:
     """Makes a table of the values that each client lacks."""
     clients: Mapping[str, Record] = summary.get("imputed", {})
@@ -194,6 +202,7 @@ def _imputed(summary: Record) -> str:
     return section("Missing values", table(heads, rows)) if lacking else ""
 
 
+@guard.figure("the page's section deviating", "")
 def _deviating(summary: Record) -> str:
     """Makes a table of clients that differ."""
     rows, unsure = [], list[str]()
@@ -210,6 +219,7 @@ def _deviating(summary: Record) -> str:
     return section("Clients that differ", text, table([*heads, "5 %", "95 %", "global mean"], rows), _legend(unsure))
 
 
+@guard.figure("the page's section meta", "")
 def _meta(summary: Record) -> str:
     """Makes a table of the meta-analysis beside the model's answer: the two ask different questions."""
     analysis = summary.get("meta", {})
@@ -232,6 +242,7 @@ def _meta(summary: Record) -> str:
     return section("Separate fits", text, table([*heads, "in its set", "in the model's", "PIP"], rows)) if rows else ""
 
 
+@guard.figure("the page's section sensitivity", "")
 def _sensitivity(summary: Record) -> str:
     """Makes a table of the PIPs under other priors."""
     runs: Sequence[Record] = summary.get("sensitivity", [])
@@ -264,6 +275,7 @@ def _judged(runs: Sequence[Record]) -> list[list[str]]:
     ]
 
 
+@guard.figure("the page's section left out", "")
 def _left_out(summary: Record) -> str:
     """Makes a table of the effects without each client."""
     runs: Mapping[str, Record] = summary.get("leave_one_out", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...results import guard
 from ...results.page import figure, number, paragraph, section, table
 from ...results.plain import Record
 from ...results.plots import BLUE, canvas, reliability, tidy
@@ -28,6 +29,7 @@ def sections(run: RunFiles) -> list[str]:
     return [_parameters(run.summary), *scores, _bound(run.lines)]
 
 
+@guard.figure("the page's tiles", [])
 def tiles(run: RunFiles) -> list[Tile]:
     """Returns the tiles at the top of the page."""
     scores = run.summary.get("metrics", {})
@@ -44,6 +46,7 @@ def _rows(scores: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[li
     return ["", *(SCORES[key] for key in keys)], rows
 
 
+@guard.figure("the page's section predictions", "")
 def _predictions(prediction: Record) -> str:
     """Makes a table of the scores under every rule."""
     if not prediction:
@@ -58,6 +61,7 @@ def _predictions(prediction: Record) -> str:
     return section("Predictions", *notes, table(*_rows(prediction["rules"])), paragraph(text))
 
 
+@guard.figure("the page's section reliability", "")
 def _reliability(prediction: Record) -> str:
     """Draws observed frequencies against predicted probabilities."""
     bins = prediction.get("reliability", [])
@@ -65,6 +69,7 @@ def _reliability(prediction: Record) -> str:
     return figure("Reliability", reliability(bins), text)
 
 
+@guard.figure("the page's section without", "")
 def _without(prediction: Record) -> str:
     """Makes a table of the scores without each party."""
     head: list[str] = []
@@ -77,6 +82,7 @@ def _without(prediction: Record) -> str:
     return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows), text) if rows else ""
 
 
+@guard.figure("the page's section bound", "")
 def _bound(lines: Sequence[Record]) -> str:
     """Draws the ELBO over the rounds."""
     points = [(line["round"], line["metrics"]["elbo"]) for line in lines if "elbo" in line.get("metrics", {})]
@@ -92,6 +98,7 @@ def _bound(lines: Sequence[Record]) -> str:
     return figure("ELBO", drawn, "Means over the rounds between two lines of metrics.jsonl; each round has one noisy value.")
 
 
+@guard.figure("the page's section parameters", "")
 def _parameters(summary: Record) -> str:
     """Makes a table of the server's parameters."""
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]

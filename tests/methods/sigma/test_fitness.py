@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,10 @@ def test_morans_index_its_mean_and_sd() -> None:
     assert smooth is not None
     assert smooth.z > 4
     assert checks.moran(np.ones(30), pairs) is None
+    for n in (4, 5, 6, 7, 11, 14):  # all touch all: I is -1 / (n - 1) whatever x is, and its variance rounding
+        every = np.array([*itertools.combinations(range(n), 2)])
+        assert checks.moran(x[:n], every) is None
+        assert checks.moran(x[:n], every[1:]) is not None
     assert checks.moran(x, np.zeros((0, 2), np.int64)) is None
 
 

@@ -134,3 +134,22 @@ def test_a_key_that_is_not_given_changes_no_prior() -> None:
     assert parse(tables).identity == "aaa77cba0cb5cc937f0e75de8a94576a87a048b19b83e38f21043df9e4f3c7ab"
     tables["data"]["adjacency_ids"] = "names"
     assert parse(tables).identity != "aaa77cba0cb5cc937f0e75de8a94576a87a048b19b83e38f21043df9e4f3c7ab"
+
+
+def test_a_client_whose_areas_all_touch_has_no_moran(tmp_path: Path) -> None:
+    """Moran's I is the same whatever its areas are: it has no sd, and the job has its result."""
+    built_priors.written(tmp_path)
+    own = [f"{name}-{i}" for name, d in zip(artifacts.NAMES, artifacts.SIZES) for i in range(d)]
+    pairs = {tuple(sorted(pair)) for pair in itertools.pairwise(own)}
+    for name, d in zip(artifacts.NAMES, artifacts.SIZES):
+        pairs |= (
+            set() if name == "north" else {tuple(sorted(p)) for p in itertools.combinations([f"{name}-{i}" for i in range(d)], 2)}
+        )
+    (tmp_path / "edges.csv").write_text("one,other\n" + "\n".join(sorted(map(",".join, pairs))) + "\n")
+    build.perform(parse(built_priors.tables()), tmp_path, Output(tmp_path / "touching", quiet=True))
+    said = fedkern.run(job(tmp_path, tmp_path / "touching"), out=tmp_path / "out").summary
+    assert not [note for note in said["notes"] if "failed" in note]
+    for name in artifacts.NAMES:
+        text = (tmp_path / "out" / f"client-{name}" / "fit.json").read_text()
+        assert ("moran" in json.loads(text)) == (name == "north")
+        assert "nan" not in text.lower()
