@@ -630,7 +630,7 @@ def test_the_record_of_a_negative_binomial_loses_no_digits_to_a_large_r():
     mp = pytest.importorskip("mpmath")
     record = RECORDS["negative-binomial"]
     slope_by_r = record.dispersion.unknown.slope
-    for r in (1e-6, 0.3, 3.0, 1e4, 1e8, 1e12, 1e50, 1e300):
+    for r in (1e-6, 0.3, 3.0, 1e4, 1e8, 1e12, 1e50, 1e100):
         for y, eta in ((0.0, 3.0), (2.0, 0.5), (7.0, 9.0), (300.0, 5.0), (1e5, 11.0)):
             with mp.workdps(60 + 2 * int(abs(np.log10(r)))):
                 x = mp.e ** mp.mpf(eta) / r
