@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
+from ..labels import label
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from ..labels import label
 from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, labels, number, too_far, too_large
 from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, name_column, who
 from .header import check_header

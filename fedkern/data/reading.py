@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.encoding import Column
 from ..labels import label
+from ..models.encoding import Column
 from .cells import MISSING, TOO_LARGE, Text, floats, labels, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, LEFT_OUT, NO_VALUE, Marks

@@ -169,7 +169,9 @@ OF_R = (0.99998113, -0.30090993, 0.79967435)  # R 4.2.2: coef(lm(y ~ x:flag))
 def test_the_first_level_of_an_order_is_what_others_are_compared_with(tmp_path: Path) -> None:
     frames = {name: trial(k).drop(columns="flag") for k, name in enumerate("ab")}
     names = ["theta[dose[T.mid]]", "theta[dose[T.high]]"]
-    assert [name for name in fedkern.run(gaussian("y ~ dose"), data=frames).parameters if "dose" in name and "std" not in name] == names
+    assert [
+        name for name in fedkern.run(gaussian("y ~ dose"), data=frames).parameters if "dose" in name and "std" not in name
+    ] == names
     frames["a"].to_parquet(tmp_path / "a.parquet")
     frames["b"].to_csv(tmp_path / "b.csv", index=False)
     both = fedkern.run(gaussian("y ~ dose"), data={"clients": [str(tmp_path / "a.parquet"), str(tmp_path / "b.csv")]})
