@@ -1,7 +1,8 @@
 """Reads rows that lie in memory, as the table that a file with the same cells would be.
 
-Data frames (pandas, polars, pyarrow) come through narwhals, and a dictionary is one of its columns. Arrays are a matrix X with one
-response for each row, or X alone, from NumPy or any library that offers `__dlpack__` on the CPU. No text of an error shows a cell.
+Data frames (pandas, polars, pyarrow) come through narwhals; a dictionary has a column under each name. Arrays are a matrix X with
+one response for each row, or X alone, from NumPy or any library that offers `__dlpack__` on the CPU. No text of an error shows a
+cell.
 """
 
 from __future__ import annotations
