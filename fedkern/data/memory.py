@@ -1,12 +1,13 @@
 """Reads rows that lie in memory, as the table that a file with the same cells would be.
 
-Data frames (pandas, polars, pyarrow) come through narwhals. Arrays are a matrix X with one response for each row, or X alone,
-from NumPy or any library that offers `__dlpack__` on the CPU. No text of an error shows a cell.
+Data frames (pandas, polars, pyarrow) come through narwhals; a dictionary has a column under each name. Arrays are a matrix X with
+one response for each row, or X alone, from NumPy or any library that offers `__dlpack__` on the CPU. No text of an error shows a
+cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from .table import Table
 
 __all__ = ["files", "header", "mark", "table"]
 
-WANTED = "give a data frame (pandas, polars or pyarrow), or arrays (X, y)"
+WANTED = "give a data frame (pandas, polars or pyarrow), a dictionary of columns, or arrays (X, y)"
 PAIR = "give one data frame that has y as a column, or arrays: (X.to_numpy(), y.to_numpy())"
 CPU = 1  # kDLCPU
 
@@ -31,7 +32,8 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
 
     Parameters
     ----------
-    held : a data frame; (X, y), arrays of (n, p) and (n,) whose columns are x1, x2, ... and `response`; or X alone
+    held : a data frame; a dictionary, name -> array or list of its cells; (X, y), arrays of (n, p) and (n,) whose columns are x1,
+        x2, ... and `response`; or X alone
     source : its name in errors
     text : columns that are kept as texts even where all look like numbers
     response : the name that y gets
@@ -42,12 +44,14 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
         It is no table, a column has a type that none can be made of, no name or that of another, or arrays differ in length.
     """
     if (frame := _frame(held, source)) is not None:
-        names = _names(frame, source)
+        names = _names(frame.columns, source)
         known = text | {response}
         series = {name: frame[:, at] for name, at in names.items()}
         columns = {name: _column(one, name, source, name in text, name in known) for name, one in series.items()}
         texts = frozenset(name for name, one in series.items() if not _numbers(one))
         return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts)
+    if isinstance(held, Mapping):
+        return _of_columns(held, source, text, text | {response})
     X, y = _arrays(held, source)
     columns = dict(zip(_numbered(X), (_array_column(X[:, j], f"x{j + 1}" in text) for j in range(X.shape[1]))))
     if y is not None:
@@ -58,7 +62,9 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
 def header(held: object, source: str, *, response: str = "y") -> tuple[str, ...]:
     """Returns the names of the columns; raises JobError as `table` does."""
     if (frame := _frame(held, source)) is not None:
-        return tuple(_names(frame, source))
+        return tuple(_names(frame.columns, source))
+    if isinstance(held, Mapping):
+        return tuple(_names(held, source))
     X, y = _arrays(held, source)
     return (*_numbered(X), *([] if y is None else [response]))
 
@@ -68,7 +74,7 @@ def mark(held: object) -> str | None:
     try:
         if (frame := _frame(held, "")) is None:
             return marks.of_rows(table(held, "", response=marks.RESPONSE))
-        names = _names(frame, "")
+        names = _names(frame.columns, "")
         columns = {name: _column(frame[:, at], name, "", keep=False, known=True) for name, at in names.items()}
         return marks.of_rows(Table("", tuple(names), columns, len(frame)))
     except JobError:  # reading the rows says so
@@ -83,7 +89,7 @@ def files(held: object) -> tuple[Path, ...]:
 def _parts(held: object) -> Iterator[Any]:
     """Yields the arrays of which rows in memory are made, as far as they can be had without a copy."""
     if isinstance(held, tuple | np.ndarray) or _is_plain(held):
-        yield from held if isinstance(held, tuple) else (held,)
+        yield from held if isinstance(held, tuple) else held.values() if isinstance(held, Mapping) else (held,)
         return
     try:
         frame = _frame(held, "")
@@ -134,12 +140,42 @@ def _is_plain(held: object) -> bool:
     return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
 
 
-def _names(frame: Any, source: str) -> dict[str, int]:
+def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], known: frozenset[str]) -> Table:
+    """Returns the table of a dictionary of columns, `known` as `_column` has it."""
+    import narwhals as nw
+
+    given = [*held.values()]
+    columns: dict[str, Cells] = {}
+    texts = set[str]()
+    for name, at in _names(held, source).items():
+        series = nw.from_native(given[at], series_only=True, pass_through=True)
+        if isinstance(series, nw.Series):
+            columns[name] = _column(series, name, source, name in text, name in known)
+            if not _numbers(series):
+                texts.add(name)
+            continue
+        values = _array(np.array(given[at]) if isinstance(given[at], list) else given[at], f"{source}: column {name!r}", "OUfiub")
+        if values.ndim != 1:
+            raise JobError(f"{source}: column {name!r} has {values.ndim} dimensions; a column is one row of cells")
+        if values.dtype.kind == "O":
+            columns[name] = _objects(values.tolist(), name, source, name in text)
+        else:
+            columns[name] = truths(values.tolist()) if values.dtype.kind == "b" else _array_column(values, name in text)
+        if values.dtype.kind in "OU":
+            texts.add(name)
+    sizes = {len(column.codes if isinstance(column, Text) else column) for column in columns.values()}
+    if len(sizes) > 1:
+        text_of_all = f"{source}: columns have different lengths; every column needs a cell for every row"
+        raise OwnFault(text_of_all, f"{text_of_all}; there are columns of {', '.join(map(str, sorted(sizes)))} cells")
+    return Table(source, tuple(columns), columns, sizes.pop(), broken=_lost(columns), texts=frozenset(texts))
+
+
+def _names(columns: Iterable[object], source: str) -> dict[str, int]:
     """Returns name -> place, with names in the one way in which they are written: a number as a name would be taken for a
     row's.
     """
     names: dict[str, int] = {}
-    for at, given in enumerate(frame.columns):
+    for at, given in enumerate(columns):
         if isinstance(given, bool) or not isinstance(given, str | int):
             raise JobError(f"{source}: column {at + 1} is named by {kind(given)}; name columns by texts")
         if not (name := canonical(str(given))) or "\0" in name:
@@ -166,7 +202,7 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
             f"[data.columns.{name}], or make it a column of numbers"
         )
     if dtype == "Boolean":
-        return truths(series.to_list())
+        return truths([None if gone else cell for cell, gone in zip(series.to_list(), series.is_null().to_list())])
     if _numbers(series):
         import narwhals as nw
 
@@ -253,14 +289,14 @@ def _arrays(held: object, source: str) -> tuple[np.ndarray, np.ndarray | None]:
     return X, y
 
 
-def _array(one: object, who: str) -> np.ndarray:
+def _array(one: object, who: str, kinds: str = "fiubU") -> np.ndarray:
     if not isinstance(one, np.ndarray):
         if not hasattr(one, "__dlpack__"):
             if hasattr(one, "to_numpy"):  # a data frame in a pair, or a column
                 raise JobError(f"{who}: {kind(one)}; {PAIR}")
             raise JobError(f"{who}: {kind(one)} is no table; {WANTED}")
         one = _from_dlpack(one, who)
-    if one.dtype.kind not in "fiubU":
+    if one.dtype.kind not in kinds:
         raise JobError(f"{who}: has type {one.dtype}; it needs numbers")
     if isinstance(one, np.ma.MaskedArray):
         if one.dtype.kind == "U":

@@ -4,9 +4,10 @@ As in R (`timefix` of survival), neighbours among a client's times are one where
 scale is the largest time that the job names, which all parties know; where it names none, no time of one client meets a number of
 another's, and the scale is the mean of the client's own times, as R has it of a stratum. Nothing is exchanged.
 
-A grid would not do: a time on the border of two cells falls into either by its rounding. Here times t + e with |e| < d, half of the
-tolerance or less, are one wherever t lies, for each two of them differ by less than the tolerance. One that the job names is among
-them at every client, and is what all of them become, so that they are before it, at it and behind it alike at all clients.
+A grid would not do: a time on the border of two cells falls into either by its rounding. Here all that rounding makes of a time
+t, which is within half of the tolerance, is one wherever t lies, for each two of these numbers differ by less than the tolerance.
+If the job names t, it is among them at every client, and they become it: they are at it at all clients, and no client has one of
+them before or behind it.
 """
 
 from __future__ import annotations

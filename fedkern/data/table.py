@@ -31,6 +31,7 @@ __all__ = ["Table", "Text", "files_of", "find", "header", "load"]
 PLAIN = Dialect()
 BESIDE = "fedkern-policy.toml"  # a holder's policy for the data of the folder that it lies in: no data itself
 LONGEST_HEADER = 1 << 24  # bytes
+INDEX = re.compile("__index_level_[0-9]+__")  # as pandas calls the numbers of rows, which are no column in memory either
 NUMBERS = ("int", "uint", "float", "half", "double", "decimal", "bool", "null")  # types in parquet files; null: no value at all
 READABLE = "see whether it is a file of text, and may be read"
 ENCODED = "see whether it is what its name says, and in the encoding that [data.dialect] says"
@@ -361,7 +362,8 @@ def _parquet_module(path: Path) -> Any:
 def _parquet_header(path: Path, response: str, dialect: Dialect) -> tuple[str, ...]:
     parquet = _parquet_module(path)
     with _reading(path, "not a parquet file", "write it anew"):
-        return _checked_names(path, parquet.read_schema(path).names)
+        names = parquet.read_schema(path).names
+        return _checked_names(path, [name for name in names if not INDEX.fullmatch(name)])
 
 
 def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:

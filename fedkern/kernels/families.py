@@ -17,8 +17,8 @@ family              y                  E[y | eta]
 "ordinal"           0 .. K - 1         eta, which is that of the latent number (`ordered`)
 =================== ================== ============================================================
 
-Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale: where scale is in
-the thousands, take "poisson".
+Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale, until scale is so
+far above the rate that a series takes its place (docs/spec/pvi.md, section 3.1).
 
 A new family is a record here, listed in `RECORDS`, with the fields that its methods need (`NEEDED`). Where kernels take it
 (`code`) CONTRIBUTING.md lists the other places; kernels refuse a number that they have no case of. Keys, checks of cells and of

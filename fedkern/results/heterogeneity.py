@@ -206,8 +206,8 @@ def _odds(n: Array, seen: Array) -> tuple[Array, Array, Array]:
 def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, own: int) -> tuple[int, ...]:
     """Finds the site of survival times where an event means what its absence means elsewhere; none or one.
 
-    Rows without event were seen longest at every site, so that slopes do not turn: the times at which rows are lost know nothing of
-    their columns, or little. So all of these hold of one site alone:
+    Rows without event were seen longest at every site, so that slopes do not turn: the times at which rows are lost know nothing
+    of their columns, or little. So all of these hold of one site alone:
 
     * Its share of events is another than that of all others together, and about that of their rows without event.
     * Its rows at higher risk by the slopes of all others do not have the event earlier: the slope on that risk, which is 1 where

@@ -161,7 +161,8 @@ def test_types_of_a_parquet_file(tmp_path):
     assert read.columns["area"].levels == ("3", "4")
     assert read.columns["code"].levels == ("7", "8", "")
     assert read.columns["when"].levels == ("1970-01-02", "1970-01-03", "1970-01-04")
-    np.testing.assert_array_equal(read.columns["flag"], [1, 0, np.nan])
+    assert read.columns["flag"].levels == ("True", "False", "")
+    np.testing.assert_array_equal(read.columns["flag"].numbers(), [1, 0, np.nan])
     np.testing.assert_array_equal(read.columns["dose"], [1, 2.0**62, np.nan])
     np.testing.assert_array_equal(read.columns["cost"], [1, 2, 3])
     assert read.texts == {"when"}

@@ -591,3 +591,55 @@ def test_the_bindings_take_no_number_of_draws_that_they_cannot(draws):
         _core.glm.clipped_grad_sum(X, y, mu, mu, None, None, None, 0, 1.0, 1.0, 1, draws, 1, 0, 0, 0.0, 0.0, total, 1)
     with pytest.raises(ValueError, match="draws: must be in"):
         _core.glm.elbo_grad(X, y, mu, mu, mu, mu + 1, None, None, 0, 1.0, 0, draws, 1, 0, 0, mu.copy(), mu.copy(), 1)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "numba", "reference"])
+@pytest.mark.parametrize("r", [1e-3, 30.0, 1e4, 1e8, 1e12, 1e15, 1e50, 1e100, 1e300])
+def test_a_negative_binomial_loses_no_digits_to_a_large_r(backend, r):
+    """Beside mpmath: the value, its slope and its curvature, of a point and averaged over a narrow posterior."""
+    mp = pytest.importorskip("mpmath")
+    with mp.workdps(60 + 2 * int(abs(np.log10(r)))):
+        for y, m in ((0.0, 0.5), (3.0, 1.0), (300.0, 6.0), (690.0, 6.5)):
+            ways = mp.loggamma(y + mp.mpf(r)) - mp.loggamma(mp.mpf(r)) - mp.loggamma(y + 1)
+            x = mp.e ** mp.mpf(m) / r
+            value = ways + y * mp.log(x) - (y + mp.mpf(r)) * mp.log1p(x)
+            slope, curvature = y - (y + mp.mpf(r)) * x / (1 + x), -(y + mp.mpf(r)) * x / (1 + x) ** 2
+            size = float(abs(ways + y * mp.log(1 / mp.mpf(r))) + y * m + (y + mp.mpf(r)) * mp.log1p(x) + mp.loggamma(y + 1))
+            one = {"X": np.ones((1, 1)), "y": np.array([y]), "family": "negative-binomial", "scale": r, "backend": backend}
+            found = glm.loglik_grad(theta=np.array([m]), **one)
+            assert abs(found[0] - float(value)) <= 1e-12 * size
+            assert abs(found[1][0] - float(slope)) <= 1e-12 * (y + np.exp(m))
+            averaged = glm.expectations(mu=np.array([m]), log_sigma=np.array([-300.0]), **one)
+            assert abs(averaged[0][0] - float(value)) <= 1e-12 * size
+            assert abs(averaged[1][0] - float(slope)) <= 1e-12 * (y + np.exp(m))
+            assert averaged[2][0] == pytest.approx(float(curvature), rel=1e-12)
+            if r < 1e6:
+                continue
+            # sum over k of (-1)^(k+1) E x^k / k, with what it becomes of a Poisson response
+            rates = [mp.e ** (k * mp.mpf(m) + mp.mpf(k * k) / 2) / mp.mpf(r) ** k for k in range(1, 6)]
+            whole = ways - y * mp.log(mp.mpf(r)) + y * m
+            value = whole - (y + mp.mpf(r)) * sum((-1) ** k * rate / (k + 1) for k, rate in enumerate(rates))
+            slope = y - (y + mp.mpf(r)) * sum((-1) ** k * rate for k, rate in enumerate(rates))
+            wide = glm.expectations(mu=np.array([m]), log_sigma=np.zeros(1), **one)
+            assert abs(wide[0][0] - float(value)) <= 1e-12 * 2 * size
+            assert wide[1][0] == pytest.approx(float(slope), rel=1e-12)
+
+
+def test_the_record_of_a_negative_binomial_loses_no_digits_to_a_large_r():
+    """The value, and the derivative in log r, which is of the order of 1 / r."""
+    mp = pytest.importorskip("mpmath")
+    record = RECORDS["negative-binomial"]
+    slope_by_r = record.dispersion.unknown.slope
+    for r in (1e-6, 0.3, 3.0, 1e4, 1e8, 1e12, 1e50, 1e100):
+        for y, eta in ((0.0, 3.0), (2.0, 0.5), (7.0, 9.0), (300.0, 5.0), (1e5, 11.0)):
+            with mp.workdps(60 + 2 * int(abs(np.log10(r)))):
+                x = mp.e ** mp.mpf(eta) / r
+                ways = mp.loggamma(y + mp.mpf(r)) - mp.loggamma(mp.mpf(r)) - y * mp.log(mp.mpf(r))
+                p, less = x / (1 + x), y - r * (mp.digamma(y + mp.mpf(r)) - mp.digamma(mp.mpf(r)))
+                terms = [ways, -mp.loggamma(y + 1), mp.mpf(y) * eta, -(y + mp.mpf(r)) * mp.log1p(x)]
+                of_r = [y * p, -less, -r * (mp.log1p(x) - p)]
+                value, slope = float(sum(terms)), float(sum(of_r))
+                sizes = [float(sum(map(abs, one))) for one in (terms, of_r)]
+            found = record.value(np.array([y]), np.array([eta]), r, None)[0]
+            assert abs(found - value) <= 1e-12 * sizes[0]
+            assert abs(slope_by_r(np.array([y]), np.array([eta]), r)[0] - slope) <= 1e-12 * sizes[1]

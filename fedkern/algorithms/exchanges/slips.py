@@ -65,7 +65,7 @@ def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[st
         orders = [list(own) for own in told[column.name] if list(own) != sorted(own)]
         if any([level for level in column.levels or () if level in own] != own for own in orders):
             notes.append(
-                f"column {column.name!r}: tables give its levels orders that do not agree, or that lack some of its levels, so that "
+                f"column {column.name!r}: tables give its levels orders that do not agree, or that lack some of them, so that "
                 "levels are sorted: name the one that others are compared with (reference)"
             )
         # Then clients that share no level with any other, though others have some.

@@ -148,8 +148,8 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
     who, column = " or ".join(repr(model.telling[there[k]]) for k in mirrored), repr(model.encoding.response)
     risk = ", and rows at higher risk by the slopes of the others do not have it earlier" if found else ""
     return Reversed(
-        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together{risk}: does "
-        f"an event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}",
+        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together{risk}: "
+        f"does an event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}",
         f"the event {column} seems to be coded the other way round at {who} (a note says what to do)" if found else "",
     )
 

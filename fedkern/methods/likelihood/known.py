@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
+from ...labels import label
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
 from ...models.survival_parametric import Baseline
@@ -78,11 +79,11 @@ class Known:
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
-        return {label: number for number, label in enumerate(self.about.labels)}
+        return {label(text): number for number, text in enumerate(self.about.labels)}
 
     def numbers(self, labels: Sequence[str]) -> Indices:
-        """Returns the number of each label's group, `NEW` where the client has no such group."""
-        return np.array([self._numbers.get(label, NEW) for label in labels], np.int64)
+        """Returns the number of each label's group (as `labels.label` writes it), `NEW` where the client has no such group."""
+        return np.array([self._numbers.get(text, NEW) for text in labels], np.int64)
 
     def foreseen(self, X: Array, offset: Array | None, y: Array | None, groups: Indices, at: Mapping[str, float]) -> Foreseen:
         """Returns the prediction of rows X (n, p); those of the client's groups have the posterior of their effects."""

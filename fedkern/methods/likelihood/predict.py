@@ -30,6 +30,10 @@ from . import foreseen, known
 from .level_predictive import family_of, predictive_of
 from .predictive import Foreseen, Predictive
 
+UNKNOWN = (
+    "column {}: none of its labels is known to this client, so that all rows are foreseen as those of new groups: are its labels "
+    "written as in the file of the job (01 is another label than 1)?"
+)
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 # Rows X of the encoding, offset, response where it is known, names of quantiles -> probabilities, and the table's row of each
@@ -101,7 +105,10 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
     if about.group is None:
         return prediction, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
-    return replace(prediction, used={"group_effect": used, **prediction.used}), about.converged
+    notes = prediction.notes
+    if any(labels) and not (groups != known.NEW).any():
+        notes = (UNKNOWN.format(repr(about.group)), *notes)
+    return replace(prediction, used={"group_effect": used, **prediction.used}, notes=notes), about.converged
 
 
 def _refuse(job: Record) -> None:

@@ -143,11 +143,11 @@ def sort_by_group(design: Design, table: Table, group: str | None) -> Held:
     if group is None:
         return Held(X, y, trials, offset, np.array([0, len(y)]), (), of_file)
     cells = labels(table.columns[group])
-    codes, labels = cells.codes[of_file], cells.levels
+    codes = cells.codes[of_file]
     order = np.argsort(codes, kind="stable")
     there, starts = np.unique(codes[order], return_index=True)
     ends = np.append(starts, len(y)).astype(np.int64)
-    named = tuple(labels[code] for code in there.tolist())
+    named = tuple(cells.levels[code] for code in there.tolist())
     return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order])
 
 

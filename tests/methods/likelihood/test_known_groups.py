@@ -151,3 +151,25 @@ def test_what_cannot_be_predicted_is_said(tmp_path: Path, capsys: pytest.Capture
     (folder / "effects.bin").unlink()
     assert main(["predict", str(folder), str(rows)]) == 2
     assert "holds no effects.bin" in capsys.readouterr().err
+
+
+def test_a_label_is_known_however_a_number_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ward 1.0 is ward 1, as a column with an empty cell is often written; 01 may be another, which is said."""
+    rng = np.random.default_rng(3)
+    held = {}
+    for name in CLIENTS:
+        wards = np.repeat(np.arange(1, GROUPS + 1), EACH)
+        y = rng.poisson(np.exp(0.6 + rng.normal(size=GROUPS)[wards - 1])).astype(float)
+        held[name] = pd.DataFrame({"y": y, "ward": wards})
+    fedkern.run(job("poisson"), data=held, out=tmp_path / "out")
+    own = tmp_path / "out" / "client-bo"
+    as_whole, line = predict(own, pd.DataFrame({"ward": ["1", "2", "3"]}), capsys)
+    assert list(as_whole.group_effect) == ["known"] * 3
+    assert "none of its labels is known" not in line
+    as_floats, _ = predict(own, pd.DataFrame({"ward": ["1.0", "2.0", "3.0"]}), capsys)
+    pd.testing.assert_frame_equal(as_floats, as_whole)
+    others, line = predict(own, pd.DataFrame({"ward": ["01", "02", "03"]}), capsys)
+    assert list(others.group_effect) == ["new"] * 3
+    assert "column 'ward': none of its labels is known to this client" in line
+    _, line = predict(own, pd.DataFrame({"ward": ["", ""], "y": [1, 2]}), capsys)
+    assert "none of its labels is known" not in line

@@ -1,0 +1,201 @@
+"""A label is one, whatever program wrote the table: truth values, whole numbers written as floats, and the order of levels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+import fedkern
+from fedkern.algorithms.exchanges.columns import join_levels
+from fedkern.data import memory, table
+from fedkern.data.cells import Text, floats, labels
+from fedkern.errors import JobError
+from fedkern.labels import label
+
+FLAGS = [True, False, None, True]
+
+
+@pytest.mark.parametrize(
+    ("cell", "one"),
+    [
+        *((same, "True") for same in ("True", "TRUE", "true")),
+        ("FALSE", "False"),
+        ("1.0", "1"),
+        ("-3.000", "-3"),
+        *((same, same) for same in ("01", "1.5", "1e3", "t", "yes", "", ".0", "1.0.0", "1_0.0")),
+    ],
+)
+def test_a_cell_is_its_label(cell: str, one: str) -> None:
+    assert label(cell) == one
+    assert label(one) == one
+
+
+def test_with_decimal_commas() -> None:
+    assert (label("3,0", ","), label("3.0", ",")) == ("3", "3.0")
+
+
+def of_file(columns: Any, path: Path) -> Text:
+    if path.suffix == ".parquet":
+        parquet.write_table(pa.table(columns), path)
+    else:
+        np.savez(path, **columns)
+    return table.load(path).columns["flag"]
+
+
+READERS: dict[str, Any] = {
+    "pandas, nullable": lambda path: pd.DataFrame({"flag": pd.array(FLAGS, dtype="boolean")}),
+    "pandas, objects": lambda path: pd.DataFrame({"flag": np.array(FLAGS, object)}),
+    "pandas, of pyarrow": lambda path: pd.DataFrame({"flag": pd.array(FLAGS, dtype="bool[pyarrow]")}),
+    "polars": lambda path: pl.DataFrame({"flag": FLAGS}),
+    "pyarrow": lambda path: pa.table({"flag": FLAGS}),
+    "a dictionary": lambda path: {"flag": np.array(FLAGS, object)},
+    "Parquet": lambda path: of_file({"flag": FLAGS}, path / "a.parquet"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_truth_values_are_two_labels_and_numbers_where_numbers_are_wanted(reader: str, tmp_path: Path) -> None:
+    made = READERS[reader](tmp_path)
+    cells = made if isinstance(made, Text) else memory.table(made, "rows").columns["flag"]
+    assert isinstance(cells, Text)
+    assert (cells.levels, cells.kind()) == (("True", "False", ""), "categorical")
+    np.testing.assert_array_equal(floats(cells), [1, 0, np.nan, 1])
+
+
+def test_truth_values_of_arrays(tmp_path: Path) -> None:
+    flag = np.array([True, False])
+    for cells in (
+        memory.table({"flag": flag}, "rows").columns["flag"],
+        memory.table(pd.DataFrame({"flag": flag}), "rows").columns["flag"],
+        of_file({"flag": flag}, tmp_path / "a.npz"),
+    ):
+        assert isinstance(cells, Text)
+        assert cells.levels == ("True", "False")
+    np.savez(tmp_path / "X.npz", X=np.array([[True, False], [True, True]]))  # a matrix is of numbers
+    np.testing.assert_array_equal(table.load(tmp_path / "X.npz").columns["x2"], [0, 1])
+
+
+def test_labels_of_a_column(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ward,flag\n1.0,TRUE\n1,True\n01,false\n2.50,x\n")
+    read = table.load(tmp_path / "a.csv", text=["ward"])
+    assert labels(read.columns["ward"]).levels == ("1", "01", "2.50")
+    assert read.cells("ward") == ["1", "1", "01", "2.50"]
+    assert read.cells("flag") == ["True", "True", "False", "x"]
+    assert labels(np.array([2.0, 1.0, np.nan])).levels == ("1", "2", "")
+
+
+ORDER = ["low", "mid", "high", "never"]
+ORDERED: dict[str, Any] = {
+    "pandas": lambda cells: pd.DataFrame({"dose": pd.Categorical(cells, ORDER, ordered=True)}),
+    "polars": lambda cells: pl.DataFrame({"dose": pl.Series(cells, dtype=pl.Enum(ORDER))}),
+    "pyarrow": lambda cells: pa.Table.from_pandas(pd.DataFrame({"dose": pd.Categorical(cells, ORDER, ordered=True)})),
+}
+
+
+@pytest.mark.parametrize("reader", ORDERED)
+def test_an_ordered_category_keeps_its_order(reader: str, tmp_path: Path) -> None:
+    cells = ["high", "low", None, "mid", "low"]
+    frame = ORDERED[reader](cells)
+    kept = [memory.table(frame, "rows").columns["dose"]]
+    if reader == "pyarrow":
+        parquet.write_table(frame, tmp_path / "a.parquet")
+        kept.append(table.load(tmp_path / "a.parquet").columns["dose"])
+    for own in kept:
+        assert isinstance(own, Text)
+        assert own.ordered
+        assert [level for level in own.levels if level] == ["low", "mid", "high"]
+        assert [own.levels[code] for code in own.codes] == ["high", "low", "", "mid", "low"]
+    assert not memory.table(pd.DataFrame({"dose": pd.Categorical(["b", "a"])}), "rows").columns["dose"].ordered  # type: ignore[union-attr]
+
+
+def test_orders_of_clients_are_joined() -> None:
+    order, without, unordered = ("low", "mid", "high"), ("low", "high"), ("high", "low", "mid")
+    assert join_levels([order, unordered]) == order
+    assert join_levels([without, order]) == order
+    assert join_levels([unordered, unordered]) == unordered  # sorted
+    assert join_levels([order, ("mid", "low")]) == unordered  # they do not agree
+    assert join_levels([order, ("low", "never")]) == ("high", "low", "mid", "never")  # nobody says where "never" stands
+
+
+def trial(client: int, n: int = 150) -> pd.DataFrame:
+    i = np.arange(n) + n * client
+    x, flag = np.cos(i), i % 3 == 0
+    dose = np.array(["low", "mid", "high"])[i % 3]
+    y = 1 + x * np.where(flag, 0.8, -0.3) + 0.1 * np.sin(i * 17)
+    return pd.DataFrame({"x": x, "flag": flag, "dose": pd.Categorical(dose, ["low", "mid", "high"], ordered=True), "y": y})
+
+
+def gaussian(formula: str) -> dict[str, Any]:
+    return {
+        "job": {"method": "likelihood", "seed": 2},
+        "model": {"family": "gaussian", "formula": formula},
+        "algorithm": {"points": 512, "effective": 200.0},
+        "output": {"draws": 100, "chains": 2},
+    }
+
+
+def test_a_slope_for_each_truth_value_from_all_readers(tmp_path: Path) -> None:
+    job = gaussian("y ~ x:flag")
+    frames = {name: trial(k).drop(columns="dose") for k, name in enumerate("ab")}
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        frame.assign(flag=frame["flag"].map({True: "TRUE", False: "FALSE"})).to_csv(tmp_path / f"{name}.r.csv", index=False)
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    found = {
+        "memory": fedkern.run(job, data=frames),
+        "nullable": fedkern.run(job, data={name: frame.convert_dtypes() for name, frame in frames.items()}),
+        "arrays": fedkern.run(job, data={name: {c: frame[c].to_numpy() for c in frame} for name, frame in frames.items()}),
+        "csv": fedkern.run(job, data={"clients": [str(tmp_path / "[ab].csv")]}),
+        "Parquet": fedkern.run(job, data={"clients": [str(tmp_path / "*.parquet")]}),
+        "both": fedkern.run(job, data={"clients": [str(tmp_path / "a.csv"), str(tmp_path / "b.parquet")]}),
+    }
+    of_r = fedkern.run(job, data={"clients": [str(tmp_path / "*.r.csv")]})
+    assert len({one.digest for one in found.values()}) == 1
+    assert of_r.summary["log_evidence"] == found["csv"].summary["log_evidence"]
+    mean = [found["memory"].parameters[name]["mean"] for name in ("intercept", "theta[x:flag[False]]", "theta[x:flag[True]]")]
+    assert mean == pytest.approx(OF_R, abs=1e-3)
+
+
+OF_R = (0.99998113, -0.30090993, 0.79967435)  # R 4.2.2: coef(lm(y ~ x:flag))
+
+
+def test_the_first_level_of_an_order_is_what_others_are_compared_with(tmp_path: Path) -> None:
+    frames = {name: trial(k).drop(columns="flag") for k, name in enumerate("ab")}
+    names = ["theta[dose[T.mid]]", "theta[dose[T.high]]"]
+    assert [
+        name for name in fedkern.run(gaussian("y ~ dose"), data=frames).parameters if "dose" in name and "std" not in name
+    ] == names
+    frames["a"].to_parquet(tmp_path / "a.parquet")
+    frames["b"].to_csv(tmp_path / "b.csv", index=False)
+    both = fedkern.run(gaussian("y ~ dose"), data={"clients": [str(tmp_path / "a.parquet"), str(tmp_path / "b.csv")]})
+    assert [name for name in both.parameters if "dose" in name and "std" not in name] == names
+    other = {"a": frames["a"], "b": frames["b"].assign(dose=frames["b"]["dose"].cat.reorder_categories(["mid", "low", "high"]))}
+    lost = fedkern.run(gaussian("y ~ dose"), data=other)
+    assert "theta[dose[T.low]]" in lost.parameters
+    assert any("column 'dose': tables give its levels orders that do not agree" in note for note in lost.summary["notes"])
+
+
+def test_numbers_of_rows_of_pandas_are_no_column(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0]})[lambda one: one["x"] > 1]
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert table.header(tmp_path / "a.parquet") == ("x",)
+    assert table.load(tmp_path / "a.parquet").names == ("x",)
+
+
+def test_a_dictionary_that_is_no_table_is_refused() -> None:
+    for held, words in (
+        ({"x": np.ones(3), "y": np.ones(2)}, "columns have different lengths"),
+        ({"x": np.ones((3, 2))}, "column 'x' has 2 dimensions"),
+        ({"x": np.ones(3, complex)}, "has type complex128"),
+        ({}, "has no columns"),
+        ({"x": "text"}, "is no table"),
+    ):
+        with pytest.raises(JobError, match=words):
+            memory.table(held, "rows")
