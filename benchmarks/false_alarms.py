@@ -110,7 +110,7 @@ sklearn::breast_cancer | bernoulli | target ~ mean_texture + mean_smoothness + m
 sklearn::wine | gaussian | alcohol ~ malic_acid + ash + magnesium + hue + proline
 statsmodels::anes96 | bernoulli | vote ~ age + educ + income + selfLR
 statsmodels::ccard | gaussian | AVGEXP ~ AGE + INCOME + INCOMESQ + OWNRENT
-statsmodels::fair | poisson | n ~ rate_marriage + age + yrs_married + religious + educ | d = d.assign(n=np.floor(4 * d["affairs"]))
+statsmodels::fair | poisson | n ~ rate_marriage + age + religious + educ | d = d.assign(n=np.floor(4 * d["affairs"]))
 statsmodels::statecrime | gaussian | violent ~ poverty + single
 statsmodels::cancer | poisson | cancer ~ lpop | d = d.assign(lpop=np.log(d["population"]))
 statsmodels::modechoice | bernoulli | choice ~ ttme + invc + invt + hinc

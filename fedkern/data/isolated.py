@@ -12,8 +12,8 @@ A lost decimal point is more: nothing lies between it and the others. So few cel
 A value in several cells, up to half of all, may be a code for a missing one: cholesterol is 0 in a quarter of a file, and all
 other cells are above 99. Such codes are 0, a number below zero where no other is, and sevens, eights or nines alone (777, 99.9);
 any other number that many rows share is the tax rate of a town, or a fixed dose. (More cells have an ordinary value, as a loss
-that most people never had; a usual code, -9 or 999, may stand in up to 95 %.) It is one of the outermost values, far from the others' median, with a gap between it and the nearest of
-them; where all others are above zero, both of their logarithms too.
+that most people never had; a usual code, -9 or 999, may stand in up to 95 %.) It is one of the outermost values, far from the
+others' median, with a gap between it and the nearest of them; where all others are above zero, both of their logarithms too.
 
 They matter if their squares are large beside the root of the number of rows: with an effect f of the column (in standard
 deviations of the response for one of the column), wrong cells at distances D move a slope by about f sum(D^2) / sqrt(n) of its

@@ -1,7 +1,7 @@
 """Each remedy that a message names, done to its end: what it says is gone, and the answer is that of another program.
 
 `FOLLOWED` has for each key of a job that messages advise to change the test in which that is done, here or beside the message. A
-new key of advice wants its line. References are of R 4.2.2 with lme4 1.1-31, survival 3.5-3, ordinal 2022.11-16 and MASS 7.3-58.2.
+new key of advice wants its line. References are of R 4.2.2 with lme4 1.1-31, survival 3.5-3, ordinal 2022.11-16, MASS 7.3-58.2.
 """
 
 from __future__ import annotations
