@@ -4,16 +4,16 @@ In skewed measurements (costs, lengths of stay, enzymes) some cells are 20 robus
 A lost decimal point is more: nothing lies between it and the others. So few cells are isolated if each of them
 
 - is more than 20 robust standard deviations from the median,
-- and four times as far as the next cell that is not among them; where that one is more than 1.5 times as far as the farthest of as
-  many normal cells the column has a tail, as of costs and enzymes, and by so much the gap has to be wider,
+- and four times as far as the next cell that is not among them; where that one is more than 1.5 times as far as the farthest
+  of as many normal cells the column has a tail, as of costs and enzymes, and by so much the gap has to be wider,
 - and, if no cell of the column is negative, more than 5 robust standard deviations away among the logarithms of its cells
   above zero, and 2 farther than the next.
 
 A value in several cells, up to half of all, may be a code for a missing one: cholesterol is 0 in a quarter of a file, and all
 other cells are above 99. Such codes are 0, a number below zero where no other is, and sevens, eights or nines alone (777, 99.9);
-any other number that many rows share is the tax rate of a town, or a fixed dose. (More cells have an ordinary value, as a loss that most people never had; a usual code, -9 or 999, may
-stand in up to 95 %.) It is one of the outermost values, far from the others' median, with a gap between it and the nearest of
-them; where all others are above zero, both of their logarithms too.
+any other number that many rows share is the tax rate of a town, or a fixed dose. (More cells have an ordinary value, as a loss
+that most people never had; a usual code, -9 or 999, may stand in up to 95 %.) It is one of the outermost values, far from the
+others' median, with a gap between it and the nearest of them; where all others are above zero, both of their logarithms too.
 
 They matter if their squares are large beside the root of the number of rows: with an effect f of the column (in standard
 deviations of the response for one of the column), wrong cells at distances D move a slope by about f sum(D^2) / sqrt(n) of its

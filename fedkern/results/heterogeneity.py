@@ -6,9 +6,9 @@ h_k and precisions P_k of the sites
 
     Q = sum_k h_k' P_k^- h_k - (sum_k h_k)' (sum_k P_k)^- (sum_k h_k),    df = sum_k rank P_k - rank sum_k P_k .
 
-By chance Q is chi-squared where the model is right. Of real data it is not quite: errors vary more where a column is large, a long
-tail of a column has few rows, groups of rows have slopes of their own, and Q is up to 2 or 3 times as large by lot. So what is said
-of sites asks that they differ by more than chance even if rows say half as much as the model thinks (`DOUBLE`).
+By chance Q is chi-squared where the model is right. Of real data it is not quite: errors vary more where a column is large, a
+long tail of a column has few rows, groups of rows have slopes of their own, and Q is up to twice as large by lot. So what is
+said of sites asks that they differ by more than chance even if rows say half as much as the model thinks (`DOUBLE`).
 
 Source: docs/concepts/convergence.md, "Sites that differ".
 """

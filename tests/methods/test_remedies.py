@@ -159,10 +159,12 @@ def test_trials_that_are_alike_widen_intervals_by_the_factor_that_is_said() -> N
     def site(random: Any, _: int, n: int) -> dict[str, Any]:
         x = random.normal(size=n)
         p = expit(-0.5 + 0.5 * x)
-        return {"x": x, "n": 20, "y": random.binomial(20, random.beta(5 * p, 5 * (1 - p)))}
+        y = random.binomial(20, random.beta(5 * p, 5 * (1 - p)))
+        return {"x": x, "ward": [f"w{k}" for k in random.integers(0, 8, n)], "n": 20, "y": y}
 
     data = frames(site, rows=250)
-    result = fitted(data, data={"trials": "n"})
+    wards = {"family": "binomial", "random": {"group": "ward"}}
+    result = fitted(data, job={"method": "likelihood"}, data={"trials": "n"}, model=wards)
     (by,) = re.findall(r"about (\S+) times too narrow; .* widen intervals by this factor", result.summary["verdict"])
     rows = pd.concat([*data.values()])
     X = np.column_stack([np.ones(len(rows)), rows["x"]])

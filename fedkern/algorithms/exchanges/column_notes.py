@@ -89,8 +89,9 @@ class Degenerate:
 _OUT = "out (by data.ignore, or as a term of model.formula)"
 _FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
 _OF_A_GRAPH = (
-    "follows from {}, and edges among them say so and nothing else; where they are shares of a whole, which sum to 1 or 100, take "
-    "logarithms of their ratios in all files, as log(a / b), in their place: without one of them each goes against all others still"
+    "follows from {}, and edges among them say so and nothing else; where they are shares of a whole, which sum to 1 or 100, "
+    "take logarithms of their ratios in all files, as log(a / b), in their place: each goes against all others still if one of "
+    "them is left out"
 )
 _SAME = f"unless they have different ones its effect is the prior's; leave it {_OUT}"
 _CONSTANT = (

@@ -61,7 +61,9 @@ class LevelModel(Model):
         if not (why and self.unseen):
             return why
         those = f"level {self.unseen[0]!r} is" if len(self.unseen) == 1 else f"levels {', '.join(map(repr, self.unseen))} are"
-        return f"{those} in no client's rows, and draws do not reach what the prior alone makes of it: leave it out of data.levels"
+        return (
+            f"{those} in no client's rows, and draws do not reach what the prior alone makes of it: leave it out of data.levels"
+        )
 
     def with_shares(self, shares: tuple[float, ...]) -> LevelModel:
         """Returns the model once the shares of the levels are known."""

@@ -97,7 +97,8 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
     Raises
     ------
     OwnFault
-        A time that is not above 0 (or below it), an entry that is not before it, or an interval that is none; cells are for the holder.
+        A time that is not above 0 (of a Cox model below it), an entry that is not before it, or an interval that is none; cells
+        are for the holder.
     """
     marks = Marks(table)
     time = read_numbers(table, columns.time, marks, instead=NO_TIME)

@@ -101,7 +101,9 @@ def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool =
         return f'{narrow}set model.family = "{other}"{"" if model.layout.group or structural else f", or {EACH_ROW}"}'
     if model.layout.group:
         return f"{narrow}trials of a row are alike, and no family here has that: widen intervals by this factor"
-    return f"{narrow}trials of a row are alike: give what such rows share (a ward, a day) a group in [model.random], or {EACH_ROW}"
+    return (
+        f"{narrow}trials of a row are alike: give what such rows share (a ward, a day) a group in [model.random], or {EACH_ROW}"
+    )
 
 
 def _own(told: Replicated) -> _Own:
