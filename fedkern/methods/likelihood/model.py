@@ -399,10 +399,10 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _standardised(self) -> NDArray[np.bool_]:
         """(p,) whether each coefficient is of a column whose unit is its standard deviation, of a level, or the intercept."""
-        every, raw = self.encoding.standardised, self.given_constants
-        own = [every] * int(self.encoding.intercept)
+        own = [self.encoding.standardised] * int(self.encoding.intercept)
         for column in self.encoding.columns:
-            own += [every and column.name not in raw] if column.levels is None else [True] * len(column.levels)
+            scaled = (column.center, column.scale) != (0.0, 1.0) and column.name not in self.given_constants
+            own += [scaled] if column.levels is None else [True] * len(column.levels)
         return np.tile(own, len(self.blocks))
 
     @property
