@@ -437,7 +437,6 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
         given_up = state.drawn + len(several) - 1  # their values have been told, and count among the rounds that may be
         return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
     values = [np.array([answer.values for answer in answers]).T for answers in several]
-    _near_enough(state, drawn(state.centre, state.asked))
     lost = [one <= LOST for one in values]
     _finite_enough(state, np.concatenate(lost))
     draws = [
@@ -451,6 +450,7 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
         not_finite=state.not_finite + sum(none.sum(axis=0) for none in lost),
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
+    _inside_enough(state)
     posterior = weighted(state)
     if enough(state, posterior):
         return _end(state, ENOUGH, posterior)
@@ -464,10 +464,9 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _draws_of(state: Server, xi: Array, values: Array) -> Draws:
-    """Returns draws xi (n, P) with the clients' values (n, J) there; one that is not asked for has no weight."""
+    """Returns draws xi (n, P) with the clients' values (n, J) there."""
     with np.errstate(all="ignore"):
         log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
-    log_prior = np.where(state.coordinates.beyond(xi), -np.inf, log_prior)
     return Draws(folded(state.coordinates.of(xi), state.coordinates.mirrored), xi, log_prior, values)
 
 
@@ -485,13 +484,17 @@ def _rounds_at_once(state: Server, posterior: Weighted) -> int:
     return max(1, min(lacking, s.rounds - state.drawn))
 
 
-def _near_enough(state: Server, xi: Array) -> None:
-    """Refuses more than a few draws xi (n, P) that clients are not asked for."""
-    share = float(state.coordinates.beyond(xi).mean())
+def _inside_enough(state: Server) -> None:
+    """Refuses a posterior of which more than a little seems to be beyond the box: by the draws that were moved to its border."""
+    if state.coordinates.box is None:
+        return
+    xi, ratios = _ratios(state)
+    weights = np.exp(ratios - ratios.max(initial=-np.inf)) if np.isfinite(ratios).any() else np.zeros(len(xi))
+    share = weights[state.coordinates.beyond(xi)].sum() / max(float(weights.sum()), 1e-300)
     if share > NOT_FINITE:
         raise NumericalError(
-            f"{100 * share:.0f} % of the draws are more than {REACH:g} prior standard deviations from the prior's mean (of a "
-            f"standardised column at most {WIDEST:g} each), where no client with secure sums answers: "
+            f"{100 * share:.0f} % of the posterior seem to be more than {REACH:g} prior standard deviations from its prior's "
+            f"mean (of a standardised column at most {WIDEST:g} each), where no client with secure sums answers: "
             f"{state.settings.advice.flat}, or run the job without job.sums"
         )
 
@@ -508,13 +511,19 @@ def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:
 
 
 def weighted(state: Server, since: int = 0) -> Weighted:
-    """Returns the posterior of xi by the draws so far, or by those of the last rounds."""
+    """Returns the posterior of xi by the draws so far, or by those of the last rounds; draws beyond the box have no weight."""
+    xi, ratios = _ratios(state, since)
+    return Weighted(xi, np.where(state.coordinates.beyond(xi), -np.inf, ratios))
+
+
+def _ratios(state: Server, since: int = 0) -> tuple[Array, Array]:
+    """Returns draws (n, P), and the logarithms (n,) of their densities over the draws'."""
     draws = state.draws[since:]
     z = np.concatenate([one.z for one in draws])
     q = mixture_log_density(state.sources[since:], z, state.coordinates.mirrored)
     log_density = np.concatenate([one.log_prior + one.values.sum(axis=1) for one in draws])
     ratios = np.where(np.isfinite(log_density), log_density - q, -np.inf)
-    return Weighted(np.concatenate([one.xi for one in draws]), ratios)
+    return np.concatenate([one.xi for one in draws]), ratios
 
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:

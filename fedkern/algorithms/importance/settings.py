@@ -36,8 +36,9 @@ OF_REGRESSIONS = Advice(
 )
 
 OF_SUMS = OF_REGRESSIONS._replace(
-    moving=f"{OF_REGRESSIONS.moving}. With secure sums coefficients of standardised columns are looked for within 50 of 0, and no "
-    "row may have a log-likelihood below -1e9: with counts of 1e9 and more in a row run the job without job.sums",
+    lost=f"{OF_REGRESSIONS.lost}; with secure sums no row may have a log-likelihood below -1e9, as counts of 1e9 and more have",
+    moving=f"{OF_REGRESSIONS.moving}. With secure sums coefficients of standardised columns are looked for within 50 of 0, and a "
+    "residual scale within a factor of 8,000 of the response's: where they are beyond that run the job without job.sums",
 )
 
 
