@@ -263,7 +263,7 @@ class Run(At[C]):
         lacking = tuple(c.name for c in known if c.kind == "numeric" and not spec.complete(c.name))
         n = len(self.names)
         clients = {k: column_sums.Client(self.names[k], spec, n, lacking, summary) for k, summary in summaries.items()}
-        stage = column_sums_stage().with_alias(alias and f"column-sums-{alias}")
+        stage = column_sums_stage(column_sums.blocks(lacking)).with_alias(alias and f"column-sums-{alias}")
         server, clients = self.exchange(stage, lambda: column_sums.start(lacking, n), clients)
         if server is not None:
             self.hooks.notes += server.notes

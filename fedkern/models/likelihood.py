@@ -14,23 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
+from .saturated import LIMIT
 
-__all__ = [
-    "HALF_LOG_TAU",
-    "MOST",
-    "MOST_VALUE",
-    "Likelihood",
-    "Noisy",
-    "Saturated",
-    "Scale",
-    "cut_slope",
-    "cut_value",
-    "half_normal",
-]
+__all__ = ["HALF_LOG_TAU", "LIMIT", "MOST", "Bounded", "Likelihood", "Noisy", "Scale", "cut_slope", "cut_value", "half_normal"]
 
 Vector = NDArray[np.float64]
 LEFT_OUT = 1e-12  # probability of noise beyond the counts over which sums go
-MOST_VALUE, MOST_SLOPE = 2.0**20, 2.0**24  # of a row in a sum that is masked
+MOST_SLOPE = 2.0**32  # of a row, or area, in a sum that is masked
 
 
 @dataclass(frozen=True)
@@ -280,7 +270,7 @@ class Likelihood:
 
 
 @dataclass(frozen=True)
-class Saturated(Likelihood):
+class Bounded(Likelihood):
     """Computes the same, with each row's terms cut: then a sum over rows has room in a word, whatever the rows are.
 
     A row whose density is no number has the least one, and no slope.
@@ -302,7 +292,7 @@ class Saturated(Likelihood):
 
 def cut_value(values: Vector) -> Vector:
     """Returns log densities of rows, or areas, as a masked sum takes them."""
-    return np.clip(np.where(np.isnan(values), -MOST_VALUE, values), -MOST_VALUE, MOST_VALUE)
+    return np.clip(np.where(np.isnan(values), -LIMIT, values), -LIMIT, LIMIT)
 
 
 def cut_slope(slopes: Vector) -> Vector:

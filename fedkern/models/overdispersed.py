@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from ..kernels.families import Unknown
-from .likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, Saturated, Scale, Vector, half_normal
+from .likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, Scale, Vector, half_normal
 
 NODES = 21, 22.0, 101  # at least, more for each unit of tau (which skews the integrand), and at most
 FALL = 26.0  # of the logarithm of the integrand from its top to both ends
@@ -121,13 +121,13 @@ class Overdispersed(Likelihood):
 
 
 @dataclass(frozen=True)
-class _SaturatedOverdispersed(Saturated, Overdispersed):
+class _BoundedOverdispersed(Bounded, Overdispersed):
     """Cuts each row's terms, its further effect integrated out."""
 
 
-def saturated(likelihood: Likelihood) -> Likelihood:
+def bounded(likelihood: Likelihood) -> Likelihood:
     """Returns the likelihood whose rows' terms are cut to what a masked sum has room for."""
-    kind = _SaturatedOverdispersed if isinstance(likelihood, Overdispersed) else Saturated
+    kind = _BoundedOverdispersed if isinstance(likelihood, Overdispersed) else Bounded
     return kind(likelihood.family, likelihood.scale)
 
 

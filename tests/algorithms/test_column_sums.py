@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider
-from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.core.messages import Message, RemoteFault
 from fedkern.algorithms.exchanges import column_sums, fit_sums, level, loo_sums
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import Summary
 from fedkern.algorithms.exchanges.fit_sums import FitSums
 from fedkern.algorithms.exchanges.loo_sums import LooSums
-from fedkern.errors import JobError, OwnFault
+from fedkern.errors import FedkernError, JobError, OwnFault
 from fedkern.jobs.stage import Stage, column_sums_stage
 from fedkern.models.encoding import Column, Spec
 from fedkern.models.spatial.site import Rows
-from fedkern.privacy.masks import Pairs, public_key
+from fedkern.privacy.masks import ONCE, Pairs, holds, public_key
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run_protocol
 
@@ -132,6 +132,31 @@ def test_a_server_that_asks_for_another_leg_or_tells_a_scale_of_0_is_refused() -
     for wrong in (column_sums.AskColumnSums(3, zeros), column_sums.ColumnScales(1, 9.0, zeros, zeros)):
         with pytest.raises(RemoteFault):
             column_sums.client_receive(client, wrong)
+
+
+def asked(client: column_sums.Client, *questions: Message) -> list[str]:
+    """What a client says to questions: what it sends, or how it ends."""
+    said = []
+    for question in questions:
+        try:
+            client, (told,) = column_sums.client_receive(client, question)
+            said.append("words" if holds(told.numbers(), ONCE, 3).all() else "no words")  # type: ignore[attr-defined]
+        except (FedkernError, RemoteFault) as fault:
+            return [*said, str(fault)]
+    return said
+
+
+@pytest.mark.parametrize("mean", [1e-70, 0.1, 1e30, 1e32, 1e60, np.inf, np.nan])
+def test_no_number_that_the_server_tells_ends_the_job_at_one_client(mean: float) -> None:
+    """One with cells that are all 0, one with small and one with large ones."""
+    each, zeros = list[list[str]](), np.zeros(column_sums.WIDTH)
+    for size in (0.0, 1e-20, 1e25):
+        summary = Summary(("x0",), ("numeric",), numeric=size * np.array([[1.0], [-2.0], [3.5]]))
+        client = column_sums.Client("a", Spec("y"), 3, ("x0",), summary)
+        each.append(asked(client, column_sums.AskColumnSums(0, zeros), column_sums.AskColumnSums(1, zeros + mean)))
+    assert each[0] == each[1] == each[2]
+    assert each[0][0] == "words"
+    assert each[0][1] == ("words" if mean < 8e31 else "server: AskColumnSums was not expected, or has a number that cannot be")
 
 
 # Units --------------------

@@ -11,6 +11,7 @@ from fedkern.algorithms.exchanges import level
 from fedkern.errors import JobError, LostPeer
 from fedkern.models.spatial.site import Rows
 from fedkern.models.spatial.units import Units
+from fedkern.privacy.masks import ONCE, holds
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run_protocol
 
@@ -129,3 +130,30 @@ def test_the_order_of_arrival_changes_no_bit():
                 asked += more
         found.add((server.units.level, server.units.scale))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("centre", [1e-70, 0.1, 1e30, 1e32, 1e60, np.inf, np.nan])
+@pytest.mark.parametrize("size", [0.0, 1e-20, 1e25])
+def test_with_masks_no_number_that_the_server_tells_ends_the_job_at_one_client(size, centre):
+    s = level.Settings("gaussian", masked=True)
+    state, _ = level.client_receive(level.Client("a", s, rows(size * np.array([1.0, -2.0, 3.5]))), level.AskLevel(0, 0.0))
+    question = level.AskLevel(1, centre)
+    if centre < 8e31:
+        _, (told,) = level.client_receive(state, question)
+        assert holds(told.numbers(), ONCE, 3).all()
+        return
+    with pytest.raises(RemoteFault, match=r"^server: AskLevel was not expected, or has a number that cannot be$"):
+        level.client_receive(state, question)
+
+
+@pytest.mark.parametrize(
+    "wrong", [level.AskLevel(1, 0.0), level.AskLevel(0, 1.0), level.AskLevel(2, 0.0), level.Level(1, 0.0, 0.0)]
+)
+def test_with_masks_a_leg_comes_once_and_in_its_turn(wrong):
+    state = level.Client("a", level.Settings("gaussian", masked=True), rows([1.0, 2.0]))
+    with pytest.raises(RemoteFault, match="was not expected"):
+        level.client_receive(state, wrong)
+    state, _ = level.client_receive(state, level.AskLevel(0, 0.0))
+    state, _ = level.client_receive(state, level.AskLevel(1, 1.5))
+    with pytest.raises(RemoteFault, match="was not expected"):
+        level.client_receive(state, level.AskLevel(1, 1.25))

@@ -103,7 +103,7 @@ def test_responses_drawn_anew_tell_rows_to_whoever_knows_the_numbers_and_these_a
     found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
     assert misfit > 0.1
     assert np.abs(found - X).max(axis=1).min() > 0.01
-    monkeypatch.setattr("fedkern.methods.likelihood.checks.draw_secret_key", lambda: key)
+    monkeypatch.setattr("fedkern.jobs.run.Run.secret_key", lambda *about: key)
     tape, X = curious_likelihood.linear(n, p)
     found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
     assert misfit < 1e-5

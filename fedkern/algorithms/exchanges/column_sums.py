@@ -205,6 +205,11 @@ class Server:
         return self.leg
 
 
+def blocks(columns: tuple[str, ...]) -> int:
+    """Returns in how many blocks they are asked for; 1 where there are none."""
+    return max(-(-len(columns) // WIDTH), 1)
+
+
 def start(columns: tuple[str, ...], n_clients: int) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question, to all clients as one."""
     return Server(columns, n_clients), once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
@@ -290,13 +295,15 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def _check(state: Client, event: Event) -> None:
     """Raises RemoteFault where the server asks, or says, what none can: all clients know so alike."""
-    good = isinstance(event, (AskColumnSums, ColumnScales)) and event.round == state.leg and len(state.centres) < len(state.columns)
+    good = isinstance(event, (AskColumnSums, ColumnScales)) and event.round == state.leg
+    good, numbers = good and len(state.centres) < len(state.columns), np.zeros(1)
     if isinstance(event, ColumnScales):
-        small = 1 / LARGEST_CELL
-        good = good and state.leg % LEGS == 2 and event.rows >= 1 and (np.abs(event.centres) <= LARGEST_CELL).all()
-        good = good and bool(((event.scales >= small) & (event.scales <= LARGEST_CELL)).all())
+        good = good and state.leg % LEGS == 2 and event.rows >= 1
+        numbers = np.concatenate([event.centres, event.scales, 1 / np.maximum(event.scales, 1e-300)])
     elif isinstance(event, AskColumnSums):
-        good = good and state.leg % LEGS < 2 and (np.abs(event.means) <= LARGEST_CELL * (state.leg % LEGS)).all()
+        good = good and (state.leg % LEGS == 1 or (state.leg % LEGS == 0 and not event.means.any()))
+        numbers = event.means
+    good = good and bool((np.abs(numbers) <= LARGEST_CELL).all())
     if not good:
         raise RemoteFault(f"server: {type(event).__name__} was not expected, or has a number that cannot be")
 

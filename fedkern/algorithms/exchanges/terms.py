@@ -92,7 +92,7 @@ class Added:
 
     def numbers(self) -> Array:
         """Returns thousandths of a nat, whole numbers that are added exactly; NaN at a draw that cannot be."""
-        return np.rint(np.where(self.values > -LARGEST / 2, self.values, np.nan) * 10**DIGITS)
+        return np.asarray(np.rint(np.where(self.values > -LARGEST / 2, self.values, np.nan) * 10**DIGITS))
 
     @classmethod
     def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Self:

@@ -86,7 +86,9 @@ def _check(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> No
     settings, low, high = state.settings, *TAU_SQ
     known = event.round * settings.local_sweeps == state.step and event.since == 0 and event.round < settings.rounds
     if not (known and within(event.theta, -LARGEST, LARGEST) and within(event.tau_sq, low, high)):
-        raise RemoteFault("server: it asks for another round than the next, or for coefficients or scales out of bounds")
+        raise RemoteFault(
+            "server: it asks for another round than the next, or for coefficients or scales out of this job's bounds"
+        )
 
 
 def updated(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:

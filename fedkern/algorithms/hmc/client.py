@@ -107,7 +107,7 @@ def _check(s: Settings, event: Event) -> None:
         return
     steps = event.step if isinstance(event, Launch) else np.ones(1)
     if not (s.box.holds(event.xi).all() and (steps > 0).all() and (steps <= LONGEST).all()):
-        raise RemoteFault("server: it asks for unknowns, or steps, out of the bounds of this job")
+        raise RemoteFault("server: it asks for unknowns, or steps, out of this job's bounds")
 
 
 def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:

@@ -108,7 +108,9 @@ class Walk:
         """Takes the first half kick and drift of a new trajectory."""
         start = self.value - 0.5 * (normals**2).sum(axis=1)
         velocity = normals + 0.5 * step[:, None] * self.scale * self.slope
-        return evolve(self, start=start, velocity=self._bounded(velocity), trial=self.at, lost=np.zeros(len(step), bool))._drifted(step)
+        return evolve(
+            self, start=start, velocity=self._bounded(velocity), trial=self.at, lost=np.zeros(len(step), bool)
+        )._drifted(step)
 
     def _drifted(self, step: Vector) -> Walk:
         """Moves the coordinates along the velocity."""

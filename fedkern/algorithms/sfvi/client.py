@@ -133,7 +133,9 @@ def _check(state: Client, event: Global) -> None:
     """Raises RemoteFault for a question that no server of such a job asks: all clients know so alike."""
     box = state.settings.box
     if box is not None and not (event.round == state.round and box.holds(event.xi).all()):
-        raise RemoteFault(f"server: in round {state.round} of the job it asks for round {event.round}, or for unknowns out of bounds")
+        raise RemoteFault(
+            f"server: after {state.round} rounds it asks for round {event.round}, or for unknowns out of this job's bounds"
+        )
 
 
 def _told(state: Client, event: until.Length) -> Client:

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 
 from ...algorithms.exchanges.fit_sums import FitSums
 from ...models import psis
-from ...models.likelihood import MOST_VALUE, cut_value
+from ...models.likelihood import LIMIT, cut_value
 from ...models.spatial import checks
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
@@ -106,7 +106,7 @@ class Fitness:
     def sums(self) -> FitSums:
         """The sums for the server, where the job asks."""
         elpd = cut_value(self.elpd[np.isfinite(self.elpd)])
-        squares, effective = float((elpd**2).sum()), float(np.nansum(np.clip(self.effective, -MOST_VALUE, MOST_VALUE)))
+        squares, effective = float((elpd**2).sum()), float(np.nansum(np.clip(self.effective, -LIMIT, LIMIT)))
         waic, p_waic = cut_value(self.waic[np.isfinite(self.waic).all(axis=1)]).sum(axis=0).tolist()
         return FitSums(0, len(elpd), float(elpd.sum()), squares, effective, waic, p_waic, self.unreliable)
 

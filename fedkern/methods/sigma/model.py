@@ -25,7 +25,7 @@ from ...kernels import families
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
-from ...models.overdispersed import Overdispersed, saturated
+from ...models.overdispersed import Overdispersed, bounded
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.loadings import LevelRidge, MeanLoadings, values_of
@@ -363,7 +363,7 @@ class SigmaModel(JobModel[OutputSection]):
         gaussian = self.likelihood.record.link == "identity"
         likelihood = self.likelihood if rows.sd is None else replace(self.likelihood, scale=rows.sd)
         if self.secure:
-            likelihood, rows = saturated(likelihood), cut(rows, measured=gaussian)
+            likelihood, rows = bounded(likelihood), cut(rows, measured=gaussian)
         if isinstance(file, WithinFile):
             integrated = gaussian or not self.chains
             return WithinSite(file.within, self.condition, self.layout, likelihood, rows, integrated)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, Saturated, cut_slope, cut_value, half_normal
+from ..likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, cut_slope, cut_value, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
 from .periods import step_sd, walk
@@ -285,13 +285,13 @@ class Observed(ABC):
         return np.bincount(self.rows.area, minlength=self.n_areas).astype(float)
 
     @property
-    def saturated(self) -> bool:
+    def bounded(self) -> bool:
         """Whether each row's, or area's, part is cut to what a masked sum has room for."""
-        return isinstance(self.likelihood, Saturated)
+        return isinstance(self.likelihood, Bounded)
 
     def cut(self, slopes: Matrix) -> Matrix:
         """Returns derivatives of rows, or areas, cut where that is so."""
-        return cut_slope(slopes) if self.saturated else slopes
+        return cut_slope(slopes) if self.bounded else slopes
 
     def fixed(self, xi: Matrix) -> Matrix:
         """Returns offset + b + x' beta + gamma_t (m, n)."""
@@ -487,7 +487,7 @@ class Site(Observed):
 
     def _summed(self, values: Matrix) -> Vector:
         """Returns sums (m,) over areas of log densities (m, d)."""
-        return np.asarray((cut_value(values) if self.saturated else values).sum(axis=1))
+        return np.asarray((cut_value(values) if self.bounded else values).sum(axis=1))
 
     @cached_property
     def _certain(self) -> tuple[Vector, Vector]:
@@ -506,7 +506,7 @@ class Site(Observed):
         r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
         S, D = self.by_area(own * r), 1 + V * K
         value = np.full(len(r), 0.5 * float(np.log(own).sum()) - len(r.T) * HALF_LOG_TAU)
-        if self.saturated:
+        if self.bounded:
             value += self._summed(-0.5 * (self.by_area(own * r * r) + np.log(D) - V * S**2 / D))
         else:
             value = value - 0.5 * (own * r * r).sum(axis=1) - 0.5 * (np.log(D) - V * S**2 / D).sum(axis=1)

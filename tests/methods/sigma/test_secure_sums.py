@@ -51,7 +51,7 @@ def job(folder: Path, algorithm: dict[str, Any], *, secure: bool = True, **more:
 @pytest.fixture
 def keyed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives clients the random numbers of the job's seed, as without masks, so that results can be compared."""
-    monkeypatch.setattr(sigma_run, "_seed", lambda model: model.seed)
+    monkeypatch.setattr(sigma_run, "_seed", lambda run, model, client: model.seed)
 
 
 @pytest.mark.usefixtures("keyed")
@@ -105,7 +105,7 @@ def test_clients_that_were_told_other_units_give_no_sum(tmp_path: Path, monkeypa
 
 def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = cycle(range(1, 4))  # one for each client of each run that begins; a resumed one has kept its own
-    monkeypatch.setattr("fedkern.methods.sigma.run.secrets.randbits", lambda bits: next(numbers))
+    monkeypatch.setattr("fedkern.jobs.run.Run.secret_key", lambda *about: next(numbers))
     path = job(tmp_path / "job", SFVI)
     with pytest.raises(LostPeer, match="stopped by SIGTERM"):
         run(path, tmp_path / "out", stop=80)

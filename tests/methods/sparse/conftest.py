@@ -11,4 +11,4 @@ import pytest
 def the_same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients' own seeds are the same in every run of a test: what holds once holds always."""
     numbers = itertools.count(1)
-    monkeypatch.setattr("fedkern.methods.sparse.run.secrets.randbits", lambda bits: next(numbers) * 0x9E3779B97F4A7C15 % 2**bits)
+    monkeypatch.setattr("fedkern.jobs.run.Run.secret_key", lambda *about: next(numbers) * 0x9E3779B97F4A7C15 % 2**64)

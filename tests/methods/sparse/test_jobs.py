@@ -450,7 +450,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(
     """Where a client's random numbers are its own, its checkpoint keeps their seed: the seeds of the resumed run are others."""
     path = job(tmp_path, kind)
     at_hand: list[int] = []
-    monkeypatch.setattr("fedkern.methods.sparse.run.secrets.randbits", lambda bits: 2**bits - 1 - at_hand.pop())
+    monkeypatch.setattr("fedkern.jobs.run.Run.secret_key", lambda *about: 2**64 - 1 - at_hand.pop())
     if sets == IMPUTE:
         for file in sorted((path.parent / "clients").glob("*.csv")):
             header, *lines = file.read_text().splitlines()

@@ -15,7 +15,6 @@ import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.gibbs import server as gibbs
 from fedkern.algorithms.gibbs import sweeps
-from fedkern.algorithms.gibbs.messages import Sums
 from fedkern.algorithms.gibbs.settings import Settings
 from fedkern.errors import FedkernError, JobError
 from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
@@ -36,7 +35,7 @@ swept_sums = sweeps.swept_sums
 def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the next run begin with the same secret numbers as the last one before it."""
     numbers = itertools.count(1)
-    monkeypatch.setattr("fedkern.methods.sparse.run.secrets.randbits", lambda bits: next(numbers) * 0x9E3779B97F4A7C15 % 2**bits)
+    monkeypatch.setattr("fedkern.jobs.run.Run.secret_key", lambda *about: next(numbers) * 0x9E3779B97F4A7C15 % 2**64)
 
 
 def sections(more: Mapping[str, Any] | None = None, *, secure: bool = True) -> dict[str, dict[str, Any]]:
