@@ -22,7 +22,7 @@ from fedkern.models.encoding import INTERCEPT
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.saturated import AT_ONCE, HIGHEST, LIMIT, Saturated
 from fedkern.models.survival_parametric import Lifetimes
-from fedkern.privacy.masks import ROUND, WIDE, Pairs, from_words, public_key, total
+from fedkern.privacy.masks import WIDE, Pairs, from_words, public_key, total
 
 Array = NDArray[np.float64]
 
@@ -299,7 +299,7 @@ def test_no_question_inside_the_box_has_a_row_for_which_words_have_no_room(famil
         for numbers in (told.gradient, told.hessian):
             assert np.isfinite(numbers).all()
             assert np.abs(numbers).max() * MOST_ROWS < WIDE.bound
-    assert LIMIT * MOST_ROWS < ROUND.bound
+    assert LIMIT * MOST_ROWS < WIDE.bound
 
 
 # How rows are cut off --------------------
@@ -345,3 +345,15 @@ def test_large_honest_rows_are_not_cut_off() -> None:
     assert (value[0], cut[0]) == (pytest.approx(rows.values(points, 1)[0], rel=1e-12), 0)
     assert value[0] / n < -(2.0**20)  # many rows are below a limit that would be cheaper
     assert AT_ONCE * HIGHEST <= LIMIT / 2
+
+
+def test_a_client_with_an_effect_of_its_own_is_cut_off_nowhere_as_long_as_there_is_a_number() -> None:
+    """A limit on its whole sum would be an event of this client: asked along a line, where it is told a square of its rows."""
+    layout = Layout(COLUMNS, "gaussian", (), (INTERCEPT,))
+    rng = np.random.default_rng(6)
+    X = np.column_stack([np.ones(20), rng.normal(size=20)])
+    rows, box = Rows(layout, X, responses("gaussian", 20, rng), np.array([0, 20])), box_of(layout)
+    points = points_of(box, 200, rng)
+    value, cut = Saturated(rows).counted(points[box.holds(points)], 1)
+    assert value.min() < -20 * LIMIT
+    assert not cut.any()
