@@ -18,7 +18,7 @@ from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage, column_sums_stage, sum_end_stage
 
-MAY_SEND = (*sum_keys.COMMITTED.to_server, sum_end.MaskedSumEnd)  # of every method, beside its own
+MAY_SEND = (*sum_keys.COMMITTED.to_server, *sum_end.PROTOCOL.to_server, sum_end.MaskedSumEnd)  # of every method, beside its own
 UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
 ALONE = "each client compares its columns{} with all others' together, and tells it masked: the result says if one is odd"
 LIMIT = "protects against the server only if it is not the authority"

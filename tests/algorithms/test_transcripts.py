@@ -40,7 +40,9 @@ from support.transcripts import Line, transcript
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Asked = list[Message]
-PAIRS = 5
+# Of federations, for each kind of question: a few by day.
+MANY = pytest.param(range(5, 105), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])
+PAIRS = pytest.mark.parametrize("pairs", [range(5), MANY])
 ORDERS = [(1, 2, 0), (2, 0, 1), (1, 0, 2), (2, 1, 0), (0, 2, 1)]
 ROOM = 2.0**-30  # of what a sum of three has room for: rows of a real client are more, and of other priors
 
@@ -144,9 +146,10 @@ def built(rng: np.random.Generator) -> list[WithinSite]:
 KINDS: dict[str, Callable[[np.random.Generator], Sequence[Site | WithinSite]]] = {"trained": trained, "built": built}
 
 
+@PAIRS
 @pytest.mark.parametrize("kind", KINDS)
-def test_fits_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
-    for pair in range(PAIRS):
+def test_fits_of_the_same_sums_give_the_server_the_same(kind: str, pairs: range) -> None:
+    for pair in pairs:
         rng = np.random.default_rng([pair, 1])
         own = KINDS[kind](rng)
         layout = own[0].layout
@@ -169,9 +172,10 @@ def test_fits_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
         ends_alike(lines, "for unknowns out of this job's bounds")
 
 
+@PAIRS
 @pytest.mark.parametrize("kind", KINDS)
-def test_chains_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
-    for pair in range(PAIRS):
+def test_chains_of_the_same_sums_give_the_server_the_same(kind: str, pairs: range) -> None:
+    for pair in pairs:
         rng = np.random.default_rng([pair, 2])
         own = KINDS[kind](rng)
         if kind == "built" and own[0].likelihood.record.link != "identity":
@@ -205,8 +209,9 @@ def test_chains_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
 PIECES = factors.tie(AreaPrior(*rows_of(24, np.arange(24).reshape(12, 2)), PHI), (8, 8, 8), ("a", "b", "c"), nodes=9).clients
 
 
+@PAIRS
 @pytest.mark.parametrize("family", ["poisson", "gaussian"])
-def test_whose_areas_they_are_is_in_no_sum(family: str) -> None:
+def test_whose_areas_they_are_is_in_no_sum(family: str, pairs: range) -> None:
     """Where areas are independent a sum over clients is one over areas: but for rounding it is the same however they are dealt.
 
     Of counts it is so as far as the search for q(theta | xi) goes, and not in all corners.
@@ -214,7 +219,7 @@ def test_whose_areas_they_are_is_in_no_sum(family: str) -> None:
     exact = family == "gaussian"
     likelihood = bounded(Likelihood(family, None if exact else 1.0))
     layout = Layout(True, PIECES[0].n_latents, n_beta=1, dispersed=likelihood.dispersed)
-    for pair in range(PAIRS):
+    for pair in pairs:
         rng = np.random.default_rng([pair, 4])
         y = rng.normal(size=36) if exact else rng.integers(0, 5, 36).astype(float)
         area = np.repeat(np.arange(24), rng.permutation(np.repeat([1, 2], 12)))
@@ -272,9 +277,10 @@ def sparse_sites(rng: np.random.Generator, kind: str, p: int) -> list[sites.Site
     return made
 
 
+@PAIRS
 @pytest.mark.parametrize("kind", ["regression", "student", "logistic", "mrf", "sem"])
-def test_samplers_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
-    for pair in range(PAIRS // 5 * 2):
+def test_samplers_of_the_same_sums_give_the_server_the_same(kind: str, pairs: range) -> None:
+    for pair in pairs:
         rng = np.random.default_rng([pair, 3])
         p = int(rng.integers(2, 5))
         own = sparse_sites(rng, kind, p)
