@@ -33,13 +33,16 @@ from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows, Site, cut
 from fedkern.models.spatial.within_site import WithinSite
 from fedkern.models.variational import Block
+from fedkern.privacy.masks import WIDE, from_words
 from support import chosen, sigma_cases
-from support.maps import grid
+from support.maps import grid, rows_of
 from support.transcripts import Line, transcript
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Asked = list[Message]
-PAIRS = 5
+# Of federations, for each kind of question: a few by day.
+MANY = pytest.param(range(5, 105), marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])
+PAIRS = pytest.mark.parametrize("pairs", [range(5), MANY])
 ORDERS = [(1, 2, 0), (2, 0, 1), (1, 0, 2), (2, 1, 0), (0, 2, 1)]
 ROOM = 2.0**-30  # of what a sum of three has room for: rows of a real client are more, and of other priors
 
@@ -103,7 +106,9 @@ def outside(rng: np.random.Generator, box: Box) -> Array:
 def wild(rng: np.random.Generator, rows: Rows, family: str) -> Rows:
     """The same rows, of which one is far from all others, and one covariate too."""
     y, X = rows.y.copy(), rows.X.copy()
-    if family != "binomial":
+    if family == "gaussian":
+        y[0] *= 10.0 ** rng.choice([0, 3, 12, 150])
+    elif family != "binomial":
         y[0] = np.rint(y[0] * 10.0 ** rng.integers(0, 12) + 1)
     X[1] *= 10.0 ** rng.integers(0, 5)
     return cut(replace(rows, y=y, X=X), measured=family == "gaussian")
@@ -141,9 +146,10 @@ def built(rng: np.random.Generator) -> list[WithinSite]:
 KINDS: dict[str, Callable[[np.random.Generator], Sequence[Site | WithinSite]]] = {"trained": trained, "built": built}
 
 
+@PAIRS
 @pytest.mark.parametrize("kind", KINDS)
-def test_fits_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
-    for pair in range(PAIRS):
+def test_fits_of_the_same_sums_give_the_server_the_same(kind: str, pairs: range) -> None:
+    for pair in pairs:
         rng = np.random.default_rng([pair, 1])
         own = KINDS[kind](rng)
         layout = own[0].layout
@@ -166,9 +172,10 @@ def test_fits_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
         ends_alike(lines, "for unknowns out of this job's bounds")
 
 
+@PAIRS
 @pytest.mark.parametrize("kind", KINDS)
-def test_chains_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
-    for pair in range(PAIRS):
+def test_chains_of_the_same_sums_give_the_server_the_same(kind: str, pairs: range) -> None:
+    for pair in pairs:
         rng = np.random.default_rng([pair, 2])
         own = KINDS[kind](rng)
         if kind == "built" and own[0].likelihood.record.link != "identity":
@@ -198,6 +205,54 @@ def test_chains_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
         ends_alike(lines, "it asks for unknowns, or steps, out of this job's bounds")
 
 
+# Twelve pairs of neighbours, apart from all others: each client has four, and no two clients touch.
+PIECES = factors.tie(AreaPrior(*rows_of(24, np.arange(24).reshape(12, 2)), PHI), (8, 8, 8), ("a", "b", "c"), nodes=9).clients
+
+
+@PAIRS
+@pytest.mark.parametrize("family", ["poisson", "gaussian"])
+def test_whose_areas_they_are_is_in_no_sum(family: str, pairs: range) -> None:
+    """Where areas are independent a sum over clients is one over areas: but for rounding it is the same however they are dealt.
+
+    Of counts it is so as far as the search for q(theta | xi) goes, and not in all corners.
+    """
+    exact = family == "gaussian"
+    likelihood = bounded(Likelihood(family, None if exact else 1.0))
+    layout = Layout(True, PIECES[0].n_latents, n_beta=1, dispersed=likelihood.dispersed)
+    for pair in pairs:
+        rng = np.random.default_rng([pair, 4])
+        y = rng.normal(size=36) if exact else rng.integers(0, 5, 36).astype(float)
+        area = np.repeat(np.arange(24), rng.permutation(np.repeat([1, 2], 12)))
+        rows = Rows(y, area, rng.normal(size=(36, 1)), np.zeros(36))
+        rows = wild(rng, rows, family) if exact else rows
+        box = box_of(layout)
+        settings = chosen.sfvi(rounds=100, bound=True, box=box)
+        places = [place(rng, box) if exact else rng.normal(0, 0.3, layout.size) for _ in range(6)]
+        asked: Asked = [sfvi.Global(round, xi[None]) for round, xi in enumerate(places)]
+
+        def told(pieces: Array, rows: Rows = rows, settings: Any = settings, asked: Asked = asked) -> list[Line]:
+            """The transcript where the k-th piece of the map has the rows of another."""
+            clients = []
+            for k, prior in enumerate(PIECES):
+                order = [2 * piece + side for piece in pieces[4 * k : 4 * k + 4] for side in (0, 1)]
+                at = np.concatenate([np.flatnonzero(rows.area == one) for one in order])
+                where = np.concatenate([np.full((rows.area == one).sum(), place) for place, one in enumerate(order)])
+                own = Rows(rows.y[at], where, rows.X[at], rows.offset[at])
+                site = WithinSite(prior, PHI, layout, likelihood, own, integrated=True)
+                clients.append(sfvi.client(f"client-{k}", k, settings, site, 3, seed=1))
+            return transcript(sfvi.protocol(settings), sfvi.SUMS, settings.sizes(layout.size), clients, asked)
+
+        first, second = told(np.arange(12)), told(rng.permutation(12))
+        for one, other in zip(first, second, strict=True):
+            assert one[:2] == other[:2]
+            if one[0] != "failed":
+                numbers, others = (
+                    from_words(np.frombuffer(line[2], "<u8").reshape(WIDE.limbs, -1), WIDE) for line in (one, other)
+                )
+                tolerance = 1e-7 if exact else 1e-4
+                np.testing.assert_allclose(numbers, others, rtol=tolerance, atol=tolerance * np.abs(numbers).max())
+
+
 # Sparse models --------------------
 
 
@@ -222,9 +277,10 @@ def sparse_sites(rng: np.random.Generator, kind: str, p: int) -> list[sites.Site
     return made
 
 
+@PAIRS
 @pytest.mark.parametrize("kind", ["regression", "student", "logistic", "mrf", "sem"])
-def test_samplers_of_the_same_sums_give_the_server_the_same(kind: str) -> None:
-    for pair in range(PAIRS // 5 * 2):
+def test_samplers_of_the_same_sums_give_the_server_the_same(kind: str, pairs: range) -> None:
+    for pair in pairs:
         rng = np.random.default_rng([pair, 3])
         p = int(rng.integers(2, 5))
         own = sparse_sites(rng, kind, p)

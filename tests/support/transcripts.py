@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fedkern.algorithms.core.masked import Client, Hider, Sum, Sums
-from fedkern.algorithms.core.messages import Message, Protocol
+from fedkern.algorithms.core.messages import KINDS, Message, Protocol, RemoteFault
+from fedkern.errors import FedkernError
 from fedkern.privacy.masks import Pairs, public_key, total
+from fedkern.transports.codec import HEADER
+from fedkern.transports.driver import ServerSide
 
 Line = tuple[Any, ...]
 
@@ -45,3 +52,53 @@ def transcript(
             lines.append((kind.__name__, together[0].round, words.tobytes()))
         lines.append(("failed", sum(client.hider.failed for client in clients)))
     return lines
+
+
+# Of keys, which are new at each start, and receipts.
+RANDOM = {"SumKey", "SumCommitment", "SumSignature", "Received", "Keep", "Kept"}
+
+
+@contextmanager
+def of_run() -> Iterator[list[Line]]:
+    """Inside `with`, all that the server of a run in this process gets: sums, bare messages with their senders, and the end."""
+    lines, added, arrive = list[Line](), Sums._total, ServerSide.arrive
+
+    def total_of(own: Sums, answers: Any, one: Sum, round: int) -> Message:
+        message = added(own, answers, one, round)
+        lines.append((one.masked.__name__, round, digest_of(message)))
+        return message
+
+    def arrives(own: ServerSide, frame: Any, here: Any) -> None:
+        _, _, number, client, *_ = HEADER.unpack_from(frame)
+        name = KINDS[number].__name__
+        if not name.startswith("Masked") and name not in RANDOM:
+            lines.append((client, name, bytes(frame[HEADER.size :])))
+        arrive(own, frame, here)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sums, "_total", total_of)
+        patch.setattr(ServerSide, "arrive", arrives)
+        try:
+            yield lines
+        except (FedkernError, RemoteFault) as fault:
+            lines.append(("ended", type(fault).__name__, str(fault)))
+
+
+def digest_of(message: Any) -> bytes:
+    """All numbers of the sum that the server's machine gets, to the bit."""
+    return repr([np.asarray(getattr(message, one.name)).tobytes() for one in fields(message)]).encode()
+
+
+def number_of(part: Any) -> int:
+    """A number of a client's rows, by which it has the same random numbers wherever it stands."""
+    state = hashlib.blake2b(digest_size=3)
+
+    def add(value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            state.update(value.tobytes())
+        elif is_dataclass(value):
+            for one in fields(value):
+                add(getattr(value, one.name))
+
+    add(part)
+    return int.from_bytes(state.digest(), "little")

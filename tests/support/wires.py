@@ -149,12 +149,11 @@ def server_less(config: JobConfig) -> bool:
 
 
 # Messages that clients of a job with secure sums send of themselves alone: names of columns and levels, notes on columns, which
-# prior they hold, whether their own unknowns have settled, keys, receipts, and what they heard.
+# prior they hold, keys, receipts, and what they heard.
 OF_ONE = {
     "SchemaReply",
     "ColumnNotes",
     "Holds",
-    "Settled",
     "SumKey",
     "SumCommitment",
     "SumSignature",

@@ -18,6 +18,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import FAMILIES, gammaln
+from ...models.likelihood import cut_value
 from ...results import chains, loo, selection
 from ...results.plain import Record
 from .keys import Config
@@ -186,8 +187,10 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
     def density(at: slice) -> Array:
         mean = slopes @ values[at, :w].T + alpha
         if model.is_student:
-            return student_density(values[at, w], mean, sd, model.degrees)
-        return np.asarray(family.value(values[at, w], mean, sd, None), np.float64)
+            densities = student_density(values[at, w], mean, sd, model.degrees)
+        else:
+            densities = np.asarray(family.value(values[at, w], mean, sd, None), np.float64)
+        return cut_value(densities) if model.secure else densities
 
     return loo.sums(len(values), density)
 

@@ -219,7 +219,8 @@ def disclosure(model: SparseModel) -> str:
         text += "once" if times == 1 else f"{times} times, once for each run of the sampler"
     elif model.secure:
         text = "sums over all clients of their deviations and scales, three or four a coefficient and round, go to the server, "
-        text += "made with random numbers that no other party has"
+        text += "made with random numbers that no other party has; a server that chooses what it asks can tell the clients' "
+        text += "coefficients apart by them, but not whose they are"
     elif a.aggregate == "sums":
         text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.messages import RemoteFault, Tells
 from fedkern.algorithms.core.until import Moving
 from fedkern.algorithms.exchanges.settled import Settled
+from fedkern.algorithms.sfvi import machine as sfvi_machine
 from fedkern.errors import JobError, LostPeer
 from fedkern.methods.sigma import run as sigma_run
 from methods.sigma.test_weights import job as gaussian
 from support import sigma_artifacts as artifacts
 from support.interrupted import run
 from support.mask_streams import tell_one_another_thing
+from support.transcripts import number_of, of_run
 from support.wires import checked_and_run, ledgers, of_one_client
 
 SFVI = {"inference": "sfvi"}
@@ -124,6 +127,35 @@ def test_a_fit_that_asks_whether_all_has_settled_asks_for_a_sum(tmp_path: Path) 
     hidden = fedkern.run(job(tmp_path / "masked", algorithm, **more), out=tmp_path / "out")
     assert hidden.summary["rounds"] == plain.summary["rounds"]
     assert of_one_client(tmp_path / "out") == set()
+
+
+def test_federations_whose_sums_agree_give_the_server_one_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three clients with one prior, in another order: which of them has which rows is in nothing that the server gets."""
+    client = sfvi_machine.client
+    monkeypatch.setattr(sigma_run, "_seed", lambda *about: 7)
+
+    def by_rows(name: str, index: int, settings: Any, site: Any, *more: Any) -> Any:
+        return client(name, number_of(site), settings, site, *more)
+
+    monkeypatch.setattr("fedkern.methods.sigma.run.sfvi.client", by_rows)
+    told = []
+    for order in ((0, 1, 2), (2, 0, 1)):
+        path = job(tmp_path / f"{order}", SFVI, output={"fit": True})
+        first, *others = artifacts.written(path.parent / "prior", sizes=(5, 5, 5))
+        alike = [replace(one, parts=first.parts, tau2=first.tau2, true_variance=first.true_variance) for one in others]
+        artifacts.artifact.write(path.parent / "prior", first.common, [first, *alike])
+        random = np.random.default_rng(3)
+        rows = [[(f"{i}", int(random.poisson(n)), n * random.uniform(0.5, 2)) for i in range(5)] for n in (2, 60, 900)]
+        for name, k in zip(artifacts.NAMES, order):
+            lines = ["district,cases,expected", *(f"{name}-{i},{cases},{expected}" for i, cases, expected in rows[k])]
+            (path.parent / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        with of_run() as lines:
+            fedkern.run(path)
+        told.append(lines)
+    assert told[0] == told[1]
+    kinds = {line[0] for line in told[0]}
+    assert {"MaskedLevelSums", "MaskedGradientMore", "MaskedSettled", "MaskedFitSums"} <= kinds
+    assert {line[1] for line in told[0] if isinstance(line[0], int)} <= {"SchemaReply", "ColumnNotes", "Holds", "VerdictHeard"}
 
 
 @pytest.mark.parametrize("bits", [(1, 1, 1), (1, 0, 1), (0, 0, 0)])

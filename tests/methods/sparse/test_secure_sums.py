@@ -13,15 +13,18 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.gibbs import machine as gibbs_machine
 from fedkern.algorithms.gibbs import server as gibbs
-from fedkern.algorithms.gibbs import sweeps
-from fedkern.algorithms.gibbs.settings import Settings
+from fedkern.algorithms.gibbs import sites, sweeps
+from fedkern.algorithms.gibbs.messages import Sums
+from fedkern.algorithms.gibbs.settings import Layout, Settings
 from fedkern.errors import FedkernError, JobError
 from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
 from methods.sparse.test_jobs import job
-from support import wires
+from support import chosen, wires
 from support.interrupted import run
 from support.mask_streams import tell_one_another_thing, watched_streams
+from support.transcripts import number_of, of_run
 
 CASES = {
     "regression": ("sparse", {}),
@@ -187,3 +190,74 @@ def test_two_clients_are_too_few(tmp_path: Path) -> None:
     path = job(tmp_path, clients=2)
     with pytest.raises(JobError, match="needs 3 clients, and there are 2"):
         fedkern.run(path, job={"sums": "secure"})
+
+
+@pytest.mark.parametrize("kind", ["regression", "mrf", "sem"])
+def test_federations_whose_sums_agree_give_the_server_one_transcript(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same clients in another order: which of them has which rows is in nothing that the server gets, in jobs in a row."""
+    client = gibbs_machine.client
+    monkeypatch.setattr("fedkern.methods.sparse.run._seed", lambda *about: 7)
+
+    def by_rows(name: str, index: int, settings: Settings, site: Any, *more: Any) -> Any:
+        return client(name, number_of(site), settings, site, *more)
+
+    monkeypatch.setattr("fedkern.methods.sparse.run.gibbs.client", by_rows)
+    random, names = np.random.default_rng(4), ["a", "b", "c"]
+    rows = [random.normal(size=(n, 3)) * size for n, size in ((30, 1.0), (70, 30.0), (45, 0.01))]
+    told = []
+    for order in ((0, 1, 2), (2, 0, 1)):
+        for name, k in zip(names, order):
+            np.savetxt(tmp_path / f"{name}.csv", rows[k], delimiter=",", header="x1,x2,y", comments="")
+        data = {"clients": [str(tmp_path / f"{name}.csv") for name in names]} | (
+            {"response": "y"} if kind == "regression" else {}
+        )
+        tables = {"job": {"method": "sparse", "rounds": 40, "sums": "secure"}, "data": data}
+        tables |= {"model": {"kind": kind, "scale": "none"}, "algorithm": {"burn_in": 10, "chains": 2}}
+        tables |= {"output": {"loo": True, "sensitivity": True}} if kind == "regression" else {}
+        with of_run() as lines:
+            fedkern.run(tables)
+        told.append(lines)
+    assert told[0] == told[1]
+    kinds = {line[0] for line in told[0]}
+    assert {"MaskedSums"} | ({"MaskedErrorShape"} if kind == "sem" else set()) <= kinds
+    assert {line[1] for line in told[0] if isinstance(line[0], int)} <= {
+        "SchemaReply",
+        "ColumnNotes",
+        "ColumnValues",
+        "VerdictHeard",
+    }
+
+
+@pytest.mark.nightly
+def test_a_server_that_chooses_its_questions_tells_clients_coefficients_apart_without_names() -> None:
+    """The page says so: a known limit, and no fault. The precisions' sum has a peak at each client's own slope."""
+    random, slopes, clients = np.random.default_rng(0), list[float](), []
+    settings = chosen.gibbs(layout=Layout(np.zeros((1, 1), int)), rounds=10_000, burn_in=1, aggregate="sums", masked=True)
+    for k, (slope, n) in enumerate(((0.2, 80), (0.5, 200), (0.9, 120))):
+        X = random.normal(size=(n, 1))
+        y = slope * X[:, 0] + 0.5 * random.normal(size=n)
+        slopes.append(float(np.polyfit(X[:, 0], y, 1)[0]))
+        clients.append(gibbs_machine.client(f"{k}", k, settings, sites.Regression(sites.Factor.of(X, y)), None, 7 + k))
+    rounds = itertools.count()
+
+    def precision(theta: float, tau_sq: float) -> float:
+        question = gibbs_machine.Globals(next(rounds), 0, np.full((4, 1), theta), np.full((4, 1), tau_sq))
+        total = np.zeros((3, 4, 1))
+        for k, client in enumerate(clients):
+            clients[k], (told,) = gibbs_machine.client_receive(client, question)
+            assert isinstance(told, Sums)
+            total += told.sums
+        return float(np.log(total[0]).mean())
+
+    grid = np.linspace(-0.2, 1.3, 151)
+    seen = np.zeros(len(grid))
+    for _ in range(12):
+        for i, theta in enumerate(grid):
+            for _ in range(3):  # rounds without a prior, in which every client comes back to its own rows
+                precision(theta, 1e6)
+            seen[i] += precision(theta, 1e-4)
+    smooth = np.convolve(seen, np.ones(7) / 7, "same")
+    peaks = [grid[i] for i in range(4, len(grid) - 4) if smooth[i] == smooth[i - 4 : i + 5].max()]
+    assert np.abs(np.array(peaks) - slopes).max() < 0.03
