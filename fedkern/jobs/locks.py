@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from ..errors import JobError
 from ..ground import OPEN_FOLDER, OWN, Ground, on
+from ..transports import parent
 from .files import writing
 
 NAME = ".lock"
@@ -49,7 +50,7 @@ class Locks:
             if time.monotonic() > until:
                 raise JobError(
                     f"{folder}: another job is running in this folder, of {whose} ({_holder(file)}); wait until it has "
-                    "ended, or choose another --out"
+                    f"ended, or choose another --out{parent.beside_others()}"
                 )
             time.sleep(0.02)
         said = f"process {os.getpid()} on {socket.gethostname()}\n{self._token}\n"

@@ -88,12 +88,17 @@ def describe_questions(stages: Sequence[Stage]) -> Iterator[str]:
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:
-    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, the end; none without."""
+    """Returns the stages that a job with secure sums has before its method's: of keys, and of columns' sums; none without."""
     if not config.secure:
         return []
     runs = 1 if getattr(config, "formula", None) is None else 2
     columns = [column_sums_stage(runs)] if getattr(config.data, "standardise", None) == "exchange" else []
-    return [_stage_of_keys(n_clients), *columns, sum_end_stage()]
+    return [_stage_of_keys(n_clients), *columns]
+
+
+def closing(config: JobConfig) -> list[Stage]:
+    """Returns the last stage of a job with secure sums, after its method's; none without."""
+    return [sum_end_stage()] if config.secure else []
 
 
 def _stage_of_keys(n_clients: int) -> Stage:

@@ -143,15 +143,15 @@ def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | N
 
     A launcher tells its processes their number in the environment; with a foreign library each of them finds itself alone.
     """
-    for launcher in parent.LAUNCHERS:
-        claimed = env.get(launcher.size, "")
-        if size == 1 and claimed.isdigit() and int(claimed) > 1:
-            name = " ".join(library.split(",")[0].splitlines()[0].replace("Version:", "").split())
-            return (
-                f"{launcher.name} started {claimed} processes, but mpi4py uses {name}, which does not know of them: "
-                "start the job with the mpirun of that library (mpi/run.sh takes the one installed beside this Python)"
-            )
-    return None
+    started = parent.claimed(env)
+    if size > 1 or started is None:
+        return None
+    launcher, count = started
+    name = " ".join(library.split(",")[0].splitlines()[0].replace("Version:", "").split())
+    return (
+        f"{launcher} started {count} processes, but mpi4py uses {name}, which does not know of them: "
+        "start the job with the mpirun of that library (mpi/run.sh takes the one installed beside this Python)"
+    )
 
 
 def _say(text: str) -> None:

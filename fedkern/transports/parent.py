@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,25 @@ LAUNCHERS = (
     Launcher("an mpiexec of MPICH's family (PMI)", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
     Launcher("Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", ""),
 )
+
+
+def claimed(env: Mapping[str, str]) -> tuple[str, int] | None:
+    """Returns the name of the launcher that says it has started several processes, of which this is one, and their number."""
+    for launcher in LAUNCHERS:
+        count = env.get(launcher.size, "")
+        if count.isdigit() and int(count) > 1:
+            return launcher.name, int(count)
+    return None
+
+
+def beside_others() -> str:
+    """Returns, in a process that a launcher has started several of and that is no rank of a job, what to do about it; else ""."""
+    started = None if _following else claimed(os.environ)
+    if started is None:
+        return ""
+    name, count = started
+    return f"; each of the {count} processes that {name} has started runs the whole job: with --mpi they are the ranks of one"
+
 
 _line: socket.socket | None = None
 _following = False

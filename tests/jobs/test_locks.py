@@ -84,6 +84,30 @@ def test_of_two_jobs_that_start_at_once_one_goes_on(tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text())["rounds"] == 300
 
 
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        (
+            {"OMPI_COMM_WORLD_SIZE": "4"},
+            "each of the 4 processes that Open MPI's mpirun has started runs the whole job: with --mpi",
+        ),
+        ({"PMI_SIZE": "3"}, "each of the 3 processes that an mpiexec of MPICH's family"),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, "each of the 2 processes that Slurm's srun has started"),  # of one without PMIx, too
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, "--out"),
+        ({"SLURM_NTASKS": "4"}, "--out"),  # of a batch script, in which a process stands for itself
+    ],
+)
+def test_processes_that_a_launcher_started_without_ranks_are_told_of_mpi(
+    env: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with locks.one_job(tmp_path, "the server"), pytest.raises(JobError) as caught, locks.one_job(tmp_path, "the server"):
+        pass
+    assert says in str(caught.value)
+    assert str(caught.value).endswith("choose another --out") is (says == "--out")
+
+
 def test_over_mpi_the_server_and_every_client_hold_their_own(tmp_path: Path) -> None:
     path, out = job(tmp_path, "pvi"), tmp_path / "out"
     with running(path, out, ranks=3) as pid:
