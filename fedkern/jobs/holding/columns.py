@@ -41,7 +41,7 @@ class Columns:
 
     @classmethod
     def of(cls, members: NDArray[np.uint64], columns: Iterable[tuple[str, NDArray[np.float64]]]) -> Columns:
-        """Returns the sketches of columns (n,) with their names, without those that are the same in all rows, or as one before."""
+        """Returns the sketches of columns (n,) with their names, but of those that are the same in all rows, or as another."""
         sketcher, sketches, totals = ColumnSketcher(members), dict[bytes, tuple[str, NDArray[np.uint16]]](), list[int]()
         for name, values in columns:
             if (sketch := sketcher.sketch(values)) is not None:
