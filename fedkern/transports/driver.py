@@ -14,6 +14,8 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from ..algorithms.core.messages import (
     NOTHING,
     SERVER,
@@ -32,7 +34,7 @@ from ..algorithms.core.messages import (
     Start,
     Tells,
 )
-from ..errors import FedkernError, HolderError, LostPeer, describe_no_memory, describe_origin, mark_party
+from ..errors import FedkernError, HolderError, LostPeer, NumericalError, describe_no_memory, describe_origin, mark_party
 from .codec import Codec, Frame, is_last
 
 # Other modules import these two from here.
@@ -89,6 +91,13 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 3
     return error.exit_code if isinstance(error, FedkernError) else 1
+
+
+def _unsolved(party: int, who: str, message: object, error: Exception) -> NumericalError:
+    """Returns the error for a message whose numbers leave a machine without a solution: they are well formed, and a peer's."""
+    fault = NumericalError(f"{who}: {type(message).__name__} leads to a matrix without a solution ({error})")
+    mark_party(fault, party)
+    return fault
 
 
 class Hooks:
@@ -200,6 +209,8 @@ class ClientSide(Generic[S, C]):
             raise RemoteFault(f"client {client}: {type(question).__name__} came to a rank where it does not live")
         try:
             return client, self._answers(client, question, frame)
+        except np.linalg.LinAlgError as error:
+            raise _unsolved(client, self.hooks.who(client), question, error) from error
         except Exception as error:
             mark_party(error, client)
             raise
@@ -362,6 +373,8 @@ class ServerSide(Generic[S, C]):
         """Gives an event to the server's machine and performs its effects."""
         try:
             self.state, effects = self.protocol.server_receive(self.state, sender, event)
+        except np.linalg.LinAlgError as error:
+            raise _unsolved(SERVER, "the server", event, error) from error
         except Exception as error:
             mark_party(error, SERVER)
             raise

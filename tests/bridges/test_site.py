@@ -238,3 +238,18 @@ def test_the_log_has_the_sites_own_exit_code_beside_the_servers_word(tmp_path, m
     assert (ended["event"], ended["exit"], ended["own"], ended["why"]) == ("ended", 0, 2, "it was only to begin")
     assert main(["site", "log", str(tmp_path / "ada")]) == 0
     assert "code 0 (here 2); left" in capsys.readouterr().out
+
+
+def test_accepting_compares_with_the_columns_of_jobs_that_have_not_run(tmp_path, capsys):
+    found(tmp_path)
+    home = tmp_path / "ada"
+    text = (home / "job.toml").read_text()
+    name = (home / "private" / "ada.csv").read_text().split(",")[0]
+    ages = sorted(float(line.split(",")[0]) for line in (home / "private" / "ada.csv").read_text().splitlines()[1:])
+    said = []
+    for number, age in enumerate(((ages[30] + ages[31]) / 2, (ages[31] + ages[32]) / 2)):
+        formula = f'[model]\nformula = "died ~ dose + exp(-exp(-1e6 * ({name} - {age})))"\n[output]'
+        (home / f"step-{number}.toml").write_text(text.replace("[output]", formula))
+        assert main(["site", "accept", str(home / f"step-{number}.toml"), "--yes"]) == 0
+        said.append(" but in fewer than 20 rows here: what is told once in both tells" in capsys.readouterr().out)
+    assert said == [False, True]

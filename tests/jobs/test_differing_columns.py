@@ -140,16 +140,21 @@ def test_what_leads_round_it_is_counted(fedkern: Any, tmp_path: Path, job: Path,
     assert (ended[0].code, "with this one 4 open jobs" in ended[0].err) == (0, True)
 
 
-def test_sums_of_four_jobs_lead_round_it() -> None:
-    """No two of the columns are nearly the same, and their sums are: this is what the number of jobs is for."""
+def test_mixed_columns_and_sums_of_four_jobs_lead_round_it() -> None:
+    """No two columns are nearly the same, and sums of what they tell are one patient's response: so jobs are counted."""
     random = np.random.default_rng(3)
-    members = random.integers(0, 2**63, ROWS).astype(np.uint64)
-    age, one, other = random.normal(60, 9, ROWS), random.normal(size=ROWS), random.normal(size=ROWS)
-    columns = [(age > 61.5) + one, (age > 61.5) + other, (age > 62.5) + one, (age > 62.5) + 2 * other]
-    sketches = [Columns.of(members, [("x", np.asarray(column, np.float64))]) for column in columns]
-    near = [(i, j) for i in range(4) for j in range(4) if i != j and sketches[i].near(sketches[j])]
-    assert near == [(0, 2), (2, 0)]
-    assert len({sketch.total for sketch in sketches}) == 4
+    age, y, dose = random.uniform(40, 80, ROWS), random.normal(size=ROWS), random.gamma(2, size=ROWS)
+    age[(age > 61.5) & (age < 62.5)] = 66
+    age[7] = 62
+    u, v, w = random.normal(size=(3, ROWS))
+    one, other = (age > 61.5).astype(float), (age > 62.5).astype(float)
+    mixed = [3 * one + 0.7 * dose, 3 * other + 0.8 * dose, dose]
+    four = [one + u, other + v, u + w, v + w]
+    for columns, weights in ((mixed, np.array([1, -1, 0.1]) / 3), (four, np.array([1, -1, -1, 1]))):
+        sketches = [sketched({"x": column}) for column in columns]
+        assert not [1 for k, mine in enumerate(sketches) for theirs in sketches[:k] if mine.near(theirs) or theirs.near(mine)]
+        assert len({sketch.total for sketch in sketches}) == len(columns)
+        np.testing.assert_allclose(weights @ [column @ y for column in columns], y[7])
 
 
 def test_a_job_may_allow_fewer_and_not_more(fedkern: Any, job: Path, home: Path) -> None:

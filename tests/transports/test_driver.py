@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedkern.algorithms.core import messages
 from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, RemoteFault
-from fedkern.errors import BudgetSpent, FedkernError, JobError, LostPeer
+from fedkern.errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError
 from fedkern.results.digest import digest
 from fedkern.transports import inprocess
 from fedkern.transports.codec import pack
@@ -174,6 +174,17 @@ def test_a_client_that_fails_keeps_its_state():
     with pytest.raises(ZeroDivisionError):
         party.receive(CODEC.encode(1, toy.Question(0, 1.0, np.ones(toy.D), np.ones(toy.D))))
     assert party.clients == before
+
+
+def test_numbers_of_a_peer_without_a_solution_are_a_clear_error():
+    def unsolved(state, *about):
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    party = ClientSide(replace(toy.PROTOCOL, client_receive=unsolved), clients(), CODEC, Hooks())
+    with pytest.raises(NumericalError, match=r"Question leads to a matrix without a solution \(Eigenvalues did"):
+        party.receive(CODEC.encode(1, toy.Question(0, 1.0, np.ones(toy.D), np.ones(toy.D))))
+    with pytest.raises(NumericalError, match="the server: Answer leads to"):
+        run(protocol=replace(toy.PROTOCOL, server_receive=unsolved))
 
 
 def test_a_client_with_nothing_to_say_says_so():

@@ -41,15 +41,15 @@ class Columns:
 
     @classmethod
     def of(cls, members: NDArray[np.uint64], columns: Iterable[tuple[str, NDArray[np.float64]]]) -> Columns:
-        """Returns the sketches of columns (n,) with their names; those that are the same in all rows are left out."""
-        sketcher, names, sums, totals = ColumnSketcher(members), list[str](), list[NDArray[np.uint16]](), list[int]()
+        """Returns the sketches of columns (n,) with their names, but of those that are the same in all rows, or as another."""
+        sketcher, sketches, totals = ColumnSketcher(members), dict[bytes, tuple[str, NDArray[np.uint16]]](), list[int]()
         for name, values in columns:
             if (sketch := sketcher.sketch(values)) is not None:
-                names.append(name)
-                sums.append(sketch)
+                sketches.setdefault(sketch.tobytes(), (name, sketch))
                 totals.append(sketcher.total(values))
         total = hashlib.blake2b(repr(sorted(totals)).encode(), digest_size=8).hexdigest()
-        return cls(tuple(names), np.array(sums, np.uint16).reshape(-1, PAIRS, CELLS), total)
+        sums = np.array([sketch for _, sketch in sketches.values()], np.uint16).reshape(-1, PAIRS, CELLS)
+        return cls(tuple(name for name, _ in sketches.values()), sums, total)
 
     def near(self, earlier: Columns) -> list[tuple[str, str]]:
         """Returns pairs of names: a column of this job alone, and one of an earlier job alone that is nearly the same."""
