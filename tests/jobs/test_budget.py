@@ -147,7 +147,7 @@ def test_the_sum_of_tables_is_that_of_who_has_the_most_cases(tmp_path):
 def test_an_account_of_rows_takes_no_table(tmp_path, bound):
     """Nor the other way round: no two data sets are neighbours for both, so that there is no sum."""
     if bound:
-        policy(tmp_path, tail='unit = ["example", "case"]')
+        policy(tmp_path)
     assert holder(tmp_path, job="rows").charge(Charge(3, 0)).granted == 3
     with pytest.raises(JobError, match="one data set cannot have charges by example and by case in one account"):
         holder(tmp_path, job="table-1", mechanism=counts_of(1), cap=1.0, delta=0.0)
