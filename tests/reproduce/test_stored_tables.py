@@ -29,7 +29,7 @@ def section(name: str) -> str:
 
 def tables(name: str) -> list[Path]:
     """The files that a section names."""
-    return [RESULTS / file for file in re.findall(r"`(?:benchmarks/results/)?([\w-]+\.md)`", section(name))]
+    return [RESULTS / file for file in re.findall(r"`(?:benchmarks/results/)?([\w/-]+\.md)`", section(name))]
 
 
 @pytest.mark.parametrize("name", PAPERS)
