@@ -143,6 +143,18 @@ def test_the_sum_of_tables_is_that_of_who_has_the_most_cases(tmp_path):
     assert total.neighbours == "add or remove one person with at most 3 cases"
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_an_account_of_rows_takes_no_table(tmp_path, bound):
+    """Nor the other way round: no two data sets are neighbours for both, so that there is no sum."""
+    if bound:
+        policy(tmp_path)
+    assert holder(tmp_path, job="rows").charge(Charge(3, 0)).granted == 3
+    with pytest.raises(JobError, match="one data set cannot have charges by example and by case in one account"):
+        holder(tmp_path, job="table-1", mechanism=counts_of(1), cap=1.0, delta=0.0)
+    assert charged(tmp_path) == 3
+    assert holder(tmp_path, job="later").total().epsilon == pytest.approx(M.epsilon(3, DELTA))
+
+
 def test_a_certificate_of_several_tables_is_for_the_most_cases():
     made = certificate(counts_of(1), steps=1, epsilon_cap=9.0, delta=0.0, policy=True, before=((counts_of(3), 1),))
     assert (made["cases_per_person"], made["neighbours"]) == (3, "add or remove one person with at most 3 cases")

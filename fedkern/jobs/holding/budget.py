@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple, Protocol
 from ...errors import JobError
 from ...ground import OWN, OWN_FOLDER, Ground, on
 from ...plain import Json
-from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
+from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, gather, max_steps, neighbours_of
 from ...privacy.certificate import certificate
 from ...privacy.disclosure import NEAR, NEAR_ROWS, OPEN_JOBS
 from ...privacy.sketch import Sketch
@@ -710,6 +710,7 @@ class Holder:
         if others != self._others:
             self._others = others
             try:
+                gather(((self.mechanism, 1), *others))  # of one unit, whether or not a policy binds: else there is no sum
                 self.allowed = min([self._allowed_by_job(), *(self._allowed_by(policy, others) for policy in self.policies)])
             except ValueError as fault:
                 raise JobError(f"client {self.client!r}: {self.ledger.path}: {fault}") from None

@@ -268,7 +268,7 @@ def _of_prior(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str
     if not prior.errors:
         return []
     at, errors = np.transpose(prior.errors)
-    drawn = released.values[model.common.condition.name] if model.layout.free else at[:1]
+    drawn = released.values[model.common.condition.name] if model.layout.free else np.full(1, model.condition.fixed or 0.0)
     error = float(np.interp(drawn, at, errors).mean())
     if error <= ABOVE * ERROR:
         return []

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedkern.jobs import memory
 from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
 from fedkern.methods.sigma import model as of_model
+from fedkern.methods.sigma import publish
 from fedkern.methods.sigma.model import SigmaModel
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse as parse_prior
@@ -112,6 +114,22 @@ def test_the_error_of_the_prior_is_a_check_of_the_verdict(tmp_path: Path, latent
         words = "not converged: the prior itself leaves posterior means of areas off by "
         assert result.summary["verdict"].startswith(words)
         assert "of what independent areas have (wanted 0.05): more shared numbers" in result.summary["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("phi", "doubted"), [(0.3, False), (0.5, False), (0.9, True), ([0.2, 0.5, 0.6], False), ([0.5, 0.9, 0.95], True)], ids=str
+)
+def test_the_error_of_a_prior_is_that_where_phi_is(phi: Any, doubted: bool) -> None:
+    """A job may fix phi, or draw it; the errors are known at three values."""
+    free = isinstance(phi, list)
+    condition = SimpleNamespace(name="phi", fixed=None if free else phi)
+    common = SimpleNamespace(condition=condition, within=True)
+    model: Any = SimpleNamespace(common=common, condition=condition, layout=SimpleNamespace(free=free))
+    released: Any = SimpleNamespace(values={"phi": np.array([phi])} if free else {})
+    prior: Any = SimpleNamespace(errors=((0.33, 0.01), (0.66, 0.03), (0.99, 0.28)))
+    assert bool(publish._of_prior(model, released, prior)) == doubted
+    prior.errors = ()
+    assert publish._of_prior(model, released, prior) == []
 
 
 @pytest.mark.nightly
