@@ -7,14 +7,15 @@ verdict on the whole to clients that keep results of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core import once
-from ..algorithms.core.windows import Movement
+from ..algorithms.core.windows import Movement, Windows
 from ..algorithms.exchanges import figures, settled, verdicts
+from ..errors import owned
 from ..results import guard
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
@@ -42,10 +43,29 @@ def exchange_settled(
     return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(at.names)}
 
 
+class Moving(Protocol):
+    """Describes a machine's last state that knows how far its unknowns have moved."""
+
+    @property
+    def windows(self) -> Windows: ...
+
+
+@guard.check("the movement of the unknowns", None)
+def movement_of(state: Moving) -> Movement | None:
+    """Returns how far the unknowns of a party moved between two stretches of the rounds."""
+    return state.windows.movement
+
+
+def movement_at(client: int, state: Moving) -> Movement | None:
+    """Returns the same at a client."""
+    with owned(client):
+        return movement_of(state)
+
+
 @guard.figure("whether a client's own unknowns have settled", not_judged("it could not be computed").content)
-def own(movement: Movement | None, names: Sequence[str]) -> Record:
+def own(state: Moving, names: Sequence[str]) -> Record:
     """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
-    return of_movement(movement, names).content
+    return of_movement(state.windows.movement, names).content
 
 
 def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:

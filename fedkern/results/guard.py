@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -93,7 +94,7 @@ class Diagnostic:
             raise
         except Exception as error:
             faults.found.append(Fault(owner(SERVER), self.name, self.judges, error))
-            return self.instead(*arguments, **options) if callable(self.instead) else self.instead
+            return self.instead(*arguments, **options) if callable(self.instead) else copy(self.instead)
 
 
 DIAGNOSTICS: dict[str, Diagnostic] = {}  # module.function -> all that bear a mark
