@@ -130,7 +130,7 @@ def owned(party: int) -> Iterator[None]:
 _OWNER: ContextVar[int | None] = ContextVar("fedkern_owner", default=None)
 
 
-def owner(nobody: int) -> int:
+def _owner(nobody: int) -> int:
     """Returns the party whose block (`owned`) this is; `nobody` outside of any."""
     party = _OWNER.get()
     return nobody if party is None else party

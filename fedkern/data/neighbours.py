@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from . import cells
 from .dialect import SEPARATORS, suffix
-from .places import listed, numbers_of, whole, zeros
+from .places import counts, listed, numbers_of, whole, zeros
 from .table import PLAIN, Table, load
 
 Array = NDArray[np.float64]
@@ -233,15 +233,10 @@ def _refuse_doubtful(path: str | Path, names: Sequence[str], areas: Sequence[str
 
     Where its first line says that ids are those of the table's column, they are names.
     """
-    n, meant = len(areas), None
-    if len(head) == 4 and head[3].casefold() == column.casefold():
+    first = counts(areas, names)
+    if first is None or (len(head) == 4 and head[3].casefold() == column.casefold()):
         return
-    for first, wanted in ((1, "positions"), (0, "positions from 0")):
-        if areas and [*areas] == [str(k + first) for k in range(n)] and set(areas) <= set(names) and [*areas] != [*names[:n]]:
-            meant = first, wanted
-    if meant is None:
-        return
-    first, wanted = meant
+    n, wanted = len(areas), "positions" if first else "positions from 0"
     at = next(k for k, (area, name) in enumerate(zip(areas, names)) if area != name)
     raise JobError(
         f"{path}: its ids are {first} to {n - 1 + first} in this order, as R's write.nb.gal and libpysal write positions, but "

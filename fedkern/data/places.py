@@ -37,6 +37,17 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
+def counts(ids: Sequence[str], names: Sequence[str]) -> int | None:
+    """Returns the first of ids that count (from 0 or 1) and that areas have for names in another order; None for all other ids.
+
+    Such ids may be names, or the positions of areas in the data of the program that wrote them.
+    """
+    for first in (1, 0):
+        if ids and [*ids] == [str(k + first) for k in range(len(ids))]:
+            return first if set(ids) <= set(names) and [*ids] != [*names[: len(ids)]] else None
+    return None
+
+
 def zeros(unknown: Sequence[str], known: Collection[str]) -> str:
     """Returns a clause if names are others' but for zeros in front of them, as a spreadsheet leaves codes; "" else."""
     short: dict[str, list[str]] = {}

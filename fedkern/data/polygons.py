@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..labels import label
-from .places import listed
+from .places import counts, listed
 from .touching import TURN, Part
 
 Array = NDArray[np.float64]
@@ -37,15 +37,22 @@ class Polygons:
     Attributes
     ----------
     parts : name -> the area's parts
+    by_id : whether all names are features' ids, and none is a property
     """
 
     parts: Mapping[str, tuple[Part, ...]]
+    by_id: bool = False
 
     def select(self, names: Sequence[str], source: str) -> Polygons:
         """Returns those of these areas, in this order; raises JobError that names the first five without one."""
         lacking = [name for name in names if name not in self.parts]
         if lacking:
             raise JobError(f"{source}: {absent(lacking, names)}")
+        if self.by_id and counts([*self.parts], names) is not None:
+            raise JobError(
+                f"{source}: features are known by their ids, which count them, but areas have such names, too, in another order: "
+                "give each feature the area's name as a property"
+            )
         return Polygons({name: self.parts[name] for name in names})
 
     def centroids(self) -> Array:
@@ -96,6 +103,7 @@ def read(path: str | Path, name: str) -> Polygons:
     # Before any coordinate is read: metres would be taken for degrees.
     convert = _conversion(path, content.get("crs"))
     parts_of: dict[str, tuple[Part, ...]] = {}
+    by_id = True
     for number, feature in enumerate(features, 1):
         where = f"{path}, feature {number}"
         if not isinstance(feature, dict):
@@ -103,9 +111,10 @@ def read(path: str | Path, name: str) -> Polygons:
         known = _name(feature, name)
         if known is None:
             raise JobError(f"{where}: has neither a property {name!r} nor an id; give it the area's name")
+        by_id &= _name({"properties": feature.get("properties")}, name) is None
         parts = tuple(_parts(feature.get("geometry"), f"{where} ({known})", convert))
         parts_of[known] = (*parts_of.get(known, ()), *parts)
-    return Polygons({known: parts for known, parts in parts_of.items() if parts})
+    return Polygons({known: parts for known, parts in parts_of.items() if parts}, by_id)
 
 
 def geopandas(what: str) -> Any:

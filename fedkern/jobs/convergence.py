@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
-from ..algorithms.core.windows import Movement
+from ..algorithms.core.windows import Movement, Windows
 from ..algorithms.exchanges import figures, settled, verdicts
+from ..errors import owned
 from ..results import guard
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
@@ -69,10 +70,29 @@ def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
     return replace(judged, why=f"{said}; {judged.why}")
 
 
+class Moving(Protocol):
+    """Describes a machine's last state that knows how far its unknowns have moved."""
+
+    @property
+    def windows(self) -> Windows: ...
+
+
+@guard.check("the movement of the unknowns", None)
+def movement_of(state: Moving) -> Movement | None:
+    """Returns how far the unknowns of a party moved between two stretches of the rounds."""
+    return state.windows.movement
+
+
+def movement_at(client: int, state: Moving) -> Movement | None:
+    """Returns the same at a client."""
+    with owned(client):
+        return movement_of(state)
+
+
 @guard.figure("whether a client's own unknowns have settled", not_judged("it could not be computed").content)
-def own(movement: Movement | None, names: Sequence[str]) -> Record:
+def own(state: Moving, names: Sequence[str]) -> Record:
     """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
-    return of_movement(movement, names).content
+    return of_movement(state.windows.movement, names).content
 
 
 def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:

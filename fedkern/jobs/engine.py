@@ -120,7 +120,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
                 result = None if fit is None else publish(run, fit)
         for party in faults.parties:
             LOG.warning("failed and left out: %s", ", ".join(faults.names(party)))
-            hooks.keep_fault(party, faults.text(party))
+            if party in mine or (party == SERVER and place.is_server):
+                hooks.keep_fault(party, faults.text(party))
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
         return result
 

@@ -19,11 +19,12 @@ import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ..algorithms.core.messages import SERVER, RemoteFault
-from ..errors import LostPeer, describe_origin, owner
+from ..errors import LostPeer, _owner, describe_origin
 from .verdict import Verdict, not_judged
 
 P = ParamSpec("P")
@@ -92,8 +93,8 @@ class Diagnostic:
         except (LostPeer, RemoteFault):  # of an exchange: they concern the job
             raise
         except Exception as error:
-            faults.found.append(Fault(owner(SERVER), self.name, self.judges, error))
-            return self.instead(*arguments, **options) if callable(self.instead) else self.instead
+            faults.found.append(Fault(_owner(SERVER), self.name, self.judges, error))
+            return self.instead(*arguments, **options) if callable(self.instead) else copy(self.instead)
 
 
 DIAGNOSTICS: dict[str, Diagnostic] = {}  # module.function -> all that bear a mark

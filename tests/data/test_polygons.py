@@ -114,6 +114,18 @@ def test_systems_with_a_number_are_converted(tmp_path: Path, code: int) -> None:
     np.testing.assert_allclose(made.parts["a"][0][0], there, atol=1e-5)
 
 
+def test_ids_that_count_are_not_taken_for_names(tmp_path: Path) -> None:
+    """As geopandas writes them, from 0, where no column is the name."""
+    cells = [feature(None, 0.1 * (SQUARE + np.array([k, 0])), id=str(k)) for k in range(4)]
+    drawn = polygons.read(write(tmp_path / "map.json", *cells), "area")
+    assert list(drawn.select(["0", "1", "2", "3"], "map").parts) == ["0", "1", "2", "3"]
+    with pytest.raises(JobError, match=r"map: features are known by their ids, which count them, but areas have such names"):
+        drawn.select(["2", "0", "3", "1"], "map")
+    named = [feature(k, 0.1 * (SQUARE + np.array([k, 0])), id=str(k)) for k in range(4)]
+    by_name = polygons.read(write(tmp_path / "named.json", *named), "area").select(["2", "0", "3", "1"], "map")
+    assert list(by_name.parts) == ["2", "0", "3", "1"]
+
+
 CROOKED = [(0, 0), (1, 0), (float("nan"), 1), (0, 0)]
 BAD = {
     "named": ({"crs": {"type": "name", "properties": {"name": "ESRI:54009"}}}, feature("a", SQUARE), "ESRI:54009"),

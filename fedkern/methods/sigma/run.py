@@ -218,4 +218,5 @@ def _fitted(
     q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
     publish.refuse_nonsense(model, q)
-    return server, clients, convergence.exchange_settled(run, {k: client.windows.movement for k, client in clients.items()})
+    movements = {k: convergence.movement_at(k, client) for k, client in clients.items()}
+    return server, clients, convergence.exchange_settled(run, movements)

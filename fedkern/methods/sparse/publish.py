@@ -69,6 +69,7 @@ def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chai
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
 
+@guard.figure("a further run", {})
 def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str, Any]:
     """Returns the published numbers of a further run: PIPs and means, and how well they are known."""
     released = build_posterior(model, server, scales)

@@ -382,7 +382,8 @@ def _others(run: Run[Config], data: Data) -> dict[str, object]:
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))
             if server is not None:
                 row = publish.further(model, server, data.scales.each)
-                del row["theta_std"], row["theta"]
+                for name in ("theta_std", "theta"):
+                    row.pop(name, None)
                 rows.append({"s_tau": s_tau, "c0": c0, **row})
         runs["sensitivity"] = rows
     if wanted.leave_one_out and len(model.names) > 1:

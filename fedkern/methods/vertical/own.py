@@ -99,7 +99,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> Non
 def _judged(model: VerticalModel, own: Own, client: vertical.Client) -> Record:
     """Returns whether a client's own unknowns have settled, and what is to be known of them."""
     columns = own.columns
-    judged = convergence.own(client.windows.movement, _unknowns(model, client, columns))
+    judged = convergence.own(client, _unknowns(model, client, columns))
     intervals = {} if own.lines is None else _intervals(model, own, own.lines)
     doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
     doubts += [levels.TIED] if columns.tied else []

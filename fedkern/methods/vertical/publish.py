@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
+from ...jobs import convergence
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows as Tested
@@ -85,7 +86,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     bound = server.last_fifth.moments
     more: dict[str, object] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
-    movement, to = server.windows.movement, _undivided(server, model, b)
+    movement, to = convergence.movement_of(server), _undivided(server, model, b)
     mean, sd = _published(names, to, mean, sd)
     lines = _lines(server, model, to) if normal.is_asked(model) and shared.intercept else None
     widths = measure_widths(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None

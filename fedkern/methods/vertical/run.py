@@ -101,7 +101,9 @@ def fit(run: Run[Config]) -> Fit | None:
         settled: dict[str, bool | None] = {}
         fitted = None if server is None else publish.fitted(server, model)
         if model.watched:
-            movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
+            movements = {
+                k: convergence.movement_at(k, client) for k, client in clients.items() if isinstance(client, vertical.Client)
+            }
             ratios, lines = _tell_widths(run, model, None if fitted is None else fitted.widths, server, rows, clients)
             doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
             settled = convergence.exchange_settled(run, movements, doubted)
