@@ -499,7 +499,8 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
 def _lost_orders(table: Table, encoding: Encoding) -> list[str]:
     """Returns notes on columns whose type gives their levels another order than the job has."""
     agreed = {column.name: column.levels for column in encoding.columns if column.levels is not None}
-    agreed |= {} if encoding.formula is None else {name: one.levels for name, one in encoding.formula.known.items() if one.levels}
+    if encoding.formula is not None:
+        agreed |= {name: one.levels for name, one in encoding.formula.known.items() if one.levels is not None}
     notes = []
     for name, levels in agreed.items():
         cells = table.columns.get(name)
