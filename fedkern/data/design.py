@@ -507,8 +507,8 @@ def _lost_orders(table: Table, encoding: Encoding) -> list[str]:
         own = _levels(labels(cells)) if isinstance(cells, Text) and cells.ordered else ()
         if [level for level in levels if level in own] != [level for level in own if level in levels]:
             notes.append(
-                f"column {name!r}: its order here ({some(own)}) is not that of the job ({some(levels)}), whose first level is what "
-                "others are compared with: name another (reference)"
+                f"column {name!r}: its order here ({some(own)}) is not that of the job ({some(levels)}), whose first level is "
+                "what others are compared with: name another (reference)"
             )
     return notes
 
