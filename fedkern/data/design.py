@@ -274,6 +274,7 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
     faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / weights, encoding)
+    notes += _lost_orders(table, encoding)
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
     if encoding.formula is not None:
@@ -492,6 +493,23 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
         notes.append(f"one level only: every {encoding.response} is {encoding.labels[int(present[0])]!r}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")
+    return notes
+
+
+def _lost_orders(table: Table, encoding: Encoding) -> list[str]:
+    """Returns notes on columns whose type gives their levels another order than the job has."""
+    agreed = {column.name: column.levels for column in encoding.columns if column.levels is not None}
+    if encoding.formula is not None:
+        agreed |= {name: one.levels for name, one in encoding.formula.known.items() if one.levels is not None}
+    notes = []
+    for name, levels in agreed.items():
+        cells = table.columns.get(name)
+        own = _levels(labels(cells)) if isinstance(cells, Text) and cells.ordered else ()
+        if [level for level in levels if level in own] != [level for level in own if level in levels]:
+            notes.append(
+                f"column {name!r}: its order here ({some(own)}) is not that of the job ({some(levels)}), whose first level is "
+                "what others are compared with: name another (reference)"
+            )
     return notes
 
 

@@ -163,3 +163,51 @@ def inflated_cdf(y: Vector, below: Vector, pi: Any) -> Vector:
 def inflated_spread(mean: Vector, spread: Vector, pi: Any) -> Vector:
     """Returns the variance of y from the variance without structural zeros."""
     return np.asarray((1 - pi) * (spread + pi * mean**2))
+
+
+# Gamma functions of a negative binomial, without what cancels where its r is large --------------------
+
+RAISED = 10  # to r, above which the series of Stirling hold to 1e-14
+
+
+def log_rising(y: Vector, r: Any) -> Vector:
+    """Returns log Gamma(y + r) - log Gamma(r) - y log r, the sum of log(1 + k / r) over k < y, without what cancels."""
+    above, part = r + RAISED, y / _steps(y, r)
+    moved = y * np.log1p(RAISED / r) - np.log1p(part).sum(axis=0)
+    growth = (y + above - 0.5) * np.log1p(y / above) - y
+    return np.asarray(moved + growth + _rest(y + above) - _rest(above))
+
+
+def _steps(y: Vector, r: Any) -> Vector:
+    """Returns r, r + 1, .. below r + RAISED, in a dimension of their own before those of y and r."""
+    return np.asarray(r + np.arange(RAISED).reshape(-1, *(1 for _ in np.shape(y + r))))
+
+
+def _rest(x: Vector) -> Vector:
+    """Returns log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2."""
+    s = x**-2.0
+    return np.asarray((1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188)))) / x)
+
+
+def less(y: Vector, r: Any) -> Vector:
+    """Returns the sum of k / (r + k) over k < y, which is y - r (digamma(y + r) - digamma(r))."""
+    above, steps = r + RAISED, _steps(y, r)
+    z, part = y / above, y / (y + above)
+    ends = _digamma_rest(above) - _digamma_rest(y + above)
+    difference = np.log1p(z) + part / (2 * above) + ends  # digamma(y + above) - digamma(above)
+    whole = above * (z * part - bend(z, part)) - part / 2 - above * ends  # y - above difference
+    return np.asarray(whole + RAISED * difference - (r / steps * (y / (y + steps))).sum(axis=0))
+
+
+def _digamma_rest(x: Vector) -> Vector:
+    """Returns log x - 1 / (2 x) less digamma(x)."""
+    s = x**-2.0
+    return np.asarray(s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * 691 / 32760))))))
+
+
+def bend(x: Vector, p: Vector) -> Vector:
+    """Returns log(1 + x) - p, p = x / (1 + x): the sum of p^j / j over j > 1."""
+    few, series = np.minimum(p, 0.1), np.zeros(np.shape(p))
+    for j in range(18, 1, -1):
+        series = (series + 1 / j) * few
+    return np.asarray(np.where(p < 0.1, series * few, np.log1p(x) - p))

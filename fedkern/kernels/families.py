@@ -528,62 +528,16 @@ BINOMIAL = Family(
 # Negative binomial --------------------
 
 
-RAISED = 10  # to r, above which the series of Stirling hold to 1e-14
-
-
-def log_rising(y: Vector, r: Scale) -> Vector:
-    """Returns log Gamma(y + r) - log Gamma(r) - y log r, the sum of log(1 + k / r) over k < y, without what cancels."""
-    above, part = r + RAISED, y / _steps(y, r)
-    moved = y * np.log1p(RAISED / r) - np.log1p(part).sum(axis=0)
-    growth = (y + above - 0.5) * np.log1p(y / above) - y
-    return np.asarray(moved + growth + _rest(y + above) - _rest(above))
-
-
-def _steps(y: Vector, r: Scale) -> Vector:
-    """Returns r, r + 1, .. below r + RAISED, in a dimension of their own before those of y and r."""
-    return np.asarray(r + np.arange(RAISED).reshape(-1, *(1 for _ in np.shape(y + r))))
-
-
-def _rest(x: Vector) -> Vector:
-    """Returns log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2."""
-    s = x**-2.0
-    return np.asarray((1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188)))) / x)
-
-
 def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     b = eta - np.log(scale)
-    return np.asarray(log_rising(y, scale) - gammaln(y + 1) + y * eta - (y + scale) * np.logaddexp(0.0, b))
+    return np.asarray(of.log_rising(y, scale) - gammaln(y + 1) + y * eta - (y + scale) * np.logaddexp(0.0, b))
 
 
 def _negative_by_r(y: Vector, eta: Vector, scale: Scale) -> Vector:
     """Returns the derivative in log r, which is of the order of 1 / r where r is large, and each of its parts with it."""
     x = np.exp(np.minimum(eta - np.log(scale), 700.0))
     p = x / (1 + x)
-    return np.asarray(y * p - _less(y, scale) - scale * _bend(x, p))
-
-
-def _less(y: Vector, r: Scale) -> Vector:
-    """Returns the sum of k / (r + k) over k < y, which is y - r (digamma(y + r) - digamma(r))."""
-    above, steps = r + RAISED, _steps(y, r)
-    z, part = y / above, y / (y + above)
-    ends = _digamma_rest(above) - _digamma_rest(y + above)
-    difference = np.log1p(z) + part / (2 * above) + ends  # digamma(y + above) - digamma(above)
-    whole = above * (z * part - _bend(z, part)) - part / 2 - above * ends  # y - above difference
-    return np.asarray(whole + RAISED * difference - (r / steps * (y / (y + steps))).sum(axis=0))
-
-
-def _digamma_rest(x: Vector) -> Vector:
-    """Returns log x - 1 / (2 x) less digamma(x)."""
-    s = x**-2.0
-    return np.asarray(s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * 691 / 32760))))))
-
-
-def _bend(x: Vector, p: Vector) -> Vector:
-    """Returns log(1 + x) - p, p = x / (1 + x): the sum of p^j / j over j > 1."""
-    few, series = np.minimum(p, 0.1), np.zeros(np.shape(p))
-    for j in range(18, 1, -1):
-        series = (series + 1 / j) * few
-    return np.asarray(np.where(p < 0.1, series * few, np.log1p(x) - p))
+    return np.asarray(y * p - of.less(y, scale) - scale * of.bend(x, p))
 
 
 def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:

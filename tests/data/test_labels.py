@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import fedkern
 from fedkern.algorithms.exchanges.columns import join_levels
 from fedkern.data import memory, table
 from fedkern.data.cells import Text, floats, labels
+from fedkern.data.design import encode
 from fedkern.errors import JobError
 from fedkern.labels import label
+from fedkern.models.encoding import Column, Spec
 
 FLAGS = [True, False, None, True]
 
@@ -199,3 +202,28 @@ def test_a_dictionary_that_is_no_table_is_refused() -> None:
     ):
         with pytest.raises(JobError, match=words):
             memory.table(held, "rows")
+
+
+def test_an_order_that_the_job_has_not_is_noted_to_its_holder() -> None:
+    spec = Spec("y", "gaussian", columns={"dose": Column("dose", "categorical", ("high", "low", "mid"))}, standardise="none")
+    encoding = spec.encoding((spec.columns["dose"],))
+    frame = trial(0)[["dose", "y"]]
+    assert any(
+        "its order here (low, mid, high) is not that of the job" in note
+        for note in encode(memory.table(frame, "rows"), encoding).notes
+    )
+    plain = frame.astype({"dose": str})
+    assert not encode(memory.table(plain, "rows"), encoding).notes
+
+
+def test_a_positive_label_is_one_however_the_job_writes_it() -> None:
+    spec = Spec("y", "bernoulli", positive="TRUE", standardise="none")
+    read = memory.table({"y": np.array([True, False, True]), "x": np.arange(3.0)}, "rows", text=spec.texts)
+    encoding = replace(spec.encoding((Column("x", "numeric", None, 0.0, 1.0),)), labels=("FALSE", "TRUE"))
+    assert encode(read, encoding).y.tolist() == [1, 0, 1]
+
+
+def test_declared_levels_that_are_one_label_are_refused() -> None:
+    with pytest.raises(JobError, match="none twice"):
+        Column.declared("ward", {"levels": ["1", "1.0"]})
+    assert Column.declared("flag", {"levels": ["TRUE", "FALSE"]}).levels == ("False", "True")

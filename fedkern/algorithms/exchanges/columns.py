@@ -519,7 +519,7 @@ def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """
     every = sorted(set().union(*told))
     orders = [own for own in told if list(own) != sorted(own)]
-    joined = list(max(orders, key=len, default=()))
+    joined = [*sorted(orders, key=len)[-1]] if orders else []
     agree = all([level for level in joined if level in own] == list(own) for own in orders)
     return tuple(joined if agree and sorted(joined) == every else every)
 

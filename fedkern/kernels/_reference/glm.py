@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import expit, gammaln, ndtr
 
-from ..families import log_rising, numbered
+from .._responses import log_rising
+from ..families import numbered
 from . import rng
 
 BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)

@@ -113,7 +113,7 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
     if entry is not None:
         late = f"a row is seen from {columns.entry!r} to {columns.time!r}: correct one of the cells, or remove the row"
         at = (entry == time) & ~((upper > time) & np.isfinite(upper))  # whose event comes later may be seen from its begin on
-        marks.mark((entry > time) | at, columns.entry, f"is not before {columns.time!r}", late)
+        marks.mark((entry > time) | at, str(columns.entry), f"is not before {columns.time!r}", late)
     strata, labels = None, tuple[str, ...]()
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]

@@ -163,13 +163,19 @@ def test_a_label_is_known_however_a_number_is_written(tmp_path: Path, capsys: py
         held[name] = pd.DataFrame({"y": y, "ward": wards})
     fedkern.run(job("poisson"), data=held, out=tmp_path / "out")
     own = tmp_path / "out" / "client-bo"
-    as_whole, line = predict(own, pd.DataFrame({"ward": ["1", "2", "3"]}), capsys)
+    def said(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+        rows.to_csv(own / "new.csv", index=False)
+        capsys.readouterr()
+        assert main(["predict", str(own), str(own / "new.csv"), "--out", str(own / "out.csv")]) == 0
+        return pd.read_csv(own / "out.csv"), "".join(capsys.readouterr())
+
+    as_whole, lines = said(pd.DataFrame({"ward": ["1", "2", "3"]}))
     assert list(as_whole.group_effect) == ["known"] * 3
-    assert "none of its labels is known" not in line
-    as_floats, _ = predict(own, pd.DataFrame({"ward": ["1.0", "2.0", "3.0"]}), capsys)
+    assert "none of its labels is known" not in lines
+    as_floats, _ = said(pd.DataFrame({"ward": ["1.0", "2.0", "3.0"]}))
     pd.testing.assert_frame_equal(as_floats, as_whole)
-    others, line = predict(own, pd.DataFrame({"ward": ["01", "02", "03"]}), capsys)
+    others, lines = said(pd.DataFrame({"ward": ["01", "02", "03"]}))
     assert list(others.group_effect) == ["new"] * 3
-    assert "column 'ward': none of its labels is known to this client" in line
-    _, line = predict(own, pd.DataFrame({"ward": ["", ""], "y": [1, 2]}), capsys)
-    assert "none of its labels is known" not in line
+    assert "column 'ward': none of its labels is known to this client" in lines
+    _, lines = said(pd.DataFrame({"ward": ["", ""], "y": [1, 2]}))
+    assert "none of its labels is known" not in lines
