@@ -88,7 +88,6 @@ AER::TeachingRatings | gaussian | eval ~ minority + age + gender + credits + bea
 AER::CASchools | gaussian | math ~ students + teachers + calworks + lunch + expenditure + income + english
 AER::PhDPublications | negative-binomial | articles ~ gender + married + kids + prestige + mentor
 AER::Fatalities | gaussian | lfatal ~ beertax + unemp + income + drinkage | d = d.assign(lfatal=np.log(d["fatal"]))
-AER::Journals | gaussian | lsubs ~ price + foundingyear + pages | d = d.assign(lsubs=np.log(d["subs"]))
 AER::GSOEP9402 | gaussian | income ~ kids + meducation + size + gender
 pscl::vote92 | bernoulli | bush ~ dem + female | d = d.assign(bush=(d['vote'] == 'Bush') * 1)
 datasets::iris | gaussian | Sepal_Length ~ Sepal_Width + Petal_Length + Petal_Width
@@ -110,7 +109,6 @@ sklearn::breast_cancer | bernoulli | target ~ mean_texture + mean_smoothness + m
 sklearn::wine | gaussian | alcohol ~ malic_acid + ash + magnesium + hue + proline
 statsmodels::anes96 | bernoulli | vote ~ age + educ + income + selfLR
 statsmodels::ccard | gaussian | AVGEXP ~ AGE + INCOME + INCOMESQ + OWNRENT
-statsmodels::fair | poisson | n ~ rate_marriage + age + religious + educ | d = d.assign(n=np.floor(4 * d["affairs"]))
 statsmodels::statecrime | gaussian | violent ~ poverty + single
 statsmodels::cancer | poisson | cancer ~ lpop | d = d.assign(lpop=np.log(d["population"]))
 statsmodels::modechoice | bernoulli | choice ~ ttme + invc + invt + hinc
