@@ -2,9 +2,9 @@
 
     python benchmarks/false_alarms.py DATA [--sets NAME ..] [--out benchmarks/results/false-alarms.txt]
 
-Each of the public data sets below is dealt by lot to three or four clients, five times. Rows are dealt; where the model has
-groups, these. Then no client differs from the others but by chance, none has another unit, another code, or a file of another
-one, and each of the `ALARMS` is false. The last lines have the number of deals in which a word was said, of all that were run,
+Each of the public data sets below is dealt by lot to three or four clients (small ones to two), five times. Rows are dealt; of a
+model with groups, these. Then no client differs from the others but by chance, none has another unit, another code, or a file
+of another one, and each of the `ALARMS` is false. The last lines have the number of deals in which a word was said, of all that were run,
 and the data sets where it was. A deal that a client refuses (too few rows, or a rare level) is none: others take its place, of
 the next seeds, ten at most.
 
