@@ -192,6 +192,16 @@ def test_skewed_columns_have_no_cell_that_stands_alone() -> None:
     assert alone <= 4
 
 
+def test_a_tail_that_other_rows_begin_is_no_slip() -> None:
+    """Potassium of 53 pieces of glass (R's MASS, fgl), and 73 years among students (survey): others are far as well."""
+    glass = np.concatenate([0.39 + 0.1 * np.random.default_rng(1).normal(size=50), [0.9, 1.46, 1.76, 6.21]])
+    assert distances(glass).max() > 20
+    assert not decide(glass)
+    assert decide(np.append(glass[:50], 6.21))
+    tails = [np.random.default_rng(k).standard_t(2, 300) for k in range(200)]
+    assert sum(map(decide, tails)) <= 4
+
+
 @pytest.mark.parametrize("n", [40, 300, 20_000])
 def test_slips_stand_alone(n: int) -> None:
     random = np.random.default_rng(1)
