@@ -4,9 +4,9 @@
 
 Each of the public data sets below is dealt by lot to three or four clients (small ones to two), five times. Rows are dealt; of a
 model with groups, these. Then no client differs from the others but by chance, none has another unit, another code, or a file
-of another one, and each of the `ALARMS` is false. The last lines have the number of deals in which a word was said, of all that were run,
-and the data sets where it was. A deal that a client refuses (too few rows, or a rare level) is none: others take its place, of
-the next seeds, ten at most.
+of another one, and each of the `ALARMS` is false. The last lines have the number of deals in which a word was said, and the
+data sets where it was. A deal that a client refuses (too few rows, or a rare level) is none: others take its place, of the
+next seeds, ten at most.
 
 DATA is a folder: data sets of R's packages are written into it by Rscript once, those of statsmodels and scikit-learn are read
 where they are installed.
@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -209,7 +209,7 @@ def words(texts: Sequence[str]) -> set[str]:
     return {name for name, pattern in ALARMS.items() if any(re.search(pattern, text) for text in texts)}
 
 
-def deals(one: DataSet, folder: Path) -> Iterator[dict[str, object]]:
+def deals(one: DataSet, folder: Path) -> Iterator[dict[str, Any]]:
     """Runs a data set's deals; yields each one's seed, lines and alarms, or why it was refused."""
     d, done = read(one, folder), 0
     for seed in range(MOST):

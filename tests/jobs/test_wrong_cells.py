@@ -353,9 +353,9 @@ def test_a_response_in_another_unit_is_named() -> None:
 
 def test_other_patients_are_noted_before_site_intercepts_and_no_result_falls() -> None:
     clients, random = sites(), np.random.default_rng(2)
-    for k, age in {"a": random.normal(8, 5, 100), "c": random.normal(80, 8, 120)}.items():
+    for k, age in {"a": random.normal(8, 5, 100), "c": random.normal(80, 8, 120)}.items():  # within each the old die sooner
         clients[k]["age"] = np.clip(age, 0, None).round()
-        clients[k]["died"] = (random.random(len(age)) < {"a": 0.15, "c": 0.7}[k]).astype(int)
+        clients[k]["died"] = (random.random(len(age)) < 1 / (1 + np.exp(-0.25 * (age - age.mean())))).astype(int)
     summary = ran(ENOUGH, clients).summary
     assert summary["converged"] is not False
     assert summary["notes"][0].startswith("a: the mean of column 'age' is ")

@@ -159,7 +159,7 @@ def test_sites_that_do_not_differ_are_not_slandered() -> None:
 
 
 def seem_to_differ(random: np.random.Generator, other: float = 0.0) -> bool:
-    """Whether four sites of 60 rows differ, whose errors vary with a column; one has a slope that is another by `other` errors."""
+    """Whether four sites seem to differ, whose errors vary with a column; one has a slope that is another by `other` errors."""
     h, P = [], []
     for k in range(4):
         x = random.lognormal(0, 0.3, 60)
