@@ -22,7 +22,7 @@ from ..results import guard
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
 from .hooks import RunHooks
-from .run import At
+from .run import At, Run
 from .stage import Stage
 
 
@@ -95,7 +95,7 @@ def own(state: Moving, names: Sequence[str]) -> Record:
     return of_movement(state.windows.movement, names).content
 
 
-def tell_verdict(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
+def tell_verdict(at: Run[Any], judged: Verdict | None) -> dict[int, Record]:
     """Returns the server's verdict, as summary.json has it, for each client that lives here; first in the client's own record.
 
     Parameters
@@ -120,7 +120,7 @@ class Told(NamedTuple):
     figures: NDArray[np.float64] | None
 
 
-def tell_figures(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
+def tell_figures(at: Run[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
     """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
     judged = of_those_left(at.hooks, judged)

@@ -117,6 +117,16 @@ def test_a_usual_code_may_be_nearer(code: float) -> None:
     assert not repeated(np.where(values == code, 98.0, values))
 
 
+@pytest.mark.parametrize(
+    ("value", "code"), [(666.0, False), (500.0, False), (777.0, True), (99.9, True), (0.0, True), (-1.0, True)]
+)
+def test_a_number_that_many_rows_share_is_a_code_only_if_people_write_it_for_one(value: float, code: bool) -> None:
+    """As 666, the tax rate of a quarter of the Boston houses (R's MASS)."""
+    values = np.random.default_rng(1).normal(300, 40, 300).round()
+    values = np.where(np.arange(300) % 4 == 0, value, values if value != 99.9 else values / 10)
+    assert repeated(values) == ([value] if code else [])
+
+
 def test_two_codes_at_one_end_are_both_named() -> None:
     values = np.random.default_rng(1).normal(50, 10, 300).round(1)
     values[::10], values[5::10] = -9.0, -8.0

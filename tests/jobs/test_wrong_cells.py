@@ -192,6 +192,16 @@ def test_skewed_columns_have_no_cell_that_stands_alone() -> None:
     assert alone <= 4
 
 
+def test_a_tail_that_other_rows_begin_is_no_slip() -> None:
+    """Potassium of 53 pieces of glass (R's MASS, fgl), and 73 years among students (survey): others are far as well."""
+    glass = np.concatenate([0.39 + 0.1 * np.random.default_rng(1).normal(size=50), [0.9, 1.46, 1.76, 6.21]])
+    assert distances(glass).max() > 20
+    assert not decide(glass)
+    assert decide(np.append(glass[:50], 6.21))
+    tails = [np.random.default_rng(k).standard_t(2, 300) for k in range(200)]
+    assert sum(map(decide, tails)) <= 4
+
+
 @pytest.mark.parametrize("n", [40, 300, 20_000])
 def test_slips_stand_alone(n: int) -> None:
     random = np.random.default_rng(1)
@@ -343,9 +353,9 @@ def test_a_response_in_another_unit_is_named() -> None:
 
 def test_other_patients_are_noted_before_site_intercepts_and_no_result_falls() -> None:
     clients, random = sites(), np.random.default_rng(2)
-    for k, age in {"a": random.normal(8, 5, 100), "c": random.normal(80, 8, 120)}.items():
+    for k, age in {"a": random.normal(8, 5, 100), "c": random.normal(80, 8, 120)}.items():  # within each the old die sooner
         clients[k]["age"] = np.clip(age, 0, None).round()
-        clients[k]["died"] = (random.random(len(age)) < {"a": 0.15, "c": 0.7}[k]).astype(int)
+        clients[k]["died"] = (random.random(len(age)) < 1 / (1 + np.exp(-0.25 * (age - age.mean())))).astype(int)
     summary = ran(ENOUGH, clients).summary
     assert summary["converged"] is not False
     assert summary["notes"][0].startswith("a: the mean of column 'age' is ")

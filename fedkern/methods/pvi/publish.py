@@ -192,8 +192,9 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     """
     if (of_scale := _of_scale(model, checked.dispersed) or _of_learning(model, server)) is not None:
         return of_scale
-    own = server if isinstance(server, pvi.Server) else None
-    silent = [] if own is None else [name for k, name in enumerate(model.names) if not own.updates[k] and k not in own.lost]
+    silent = list[str]()
+    if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":  # else all are asked, and waited for
+        silent = [name for k, name in enumerate(model.names) if not server.updates[k] and k not in server.lost]
     arrived = judge_arrival(model, checked.arrived, silent)
     if arrived is None or arrived.converged == "not judged":
         moved = _of_movement(model, server)

@@ -12,7 +12,7 @@ import pytest
 import fedkern
 from fedkern.cli import report
 from fedkern.errors import JobError
-from fedkern.results import plots
+from fedkern.results import heterogeneity, plots
 
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 5},
@@ -156,3 +156,27 @@ def test_sites_that_do_not_differ_are_not_slandered() -> None:
     result = fedkern.run(job, data={name: frame.assign(dose=frame.dose - k) for k, (name, frame) in enumerate(sites().items())})
     assert differing(result) == ""
     assert result.summary["heterogeneity"]["slopes"]["p"] > 0.01
+
+
+def seem_to_differ(random: np.random.Generator, other: float = 0.0) -> bool:
+    """Whether four sites seem to differ, whose errors vary with a column; one has a slope that is another by `other` errors."""
+    h, P = [], []
+    for k in range(4):
+        x = random.lognormal(0, 0.3, 60)
+        X = np.column_stack([np.ones(60), x])
+        y = 1 + 0.5 * x + (0.4 * x if not other else 1.0) * random.normal(size=60)
+        squares = X.T @ X
+        b = np.linalg.solve(squares, X.T @ y)
+        variance = ((y - X @ b) ** 2).sum() / 58
+        b[1] += other * np.sqrt(variance * np.linalg.inv(squares)[1, 1]) * (k == 3)
+        P.append(squares / variance)
+        h.append(P[-1] @ b)
+    found = heterogeneity.compare_sites(["intercept", "x"], True, np.array(h), np.array(P))
+    assert found is not None
+    return any(found.notes("", ""))
+
+
+def test_sites_are_not_said_to_differ_where_errors_vary_with_a_column_and_are_where_a_slope_is_another() -> None:
+    random = np.random.default_rng(4)
+    assert sum(seem_to_differ(random) for _ in range(300)) <= 3
+    assert sum(seem_to_differ(random, 10.0) for _ in range(100)) >= 95
