@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import fedkern
 from fedkern.api import find_ending, perform
 from fedkern.cli.__main__ import main
 from fedkern.errors import LostPeer
@@ -26,9 +27,9 @@ class Losing(InProcess):
     """One process in which a client is lost as soon as a protocol of this name has asked its first questions, or so many
     answered ones later."""
 
-    def __init__(self, protocol, after=0):
+    def __init__(self, protocol, after=0, stop=None):
         super().__init__()
-        self.protocol, self.came, self.after = protocol, False, after
+        self.protocol, self.came, self.after, self.stop = protocol, False, after, stop
 
     def run_protocol(self, protocol, start, clients, codec, hooks=None):
         if protocol.name != self.protocol or self.came:
@@ -39,6 +40,8 @@ class Losing(InProcess):
         while not server.done:
             if answered == self.after:
                 server.lose({LOST: WHY})
+            if answered == self.stop:
+                server.stopping = "SIGTERM"
             for client, frame in flying:
                 for answer in side.receive(frame)[1] if client != LOST or answered < self.after else ():
                     server.arrive(answer, side.clients)
@@ -109,6 +112,24 @@ def test_a_job_that_cannot_go_on_names_the_client_and_its_rank(method, protocol,
     name = {"pvi": "client-2", "sigma": "north"}.get(method, "client-02")
     with pytest.raises(LostPeer, match=rf"^{WHY}.*client '{name}'.*(resume goes on|start the job again)"):
         lose(protocol, jobs(method), tmp_path, SHORT | sections)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_lost_client_comes_back_where_the_run_is_resumed_with_its_rank(private, tmp_path):
+    """Of a private job its updates are paid for, and it stays lost."""
+    (tmp_path / "job.toml").write_text(PRIVATE if private else OPEN.replace("rounds = 3", "rounds = 20"))
+    whole = fedkern.run(tmp_path / "job.toml", out=tmp_path / "whole")
+    config, folder = load(tmp_path / "job.toml")
+    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
+        perform(Losing("pvi", after=2, stop=3), config, folder, Output(tmp_path / "out", quiet=True))
+    result = perform(InProcess(), config, folder, Output(tmp_path / "out", resume=True, quiet=True))
+    assert result.summary["clients"]["client-2"]["status"] == ("lost" if private else "finished")
+    assert (find_ending(result, 0)[0] == 4) is private
+    back = [note for note in result.summary["notes"] if "which had been lost, is back, and has begun anew" in note]
+    assert len(back) == (not private)
+    if not private:
+        for name, one in whole.parameters.items():
+            assert result.parameters[name]["mean"] == pytest.approx(one["mean"], abs=0.1 * one["sd"]), name
 
 
 GOING_ON = {

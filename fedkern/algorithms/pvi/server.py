@@ -85,6 +85,7 @@ class Server:
     counts : r, and the clients' last derivatives in it, in a job that learns the r of a negative binomial
     rescaled : the factor by which the last round has multiplied that scale; of r the most by which standard deviations may have
         changed
+    returns : whether a lost client begins anew where the run is resumed
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -115,11 +116,16 @@ class Server:
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
     counts: dispersion.Learnt = field(default_factory=dispersion.Learnt)
     rescaled: float = 1.0
+    returns: bool = field(default=False, metadata=GIVEN)
 
     def restored(self, saved: Saved) -> Server:
-        """Returns the state with the values that follow from the sites and from the clients that are gone."""
-        gone = {*self.refused, *self.capped, *self.lost}
-        return evolve(self, q=self.sites.product(), n_active=self.n_clients - len(gone), wheel=None)
+        """Returns the state with the values that follow from the sites and from the clients that are gone.
+
+        A lost client that may come back is here again, for all ranks are: it begins anew, with the site 1.
+        """
+        lost, sites = (PersistentSet[int](), self.sites.without(self.lost)) if self.returns else (self.lost, self.sites)
+        gone = {*self.refused, *self.capped, *lost}
+        return evolve(self, lost=lost, sites=sites, q=sites.product(), n_active=self.n_clients - len(gone), wheel=None)
 
     @property
     def site_h(self) -> Vector:
@@ -153,16 +159,20 @@ class Server:
         return self.settings.stop(self.round, budget=nobody and bool(self.refused or self.capped), lost=nobody)
 
 
-def start(settings: Settings, prior: Gaussian, n_clients: int, *, members: int = 1) -> tuple[Server, ServerEffects]:
+def start(
+    settings: Settings, prior: Gaussian, n_clients: int, *, members: int = 1, private: bool = False
+) -> tuple[Server, ServerEffects]:
     """Returns the server's first state (all sites zero, q = prior) and its first questions.
 
-    `members`: clients whose sum is the answer of each that the server knows.
+    `members`: clients whose sum is the answer of each that the server knows. `private`: a client's updates are paid for, and a
+    lost one stays lost when the run is resumed.
     """
     d, p = prior.d, packed_size(prior.d, settings.covariance)
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
     sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
     path, parts = Trajectory(np.zeros(width)), n_clients * members
-    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts)
+    returns = not private and settings.schedule != "asynchronous"
+    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts, returns=returns)
     return _ask(state, range(n_clients))
 
 

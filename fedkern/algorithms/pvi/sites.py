@@ -7,7 +7,7 @@ the prior and the first block client by client, then the sums of the other block
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -102,6 +102,13 @@ class Sites:
         for i in touched:
             sums[i] = self._sum(i, blocks[i])
         return replace(self, blocks=tuple(blocks), counts=tuple(counts), sums=sums)
+
+    def without(self, clients: Iterable[int]) -> Sites:
+        """Returns the sites where those of these clients are 1 again, as before their first update."""
+        blocks, counts = [block.copy() for block in self.blocks], [own.copy() for own in self.counts]
+        for k in clients:
+            blocks[k // BLOCK][k % BLOCK], counts[k // BLOCK][k % BLOCK] = 0.0, 0
+        return replace(self, blocks=tuple(blocks), counts=tuple(counts)).restored({})
 
     def _sum(self, i: int, block: Vector) -> Vector:
         return _added(np.concatenate([self.prior[None] * self.variance, block])) if i == 0 else _added(block)

@@ -305,7 +305,7 @@ class Model(WeighedModel[OutputSection]):
         if self.one_posterior:
             return global_vi.start(settings, prior, n)
         if not self.by_client:
-            return pvi.start(settings, prior, n, members=len(self.names) // n)
+            return pvi.start(settings, prior, n, members=len(self.names) // n, private=self.privacy is not None)
         mechanism, averaged = self.plan_of_all.mechanism, self.averaged_sites
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
 
