@@ -23,7 +23,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LIMIT = 2.0**30  # nats of a row: with 2^31 rows sums have room in the words that are masked (`privacy.masks`)
-HIGHEST = 512.0  # nats: no log-density of a row is above it, for no number of a response is below 1e-150 in size
+HIGHEST = 1024.0  # nats: no log-density of a row is above it, for no number is below 5e-324 in size
 FAR = (
     2.0**94
 )  # nats a row, of rows that are one: only where there is no number to speak of, for what is cut off there is a client
