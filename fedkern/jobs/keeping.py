@@ -469,7 +469,7 @@ class Keeper(Hooks):
         state = self._as_kept(SERVER, self.checkpoint_number, saved)
         again = restart(protocol, start[0], state, unpack_frames(saved["frames"]), codec)
         still = getattr(again[0], "lost", None)  # of a machine that may go on without clients
-        for k, name in enumerate(self.wire.clients) if still is not None else ():
-            if k not in still and self.gone.pop(name, None) is not None:
+        for k, name in enumerate(self.wire.clients):
+            if still is not None and k not in still and self.gone.pop(name, None) is not None:
                 self.notes.append(f"client {name!r}, which had been lost, is back, and has begun anew")
         return again
