@@ -141,13 +141,13 @@ def asked_of(layout: Layout, rows: Sequence[Saturated]) -> Asked:
     return Asked(importance.protocol(settings), importance.SUMS, dims, machines)
 
 
-def assert_same(first: Array | str, second: Array | str) -> None:
+def assert_same(first: Array | str, second: Array | str, off: float = 0.0) -> None:
     """The same numbers, but for the rounding of sums of floats, or the same end."""
     assert isinstance(first, str) == isinstance(second, str), (first, second)
     if isinstance(first, str):
         assert first == second
     else:
-        np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-12 * np.abs(first).max())
+        np.testing.assert_allclose(first, second, rtol=1e-9, atol=off + 1e-12 * np.abs(first).max())
 
 
 def two(family: str, group: bool, rng: np.random.Generator) -> tuple[Layout, Callable[[int], list[list[Saturated]]]]:
@@ -201,7 +201,8 @@ def asked_the_same(layout: Layout, both: list[list[Saturated]], rng: np.random.G
         draws = AskValues.of(round + 1, layout.nodes, point, steps)
         got = first.get(draws)
         assert not isinstance(got, str), got
-        assert_same(got, second.get(draws))
+        # The search for a group's mode begins at that of the last one like it: the kernel's integrals differ by so much.
+        assert_same(got, second.get(draws), off=5e-6 if layout.group else 0.0)
         round += 2
     return ended
 
