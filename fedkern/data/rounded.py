@@ -31,9 +31,11 @@ def join_rounded(named: Sequence[float], *times: Array) -> list[Array]:
     times : (n,) each; what is not finite is no time
     """
     every = np.unique(np.concatenate([one[np.isfinite(one)] for one in times]))
-    fixed = np.array([0.0, *named])
-    scale = fixed.max() if len(named) else float(np.abs(every).mean()) if len(every) else 0.0
+    fixed = np.array(sorted(named), np.float64)
+    scale = float(fixed[-1]) if len(named) else float(np.abs(every).mean()) if len(every) else 0.0
     values = np.union1d(every, fixed)
+    if not len(values):
+        return [*times]
     group = np.concatenate([[0], np.cumsum(np.diff(values) > TOLERANCE * scale)])
     first = values[np.searchsorted(group, np.arange(group[-1] + 1))]
     at = np.searchsorted(values, fixed[::-1])
