@@ -118,6 +118,7 @@ COUNTS, OWN_COUNTS = ({"response": "y", "ignore": ["n", "s", *more]} for more in
 TRIALS, OWN_TRIALS = ({"response": "s", "trials": "n", "ignore": ["y", *more]} for more in (["row"], []))
 GRADES = {"response": "grade", "levels": LEVELS}
 CLM = {"theta[x]": (1.0440, 0.1253), "threshold[mild|bad]": (-0.3406, 0.1159), "threshold[bad|worst]": (1.0834, 0.1296)}
+SHORT_STEPS: dict[str, Any] = {"job": {"method": "pvi", "rounds": 3}, "algorithm": {"optimiser": "adagrad"}}
 ROW = {"random": {"group": "row"}}
 EACH_ROW = r"each row an effect of its own \(\[model.random\] group: a column with another label in every row\)"
 
@@ -189,6 +190,17 @@ REMEDIES = {
         {"job": {"rounds": 800}, "algorithm": {"sampler": "hmc"}},
         CLM,
     ),
+    "steps that are too short: exact ones": Remedy(
+        nested,
+        {
+            **SHORT_STEPS,
+            "data": {"response": "y", "ignore": ["region", "ward"]},
+            "model": {"family": "gaussian", "covariance": "full"},
+        },
+        'give it more job.rounds, or algorithm.optimiser = "exact"$',
+        {"algorithm": {"optimiser": "exact"}},
+        {"theta[x]": (0.8189, 0.0518), "intercept": (0.6263, 0.0484)},  # lm
+    ),
     "a level that nobody has": Remedy(
         grades,
         of("ordinal", GRADES | {"levels": ["none", *LEVELS]}),
@@ -221,7 +233,7 @@ def test_a_remedy_that_is_done_ends_in_the_answer_of_another_program(name: str) 
     job = {section: {**remedy.job.get(section, {}), **remedy.then.get(section, {})} for section in remedy.job}
     after, result = said(job, remedy.mended(rows))
     assert result is not None, after
-    assert result.converged is True, after
+    assert result.converged in (True, "settled"), after
     assert not (remedy.says and re.search(remedy.says, after))
     for parameter, (mean, sd) in remedy.wanted.items():
         found = result.parameters[parameter]
@@ -309,7 +321,7 @@ OF_RESULTS = ("algorithms/exchanges", "algorithms/importance", "methods/likeliho
 
 HERE, BESIDE = "methods/test_followed.py", "methods/test_remedies.py"
 FOLLOWED = {
-    "algorithm.optimiser": "methods/pvi/test_arrival.py::test_eight_sites_that_stand_still_far_from_the_end",
+    "algorithm.optimiser": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.points": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.sampler": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.updates_per_client": f"{HERE}::test_a_slow_client_without_an_update_is_named_and_a_number_of_updates_helps",
