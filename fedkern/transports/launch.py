@@ -103,6 +103,9 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
     if ranks.is_server:
         parent.tell(parent.ENDED + b"%d" % code)
     if starts:
+        assert isinstance(ranks.link, MpiLink)
+        if not ranks.link.leave_together(timeouts.lost + 2 * timeouts.grace):  # rank 0 ends all before, where it can
+            leave(ranks.link, code)
         faulthandler.dump_traceback_later(timeouts.lost, exit=True)
         MPI.Finalize()
         faulthandler.cancel_dump_traceback_later()

@@ -46,6 +46,7 @@ class MpiLink:
         self.rank, self.size = comm.rank, comm.size
         self.run = 0
         self.gone: set[int] = set()
+        self.leaves = False  # whether rank 0 has said that everybody is at the end
         self.near: frozenset[int] = frozenset()  # ranks that can be woken
         self.clock = [time.monotonic()] * self.size  # when each rank was last spoken to or heard
         self._sending: list[tuple[int, MPI.Request, Frame]] = []  # rank, request, content: kept until it has left
@@ -104,6 +105,7 @@ class MpiLink:
             self._notice(error)
             return None
         self.clock[source] = self.patience.reset()
+        self.leaves = self.leaves or tag == tags.LEAVE
         if tag == tags.FRAME and number // tags.RUN != self.run:
             return self.receive(longest, only)  # late, for a protocol that has ended
         return source, tag, data
@@ -144,6 +146,23 @@ class MpiLink:
         self.comm.Ack_failed()
         failed = self.comm.Get_failed()
         self.gone |= set(MPI.Group.Translate_ranks(failed, list(range(failed.size)), self.comm.group))
+
+    def leave_together(self, seconds: float) -> bool:
+        """Waits, without using a core, until rank 0 says that everybody is at the end; rank 0 says so, and waits for nobody.
+
+        Returns False where rank 0 has died, or says nothing within this time.
+
+        `MPI.Finalize` waits for all ranks, too, and looks without a pause: for one that was stopped, until rank 0 ends them all.
+        """
+        if self.rank == 0:
+            for rank in range(1, self.size):
+                self.send(rank, tags.LEAVE)
+            return True
+        self.patience.reset()
+        while not self.leaves and 0 not in self.gone and self.patience.waited < seconds:
+            if self.receive(0, tags.LEAVE) is None:
+                self.patience.pause()
+        return self.leaves
 
     def abort(self, code: int) -> None:
         """Ends all ranks at once."""

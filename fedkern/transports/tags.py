@@ -16,6 +16,7 @@ SPREAD = 6  # the server's reply to them
 FAULT = 7  # rank to server: exit code and text
 BYE = 8  # rank to server: nothing more will come
 EXIT = 9  # server to ranks: all end now, with this code
+LEAVE = 10  # server to ranks, over MPI: everybody is at the end
 
 NAMES = {number: name for name, number in list(vars().items()) if type(number) is int}
 
