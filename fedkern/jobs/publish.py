@@ -129,10 +129,11 @@ def publish(run: Run[C], fit: Fit) -> Result:
     if files is not None:
         for name, table in fit.tables.items():
             files.write_csv(name, table)
+    judged = of_those_left(hooks, fit.verdict) or fit.verdict
     outcome = Outcome(
         stop=fit.stop,
         rounds=fit.rounds,
-        verdict=guard.judged(of_those_left(hooks, fit.verdict) or fit.verdict),
+        verdict=judged,
         clients=fit.clients,
         metrics=fit.metrics,
         privacy=fit.privacy,
@@ -140,11 +141,13 @@ def publish(run: Run[C], fit: Fit) -> Result:
         digest=digest(fit.arrays),
         encoding=fit.encoding,
         versions=machine.of_a_run() | dict(run.used.versions),
-        notes=[*hooks.notes, *guard.notes(), *fit.notes, *kept.notes],
         lost=hooks.gone,
     )
     with judging(run, kept):
         content = summary(job.method, fit.posterior, outcome, fit.more)
+    # What is said of the numbers themselves may have failed just now, too.
+    said = {**guard.judged(judged).content, "notes": [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]}
+    content |= {key: plain(value) for key, value in said.items()}
     if files is not None:
         files.write_json("summary.json", content)
     tables = plain(run.config.model_dump())
