@@ -39,7 +39,7 @@ _shtab_fedkern_site_log_option_strings=(-h --help --json --mark)
 _shtab_fedkern_site_fingerprint_option_strings=(-h --help)
 _shtab_fedkern_site_run_option_strings=(-h --help --socket --engine --identity --peer --grace)
 _shtab_fedkern_site_option_strings=(-h --help)
-_shtab_fedkern_reproduce_option_strings=(-h --help --fast --printed --out)
+_shtab_fedkern_reproduce_option_strings=(-h --help --list --seed --fast --printed --out)
 _shtab_fedkern_option_strings=(-h --help --version --print-completion)
 
 
@@ -149,6 +149,7 @@ _shtab_fedkern_site__h_nargs=0
 _shtab_fedkern_site___help_nargs=0
 _shtab_fedkern_reproduce__h_nargs=0
 _shtab_fedkern_reproduce___help_nargs=0
+_shtab_fedkern_reproduce___list_nargs=0
 _shtab_fedkern_reproduce___fast_nargs=0
 _shtab_fedkern_reproduce___printed_nargs=0
 _shtab_fedkern_pos_0_nargs=A...

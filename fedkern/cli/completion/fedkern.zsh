@@ -230,9 +230,11 @@ _shtab_fedkern_report_defaults_added=0
 
 _shtab_fedkern_reproduce_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--list[list them, as without NAME]"
+  "--seed[seed of the jobs, of several the first\: default 1]:N:"
   "--fast[fewer seeds and settings]"
   "--printed[also with a paper\'s slips as they are printed]"
-  "--out[folder for tables and figures (default\: runs\/ and the name)]:DIR:"
+  "--out[folder for tables and figures (default\: runs\/ and name, and seed)]:DIR:"
   ":NAME:"
 )
 
