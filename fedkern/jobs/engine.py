@@ -106,8 +106,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.note_use()
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
-        opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
-        run = Run(part, parties, opening, hooks, output, method.stages.stages, used)
+        known = (*secure.opening(config, parties.n_clients), *secure.closing(config), *method.stages.opening(config))
+        run = Run(part, parties, known, hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):
             run = secure.begin(run)
@@ -175,7 +175,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
         plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
-    stages = (*opening, *method.stages.stages(said.model))
+    stages = (*opening, *method.stages.stages(said.model), *secure.closing(part.config))
     most = max((plan.paid for plan in said.plans.values()), default=None)
     told = spec_of_agreement(part.config, parties.spec)
     sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)

@@ -18,7 +18,7 @@ from .keys import C, JobConfig
 from .run import Run
 from .stage import Stage, column_sums_stage, sum_end_stage
 
-MAY_SEND = (*sum_keys.COMMITTED.to_server, sum_end.MaskedSumEnd)  # of every method, beside its own
+MAY_SEND = (*sum_keys.COMMITTED.to_server, *sum_end.PROTOCOL.to_server, sum_end.MaskedSumEnd)  # of every method, beside its own
 UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
 ALONE = "each client compares its columns{} with all others' together, and tells it masked: the result says if one is odd"
 LIMIT = "protects against the server only if it is not the authority"
@@ -88,12 +88,17 @@ def describe_questions(stages: Sequence[Stage]) -> Iterator[str]:
 
 
 def opening(config: JobConfig, n_clients: int) -> list[Stage]:
-    """Returns the stages of a job with secure sums that are not its method's: of keys, columns' sums, the end; none without."""
+    """Returns the stages that a job with secure sums has before its method's: of keys, and of columns' sums; none without."""
     if not config.secure:
         return []
     runs = 1 if getattr(config, "formula", None) is None else 2
     columns = [column_sums_stage(runs)] if getattr(config.data, "standardise", None) == "exchange" else []
-    return [_stage_of_keys(n_clients), *columns, sum_end_stage()]
+    return [_stage_of_keys(n_clients), *columns]
+
+
+def closing(config: JobConfig) -> list[Stage]:
+    """Returns the last stage of a job with secure sums, after its method's; none without."""
+    return [sum_end_stage()] if config.secure else []
 
 
 def _stage_of_keys(n_clients: int) -> Stage:

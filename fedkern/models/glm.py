@@ -56,7 +56,8 @@ class Rows:
         """The (n,) largest size of a number in X of each row."""
         xp = self.home.xp
         blocks = (self.X[at : at + BLOCK] for at in range(0, len(self), BLOCK))  # X may be a memory map
-        return np.asarray(xp.concatenate([xp.zeros(0), *(xp.abs(block).max(axis=1, initial=0.0) for block in blocks)]))
+        largest: Vector = xp.concatenate([xp.zeros(0), *(xp.abs(block).max(axis=1, initial=0.0) for block in blocks)])
+        return largest
 
     @property
     def counts(self) -> Vector | None:

@@ -57,6 +57,8 @@ class Rows:
         """P, the length of a point."""
         return self.layout.size
 
+    together = False
+
     @property
     def units(self) -> Indices:
         """(n + 1,) where each row begins."""

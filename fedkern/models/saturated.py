@@ -23,7 +23,10 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LIMIT = 2.0**30  # nats of a row: with 2^31 rows sums have room in the words that are masked (`privacy.masks`)
-HIGHEST = 512.0  # nats: no log-density of a row is above it, for no number of a response is below 1e-150 in size
+HIGHEST = 1024.0  # nats: no log-density of a row is above it, for no number is below 5e-324 in size
+FAR = (
+    2.0**94
+)  # nats a row, of rows that are one: only where there is no number to speak of, for what is cut off there is a client
 AT_ONCE = int(LIMIT / 2 / HIGHEST)  # rows, of which none can be cut off where their sum is above half the limit
 
 
@@ -33,6 +36,10 @@ class Separable(Protocol):
     @property
     def size(self) -> int:
         """P, the length of a point."""
+
+    @property
+    def together(self) -> bool:
+        """Whether all rows of a client are one, as it has an effect or a hazard of its own."""
 
     @property
     def units(self) -> Indices:
@@ -103,7 +110,7 @@ def _added(rows: Separable, evaluate: Evaluate, points: Vector) -> tuple[Vector,
         return _halves(rows, evaluate, points)
     found = evaluate(rows, points)
     good = np.all([np.isfinite(one).reshape(len(points), -1).all(axis=1) for one in found], axis=0)
-    low = -LIMIT / 2 if n > 1 else -LIMIT * max(size, 1)
+    low = -LIMIT / 2 if n > 1 else -(FAR if rows.together else LIMIT) * max(size, 1)
     bad = ~(good & (found[0] >= low))
     out = (*(np.array(one) for one in found), np.zeros(len(points)))
     if not bad.any():

@@ -98,6 +98,8 @@ class Rows:
         """The number of rows that have their event."""
         return int(self.sets.deaths.sum())
 
+    together = True
+
     @property
     def units(self) -> Indices:
         """(2,) the client's rows, which are one: who is at risk with whom is no sum over rows."""

@@ -243,6 +243,11 @@ class Lifetimes:
         return self.layout.size
 
     @property
+    def together(self) -> bool:
+        """Whether all rows of the client have an effect in common."""
+        return self.rows.together
+
+    @property
     def units(self) -> Indices:
         """(u + 1,) where each row or group begins."""
         return self.rows.units

@@ -42,7 +42,6 @@ FIRST_BLOCK = bytes(4)  # `cryptography` takes the count of blocks before the no
 COUNT, CODE = 4, 8  # bytes of a nonce: of the count of messages, which never comes twice, and of the code
 BLOCK = 1 << 12  # words that are masked at a time, so that all streams of them stay in the cache
 LABEL = b"fedkern secure sums 3 "
-LEAST_DENSITY = -(2.0**40)  # nats: a lower log density counts as this one
 MOST_OF_ROW = 2.0**40  # the largest size of a row's part in one number of a gradient or a curvature of `pvi`
 
 

@@ -26,7 +26,7 @@ from fedkern.algorithms.pvi.messages import (
 )
 from fedkern.errors import LostPeer
 from fedkern.models.expfam import pack
-from fedkern.models.glm import prior
+from fedkern.models.glm import Rows, prior
 from fedkern.privacy.masks import ROUND, Pairs, public_key
 from support import federations
 
@@ -137,6 +137,19 @@ def test_a_slope_is_told_where_each_client_tells_one() -> None:
     np.testing.assert_allclose(got.curvature, np.sum([one.curvature for one in told], axis=0), rtol=1e-14)
     for bad in (replace(told[0], gradient=np.full(D, np.nan)), replace(told[0], curvature=-told[0].curvature)):
         assert np.isnan(bad.numbers()).all()  # which no sum takes
+
+
+def test_rows_that_would_add_more_than_they_may_are_counted_over_all_clients() -> None:
+    s = federations.settings(family="poisson", schedule="synchronous", covariance="full", bounded=True)
+    asked = arrival.AskSlope(0, np.zeros(D), pack(np.eye(D)))
+    told, most = [], 2.0**40
+    for k in range(M):
+        y = np.ones(5)
+        y[: k % 3] = 1e14
+        told.append(arrival.answer(asked, Local(Rows(np.ones((5, D)), y), s, k, tells=True).slope))
+    got = added(told)
+    assert got.told == 1 - (1 + 2)
+    assert got.gradient[0] == pytest.approx(3 * most, abs=500)
 
 
 def test_log_likelihoods_of_draws_are_added_in_thousandths() -> None:

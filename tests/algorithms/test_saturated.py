@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from fedkern.models.encoding import INTERCEPT
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.saturated import AT_ONCE, HIGHEST, LIMIT, Saturated
 from fedkern.models.survival_parametric import Lifetimes
-from fedkern.privacy.masks import ROUND, WIDE, Pairs, from_words, public_key, total
+from fedkern.privacy.masks import WIDE, Pairs, from_words, public_key, total
 
 Array = NDArray[np.float64]
 
@@ -141,17 +141,20 @@ def asked_of(layout: Layout, rows: Sequence[Saturated]) -> Asked:
     return Asked(importance.protocol(settings), importance.SUMS, dims, machines)
 
 
-def assert_same(first: Array | str, second: Array | str) -> None:
+def assert_same(first: Array | str, second: Array | str, off: float = 0.0) -> None:
     """The same numbers, but for the rounding of sums of floats, or the same end."""
     assert isinstance(first, str) == isinstance(second, str), (first, second)
     if isinstance(first, str):
         assert first == second
     else:
-        np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-12 * np.abs(first).max())
+        np.testing.assert_allclose(first, second, rtol=1e-9, atol=off + 1e-12 * np.abs(first).max())
 
 
-def two(family: str, group: bool, rng: np.random.Generator) -> tuple[Layout, list[Saturated], list[Saturated]]:
-    """Two federations of the same groups of rows, of which each has another deal among its clients."""
+def two(family: str, group: bool, rng: np.random.Generator) -> tuple[Layout, Callable[[int], list[list[Saturated]]]]:
+    """Two federations of the same groups of rows, of which each has another deal among its clients, in the jobs of one rows.
+
+    The first job has the column itself, and each other one a step of it, as a server may ask for.
+    """
     layout, size, n_groups = layout_of(family, group), 4 if group else 1, 12 if group else 40
     n = n_groups * size
     X = np.column_stack([np.ones(n), rng.normal(size=n) * np.where(rng.random(n) < 0.1, 20.0, 1.0)])
@@ -159,49 +162,61 @@ def two(family: str, group: bool, rng: np.random.Generator) -> tuple[Layout, lis
     if family in ("poisson", "negative-binomial"):
         y[rng.random(n) < 0.1] *= 10 ** float(rng.integers(1, 6))
     deals = [np.concatenate([np.arange(4), rng.integers(0, 4, n_groups - 4)]) for _ in range(2)]
-    first, second = (federation(layout, deal, X, y, size) for deal in deals)
-    return layout, first, second
+
+    def in_job(job: int) -> list[list[Saturated]]:
+        columns = np.column_stack([np.ones(n), X[:, 1] > np.sort(X[:, 1])[job]]) if job else X
+        return [federation(layout, deal, columns, y, size) for deal in deals]
+
+    return layout, in_job
 
 
+LONG = (pytest.mark.nightly, pytest.mark.timeout(3600))
 CASES = [*((family, False) for family in OF_ROWS), *((family, True) for family in OF_GROUPS)]
 
 
 @pytest.mark.parametrize(("family", "group"), CASES, ids=[f"{family}{'-groups' * group}" for family, group in CASES])
-@pytest.mark.parametrize("pairs", [2, pytest.param(100, marks=pytest.mark.nightly)])
-def test_the_server_gets_the_same_of_two_federations_whose_sums_agree(family: str, group: bool, pairs: int) -> None:
+@pytest.mark.parametrize(("pairs", "jobs"), [(1, 2), pytest.param(100, 1, marks=LONG), pytest.param(1, 20, marks=LONG)])
+def test_the_server_gets_the_same_of_two_federations_whose_sums_agree(family: str, group: bool, pairs: int, jobs: int) -> None:
     rng = np.random.default_rng(len(family) + 100 * group)
     ended = 0
     for _ in range(pairs):
-        layout, *both = two(family, group, rng)
-        first, second = (asked_of(layout, rows) for rows in both)
-        round = 0
-        for point in points_of(box_of(layout), 12, rng):
-            question = AskCurvature(round, layout.nodes, point[np.newaxis])
-            got = first.get(question)
-            assert_same(got, second.get(question))
-            ended += isinstance(got, str)
-            if isinstance(got, str):
-                continue
-            round += 1
-            low, high = (np.array(end) - point for end in (box_of(layout).low, box_of(layout).high))
-            steps = (1 - 1e-6) * np.clip(rng.normal(size=(64, layout.size)), low, high)
-            question = AskValues.of(round, layout.nodes, point, steps)
-            got = first.get(question)
-            assert not isinstance(got, str), got
-            assert_same(got, second.get(question))
-            round += 1
+        layout, in_job = two(family, group, rng)
+        ended += sum(asked_the_same(layout, in_job(job), rng) for job in range(jobs))
     assert ended  # points beyond the box were among them
+
+
+def asked_the_same(layout: Layout, both: list[list[Saturated]], rng: np.random.Generator) -> int:
+    """Asks two federations the same, compares what the server gets, and returns how many questions ended the job."""
+    first, second = (asked_of(layout, rows) for rows in both)
+    # The search for a group's mode begins at that of the last one like it: the kernel's integrals differ by so much.
+    off = 5e-6 if layout.group else 0.0
+    box, round, ended = box_of(layout), 0, 0
+    for point in points_of(box, 12, rng):
+        question = AskCurvature(round, layout.nodes, point[np.newaxis])
+        got = first.get(question)
+        assert_same(got, second.get(question), off)
+        if isinstance(got, str):
+            ended += 1
+            continue
+        low, high = (np.array(end) - point for end in (box.low, box.high))
+        steps = (1 - 1e-6) * np.clip(rng.normal(size=(64, layout.size)), low, high)
+        draws = AskValues.of(round + 1, layout.nodes, point, steps)
+        got = first.get(draws)
+        assert not isinstance(got, str), got
+        assert_same(got, second.get(draws), off)
+        round += 2
+    return ended
 
 
 def test_chains_get_the_same_of_two_federations_whose_sums_agree() -> None:
     rng = np.random.default_rng(3)
     for family, group in (("poisson", False), ("gaussian", True), ("weibull", False)):
-        layout, *both = two(family, group, rng)
+        layout, both = two(family, group, rng)
         box, chains = box_of(layout), 4
         s = hmc.Settings(5, 1, 0, chains, 1, 0.1, None, 1, whole=True, box=box)
         dims = s.sizes(layout.size)
         several = []
-        for rows in both:
+        for rows in both(0):
             walkers = [importance.WithoutLocal(one, layout.nodes) for one in rows]
             machines = [hmc.client(name, k, s, one) for k, (name, one) in enumerate(zip(NAMES, walkers))]
             several.append(Asked(hmc.protocol(s), hmc.SUMS, dims, machines))
@@ -286,7 +301,7 @@ def test_no_question_inside_the_box_has_a_row_for_which_words_have_no_room(famil
         for numbers in (told.gradient, told.hessian):
             assert np.isfinite(numbers).all()
             assert np.abs(numbers).max() * MOST_ROWS < WIDE.bound
-    assert LIMIT * MOST_ROWS < ROUND.bound
+    assert LIMIT * MOST_ROWS < WIDE.bound
 
 
 # How rows are cut off --------------------
@@ -332,3 +347,15 @@ def test_large_honest_rows_are_not_cut_off() -> None:
     assert (value[0], cut[0]) == (pytest.approx(rows.values(points, 1)[0], rel=1e-12), 0)
     assert value[0] / n < -(2.0**20)  # many rows are below a limit that would be cheaper
     assert AT_ONCE * HIGHEST <= LIMIT / 2
+
+
+def test_a_client_with_an_effect_of_its_own_is_cut_off_nowhere_as_long_as_there_is_a_number() -> None:
+    """A limit on its whole sum would be an event of this client: asked along a line, where it is told a square of its rows."""
+    layout = Layout(COLUMNS, "gaussian", (), (INTERCEPT,))
+    rng = np.random.default_rng(6)
+    X = np.column_stack([np.ones(20), rng.normal(size=20)])
+    rows, box = Rows(layout, X, responses("gaussian", 20, rng), np.array([0, 20])), box_of(layout)
+    points = points_of(box, 200, rng)
+    value, cut = Saturated(rows).counted(points[box.holds(points)], 1)
+    assert value.min() < -20 * LIMIT
+    assert not cut.any()

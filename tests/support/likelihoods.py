@@ -64,7 +64,7 @@ class Function:
     def rule(self, points: Array, nodes: int) -> Array:
         return self.values(points, nodes + 6) - self.values(points, nodes)
 
-    units = np.array([0, 1])  # it is that of one row
+    units, together = np.array([0, 1]), False  # it is that of one row
 
     def curvature(self, points: Array, nodes: int = 1):
         if points.ndim == 1:

@@ -91,12 +91,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             f"server: {type(event).__name__} of round {event.round} with {event.nodes} nodes was not expected in round "
             f"{state.round}"
         )
+    if state.settings.box is not None:
+        state.settings.box.check(event.draws if isinstance(event, Posterior) else _points(event, state), type(event).__name__)
     if isinstance(event, Posterior):
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
-    if isinstance(event, AskValues) and not _are_draws(event, state):
-        raise RemoteFault(f"server: AskValues.steps of round {event.round} are no draws")
-    if state.settings.box is not None:
-        state.settings.box.check(event.points, type(event).__name__)
+    _points(event, state)
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
     if isinstance(state.model, Saturated):
         return _sums(state, event, state.model)
@@ -126,9 +125,13 @@ def _sums(state: Client, asked: AskCurvature | AskValues, rows: Saturated) -> tu
     return evolve(state, drawn=state.drawn + 1), [cast(Message, SummedValues(asked.round, values, cut, rule))]
 
 
-def _are_draws(asked: AskValues, state: Client) -> bool:
-    size = state.settings.sizes(state.model.size)["steps"]
-    return len(asked.steps) == size and bool(np.isfinite(asked.points).all())
+def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
+    """Returns the points of a question; refuses draws that are none."""
+    if isinstance(asked, AskValues):
+        size = state.settings.sizes(state.model.size)["steps"]
+        if len(asked.steps) != size or not np.isfinite(asked.points).all():
+            raise RemoteFault(f"server: AskValues.steps of round {asked.round} are no draws")
+    return asked.points
 
 
 def _curvature(model: Model, asked: AskCurvature) -> Curvature:

@@ -207,4 +207,4 @@ class MaskedValues(Masked, Message, kind=245, tells=TELLS):
     words: Annotated[bytes, "masked_values"]
 
 
-SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedValues))
+SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedValues, WIDE))

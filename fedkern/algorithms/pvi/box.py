@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import NumericalError
 from ...models.expfam import Gaussian, unpack
 from ..core.box import Box
 from ..core.messages import RemoteFault
@@ -41,7 +42,7 @@ class BoxOfQ(Box):
         try:
             with np.errstate(all="ignore"):
                 mean, sd = q.mean, q.sd
-        except (ArithmeticError, ValueError):  # of a precision that is none
+        except (NumericalError, ArithmeticError, ValueError):  # of a precision that is none
             mean, sd = np.full(len(h), np.nan), np.full(len(h), np.nan)
         self.check_moments(mean, sd, what)
 

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from ...errors import JobError
 from ...ground import OWN, OWN_FOLDER, Ground
-from ..files import writing
 from ..handles import Handle
 
 FOLDER, ENDS = "questions", "ends"
 LENGTH = 16  # bytes of a question's digest
 STARTS = 3  # times the different questions of one run that are answered over all starts
 MOST_ENDS = 2  # starts that end because a number of the client is none
+UNCOUNTED = "without a count no question about sums is answered"
 NONE = (
     "since what this client had to answer was no number, or one of its rows adds more than sums have room for (counts above a "
     "million, large covariates in a column that is not standardised: without job.sums the job takes them)"
@@ -48,7 +48,10 @@ class Questions:
     def __init__(
         self, account: Path, job: bytes, tell: Callable[[str], None] = lambda text: None, ground: Ground | None = None
     ) -> None:
-        self.folder = account / FOLDER / blake2b(job, digest_size=LENGTH, person=b"fedkern asked").hexdigest()
+        folder = account / FOLDER
+        if folder.exists() and not os.access(folder, os.W_OK):  # of another user who shares the account
+            folder = account / f"{FOLDER}-{os.getuid()}"
+        self.folder = folder / blake2b(job, digest_size=LENGTH, person=b"fedkern asked").hexdigest()
         self.tell, self.ground = tell, ground or Ground(account)
         self._answered: dict[str, set[bytes]] = {}
         self._files: dict[str, Handle] = {}
@@ -56,8 +59,7 @@ class Questions:
     @property
     def is_shut(self) -> bool:
         """Whether so many starts have ended by this client that it spoils all sums, which its holder is told."""
-        path = self.folder / ENDS
-        shut = path.exists() and path.read_bytes().count(b"\n") >= MOST_ENDS
+        shut = self._content(ENDS).count(b"\n") >= MOST_ENDS
         if shut:
             self.tell(f"{MOST_ENDS} starts of this job had to end, {NONE}: {AGAIN.format(self.folder)}")
         return shut
@@ -101,16 +103,24 @@ class Questions:
     def _read(self, kind: str) -> set[bytes]:
         """Returns the digests of the questions of a kind that were answered."""
         if kind not in self._answered:
-            path = self.folder / kind
-            data = path.read_bytes() if path.exists() else b""
+            data = self._content(kind)
             self._answered[kind] = {data[k : k + LENGTH] for k in range(0, len(data), LENGTH)}
         return self._answered[kind]
+
+    def _content(self, name: str) -> bytes:
+        path = self.folder / name
+        try:
+            return path.read_bytes() if path.exists() else b""
+        except OSError as fault:
+            raise JobError(f"{path}: can't be read ({fault.strerror}); {UNCOUNTED}") from None
 
     def _append(self, name: str, data: bytes) -> None:
         """Writes to a file; it is with the operating system when this returns, so that a crash of the process cannot lose it."""
         path = self.folder / name
-        with writing(path):
+        try:
             if name not in self._files:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 self._files[name] = Handle(path, flags, self.ground, OWN, OWN_FOLDER)
             self._files[name].append(data)
+        except OSError as fault:
+            raise JobError(f"{path}: can't be written ({fault.strerror}); {UNCOUNTED}") from None

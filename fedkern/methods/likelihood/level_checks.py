@@ -89,9 +89,8 @@ def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]
 def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
     asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if run.place.is_server else None
-    server = ask_clients(
-        run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: count_levels(model, own, run.secret_key(own.index, "levels"))
-    )
+    count = lambda own: count_levels(model, own, run.secret_key(own.index, "levels"))  # noqa: E731
+    server = ask_clients(run, model.sums_stage, level_sums.QUESTION, asked, owns, count)
     if server is None:
         return Checked()
     notes = [

@@ -399,13 +399,10 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _standardised(self) -> NDArray[np.bool_]:
         """(p,) whether each coefficient is of a column whose unit is its standard deviation, of a level, or the intercept."""
-        raw = set(self.given_constants)
-        own = [True] * int(self.encoding.intercept and self.encoding.standardised)
-        own += [False] * int(self.encoding.intercept and not self.encoding.standardised)
+        own = [self.encoding.standardised] * int(self.encoding.intercept)
         for column in self.encoding.columns:
-            labelled = column.levels is not None
-            right = labelled or (self.encoding.standardised and column.name not in raw)
-            own += [right] * (len(column.levels) if column.levels is not None else 1)
+            scaled = (column.center, column.scale) != (0.0, 1.0) and column.name not in self.given_constants
+            own += [scaled] if column.levels is None else [True] * len(column.levels)
         return np.tile(own, len(self.blocks))
 
     @property

@@ -138,13 +138,21 @@ class Model(WeighedModel[OutputSection]):
         if not self.secure:
             return None
         own = replace(self, response=replace(self.response, ended=False)).prior
-        reach = box.reach(own.sd, self.config.data.standardise != "none")
+        reach = box.reach(own.sd, self._standardised)
         if self.encoding.intercept and self.given.centre is not None:
             reach[0] = box.REACH * own.sd[0] + (abs(own.mean[0]) if self.given.measured else 0.0)  # the agreed level is 0
         centre, unit = own.mean, 1.0
         if self.given.measured and self.response.ended:
             centre, unit = response.centre_of(self) + self.unit * own.mean, self.unit
         return BoxOfQ.about(centre, unit * reach).of(unit * own.sd)
+
+    @property
+    def _standardised(self) -> NDArray[np.bool_]:
+        """(d,) whether each coefficient is of a column that all have scaled, of a level, or the intercept."""
+        own = [True] * self.encoding.intercept
+        for column in self.encoding.columns:
+            own += [(column.center, column.scale) != (0.0, 1.0)] if column.levels is None else [True] * len(column.levels)
+        return np.array(own)
 
     @property
     def settings(self) -> Settings:

@@ -116,9 +116,14 @@ class Rows:
         return self.take(np.arange(first, last), self.starts[part.start : part.stop + 1] - first)
 
     @property
+    def together(self) -> bool:
+        """Whether all rows of the client have an effect in common."""
+        return bool(self.layout.client)
+
+    @property
     def units(self) -> Indices:
         """(u + 1,) where each row begins, or what rows with an effect in common are together: a group, or all of the client's."""
-        if self.layout.client:
+        if self.together:
             return np.array([0, len(self)])
         return self.starts if self.layout.group else np.arange(len(self) + 1)
 

@@ -137,6 +137,23 @@ def test_a_client_with_few_rows_is_in_the_verdict_and_nobody_knows_that_it_has_f
     assert "client 'bo' has too few rows to tell X'WX of 12 coefficients" in said[False]
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_a_response_decides_nothing(unit: float) -> None:
+    """What a row may add has a limit in the response's agreed scale, and not in the data's unit."""
+    rng, data, other = np.random.default_rng(7), {}, {}
+    for name in CLIENTS:
+        X = rng.normal(size=(60, 2))
+        y = 3.0 + X[:, 0] + rng.normal(size=60)
+        data[name], other[name] = (X, y), (X, unit * y)
+    tables = {"job": {"method": "pvi", "sums": "secure"}, "model": {"family": "gaussian"}}
+    plain, scaled = (fedkern.run(tables, data=one) for one in (data, other))
+    assert plain.summary["verdict"].startswith("settled")
+    assert scaled.summary["verdict"].startswith("settled")
+    for name, numbers in plain.parameters.items():
+        for figure, value in numbers.items():
+            assert scaled.parameters[name][figure] == pytest.approx(unit * value, rel=1e-6), (name, figure)
+
+
 # What it wants, and what it says --------------------
 
 
