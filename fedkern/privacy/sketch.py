@@ -70,6 +70,16 @@ class ColumnSketcher:
     Parameters
     ----------
     members : (n,) the rows' numbers, as a secret key makes them; equal rows have one, and equal cells
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.sketch import ColumnSketcher, nearly_equal
+    >>> sketcher = ColumnSketcher(np.random.default_rng(1).integers(0, 2**64, 200, np.uint64))
+    >>> age = np.arange(200.0)
+    >>> step, next_one = (sketcher.sketch(1.0 * (age > least)) for least in (61, 62))
+    >>> nearly_equal(step, np.array([step, next_one]), least=20)
+    array([False,  True])
     """
 
     def __init__(self, members: NDArray[np.uint64]) -> None:

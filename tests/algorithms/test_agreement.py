@@ -390,7 +390,6 @@ FALSE = {
     "declared center": {"columns": [{"name": "age", "center": 41.0, "scale": 10.0}, *TOLD["columns"][1:]]},
     "declared scale": {"columns": [{"name": "age", "center": 40.0, "scale": 1e-9}, *TOLD["columns"][1:]]},
     "own level": {"columns": [TOLD["columns"][0], {"name": "job", "levels": ["smith"]}, TOLD["columns"][2]]},
-    "levels unsorted": {"columns": [TOLD["columns"][0], {"name": "job", "levels": ["smith", "clerk"]}, TOLD["columns"][2]]},
 }
 
 
