@@ -17,7 +17,7 @@ from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 TRUTH = {"False": 0.0, "True": 1.0}
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only (`incomplete`)
 
 MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
 TOO_LARGE = "correct the cell, or give the column in another unit: its size must be at most 1e150, so that it can be squared"
@@ -117,7 +117,7 @@ def as_text(cells: Sequence[str], decimal: str = ".") -> Text:
     """Codes the distinct cells by first appearance."""
     seen: dict[str, int] = {}
     codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
-    return _joined(Text(codes, tuple(seen), decimal), [*map(canonical, seen)])
+    return written(Text(codes, tuple(seen), decimal), [*map(canonical, seen)])
 
 
 def truths(cells: Sequence[object]) -> Text:
@@ -139,11 +139,13 @@ def labels(cells: Cells) -> Text:
     if not isinstance(cells, Text):
         values, codes = np.unique(np.asarray(cells), return_inverse=True)
         return Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
-    return _joined(cells, [label(level, cells.decimal) for level in cells.levels])
+    return written(cells, [label(level, cells.decimal) for level in cells.levels])
 
 
-def _joined(cells: Text, levels: Sequence[str]) -> Text:
+def written(cells: Text, levels: Sequence[str]) -> Text:
     """Returns cells whose levels are written so; those that are written alike become one."""
+    if tuple(levels) == cells.levels:
+        return cells
     place: dict[str, int] = {}
     merged = np.array([place.setdefault(level, len(place)) for level in levels], dtype=np.int64)
     return replace(cells, codes=merged[cells.codes] if len(cells.codes) else cells.codes, levels=tuple(place))

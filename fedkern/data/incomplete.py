@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..models.encoding import Spec
-from .cells import MISSING, Cells, Text
+from .cells import MISSING, Cells, Text, number, written
+from .dialect import Dialect
 from .faults import name_column, who
 from .table import Table
 
@@ -21,11 +22,50 @@ Mask = NDArray[np.bool_]
 
 
 MARK = "[missing]"
+NO_LABEL = frozenset({"NA", "<NA>", "NaN", "nan", "NaT"})  # as R, pandas and NumPy write a label that is missing
 
 
 def marked(name: str) -> str:
     """Returns the name of the 0/1 column that says where another one has no value."""
     return f"{name}{MARK}"
+
+
+def with_empty(table: Table, dialect: Dialect, levels: Mapping[str, Collection[str]]) -> Table:
+    """Returns the table with those cells empty that stand for no value.
+
+    These are the job's words for a missing value, in tables with types as in files of text, and labels that are written as R,
+    pandas and NumPy write a missing one.
+
+    Parameters
+    ----------
+    dialect : has the words
+    levels : columns in which labels may be missing, and the levels that the job declares of them, which are none such
+    """
+    columns = dict(table.columns)
+    values = [value for value in map(number, dialect.missing) if value == value]
+    for name, cells in table.columns.items():
+        if isinstance(cells, Text):
+            none = NO_LABEL.difference(levels[name]) if name in levels else frozenset[str]()
+            columns[name] = written(cells, ["" if level in none else level for level in dialect.cells(cells.levels)])
+        elif values and (there := np.isin(cells, values)).any():
+            columns[name] = np.where(there, np.nan, np.asarray(cells, np.float64))
+    if all(columns[name] is cells for name, cells in table.columns.items()):
+        return table
+    return replace(table, columns=columns, matrix=None, matrix_names=())
+
+
+def levels_of(table: Table, spec: Spec) -> dict[str, tuple[str, ...]]:
+    """Returns the columns that a job uses, each with the levels that it declares; none where it declares none."""
+    declared = {name: column.levels or () for name, column in spec.columns.items()}
+    if spec.response is not None:
+        declared[spec.response] = spec.declared_labels or ()
+    return {name: declared.get(name, ()) for name in sorted(_used(table, spec))}
+
+
+def _used(table: Table, spec: Spec) -> set[str]:
+    """Returns the columns that a job uses, if the table has them."""
+    own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
+    return {name for name in (*spec.covariates(table.names), *own) if name is not None and name in table.columns}
 
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
@@ -43,9 +83,8 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
         No row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that counts rows:
         an open job refuses a client without any row as one that has too few.
     """
-    own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
-    used = {*spec.covariates(table.names), *own, *roles} & {*table.names}
-    empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(str(one) for one in used)}
+    used = _used(table, spec) | ({*roles} & {*table.names})
+    empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(used)}
     lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)
     lacking[[*table.broken]] = False
     if table.n_rows and lacking.all() and not client:

@@ -14,6 +14,7 @@ from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
 from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
+from ..data.dialect import Dialect
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Column
@@ -76,9 +77,7 @@ def _columns(config: JobConfig) -> list[tuple[str, ColumnSection]]:
 
 
 def laid(config: JobConfig, parties: Parties) -> Parties:
-    """Returns the parties, with tables as `model.missing` has them."""
-    if of(config) == "error":
-        return parties
+    """Returns the parties, with tables whose missing cells are empty, and as `model.missing` has them."""
 
     def rows(k: int) -> Table:
         with owned(k):
@@ -95,7 +94,10 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
 
     def server() -> Table | None:
         table = parties.server()
-        if table is None or of(config) != "drop":
+        if table is None:
+            return None
+        table = _with_empty(config, parties, table)
+        if of(config) != "drop":
             return table
         return incomplete.without(
             table, replace(parties.spec_of(table.names), response=None, positive=None)
@@ -106,11 +108,18 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
 
 def prepared(config: JobConfig, parties: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
     """Returns one party's table; `open_file`: the server's, whose rows no noise protects in any job."""
+    table = _with_empty(config, parties, table)
     if of(config) == "indicator":
         return incomplete.fill_cells(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
         return incomplete.without(table, parties.spec_of(table.names), client, _roles(config))
     return table
+
+
+def _with_empty(config: JobConfig, parties: Parties, table: Table) -> Table:
+    # The words of a file of text are empty since it was read, by its holder's own dialect if that has one.
+    dialect = Dialect(missing=tuple(config.data.dialect.missing if table.lines is None else ()))
+    return incomplete.with_empty(table, dialect, incomplete.levels_of(table, parties.spec_of(table.names)))
 
 
 def _roles(config: JobConfig) -> set[str]:

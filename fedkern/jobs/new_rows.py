@@ -36,11 +36,13 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
     check_there(rows)
+    dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
     if not isinstance(rows, str | Path):
         loaded = memory.table(rows, "rows", text=texts, response=response)
     else:
-        dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
         loaded = table.load(rows, text=texts, response=response, dialect=dialect)
+    if loaded.lines is None:  # a table with types; of a file of text the job's words are empty since it was read
+        loaded = incomplete.with_empty(loaded, dialect, {})
     centers = _centers(job, encoding)
     return incomplete.fill_cells(loaded, centers) if centers else loaded
 
