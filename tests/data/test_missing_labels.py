@@ -1,4 +1,4 @@
-"""A label that R, pandas or NumPy write as missing is missing, and so is a word that the job names, whatever file it stands in."""
+"""A label that programs write as missing is missing, and so is a word that the job names, whatever file it stands in."""
 
 from __future__ import annotations
 

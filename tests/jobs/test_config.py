@@ -280,9 +280,9 @@ MACHINES = [
 @pytest.mark.parametrize("kind", MACHINES, ids=lambda kind: kind.__module__.removeprefix("fedkern.algorithms."))
 def test_a_machine_has_no_default_for_what_a_job_says(kind: type) -> None:
     """Of what no key says it may: a place of a chain's start, a period, threads, that clients have no unknowns of their own, that
-    draws are compared by client."""
+    draws are compared by client, and what follows from secure sums."""
     own = {field.name for field in fields(kind) if (field.default, field.default_factory) != (MISSING, MISSING)}
-    assert own <= {"n_threads", "jitter", "centre_every", "local_sd", "weights", "whole", "compares"}
+    assert own <= {"n_threads", "jitter", "centre_every", "local_sd", "weights", "whole", "compares", "masked", "box", "bounded"}
     said = {name for method in METHODS for section in _sections(load_method(method).keys.Config) for name in section.model_fields}
     assert not own & said
 

@@ -75,7 +75,7 @@ def test_all_diagnostics_may_fail(tmp_path: Path, attempts: Callable[[str], list
     assert len(seen) > 1
     assert essential(said) == essential(whole)
     assert said["verdict"].startswith("convergence not judged: ")
-    assert said["verdict"].endswith("the judging of the result failed")
+    assert "the judging of the result" in said["verdict"]
     assert "61.5" not in json.dumps(said)
     (note,) = [note for note in said["notes"] if note.startswith("failed, and left out: ")]
     assert "the judging of the result" in note

@@ -12,7 +12,7 @@ import h5netcdf
 import numpy as np
 import pytest
 
-from fedkern.errors import FedkernError, JobError
+from fedkern.errors import JobError
 from fedkern.jobs import files, ledger, publish
 from fedkern.methods import load
 from fedkern.results import diagnostics
@@ -76,14 +76,14 @@ def test_more_draws_than_a_machine_can_hold(tmp_path: Path, kind: str, key: str)
 
 @pytest.mark.parametrize("kind", ["sparse", "hmc"])
 @pytest.mark.parametrize(
-    ("fault", "code", "said"),
-    [(MemoryError(), 2, "no memory is left"), (JobError("no judge"), 2, "no judge"), (KeyError("x"), 1, "KeyError")],
+    "fault",
+    [MemoryError(), JobError("no judge"), KeyError("x")],
     ids=["memory", "refused", "bug"],
 )
 def test_a_fault_while_chains_are_judged_leaves_their_draws(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Exception, code: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Exception
 ) -> None:
-    """The draws are on the disk before R-hat is computed; and the run, gone on with, ends as it would have."""
+    """The draws are on the disk before R-hat is computed; without it the result is the same, and not judged."""
     path, out = job(tmp_path, kind), tmp_path / "out"
     draws = out / "posterior.nc"
 
@@ -93,14 +93,11 @@ def test_a_fault_while_chains_are_judged_leaves_their_draws(
 
     with monkeypatch.context() as broken:
         broken.setattr(diagnostics, "_both", fails)
-        with pytest.raises(FedkernError, match=rf"posterior is in .*posterior\.nc, .*--resume.*(?s:.*){said}") as error:
-            run(path, out)
-    assert error.value.exit_code == code
-    assert not (out / "summary.json").exists()
+        result = run(path, out)
+    assert "not judged" in result.summary["verdict"]
+    assert result.digest == run(path, tmp_path / "other").digest
     with h5netcdf.File(draws, "r") as file:
         before = {name: np.asarray(values) for name, values in file["posterior"].variables.items()}
-    resumed = run(path, out, resume=True)
-    assert resumed.digest == run(path, tmp_path / "other").digest
-    with h5netcdf.File(draws, "r") as file:
+    with h5netcdf.File(tmp_path / "other" / "posterior.nc", "r") as file:
         for name, values in before.items():
             np.testing.assert_array_equal(np.asarray(file["posterior"].variables[name]), values)

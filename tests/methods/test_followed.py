@@ -344,6 +344,7 @@ FOLLOWED = {
 }
 UNFOLLOWED = {  # with the reason
     "algorithm.inference": "of maps: its answer is compared in methods/sigma, from another message",
+    "data.frame": "is a function of R in a line that writes a list of neighbours",
     "data.entry": "names what two results may differ in",
     "data.event": "names what two results may differ in",
     "data.offset": "names what two results may differ in",

@@ -60,7 +60,7 @@ def test_parameters_are_numbers() -> None:
 
 def test_the_command_prints_them(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
     path = simulate("mrf", tmp_path / "mrf", Settings(clients=3, rows=60, columns=4, seed=2))
-    assert fedkern("run", path, "--out", tmp_path / "out", "--set", "job.rounds=150").code == 0
+    assert fedkern("run", path, "--out", tmp_path / "out", "--set", "job.rounds=800").code == 0
     wanted = json.loads((tmp_path / "out" / "summary.json").read_text())["graph"]["edges"]
     assert wanted
     table = list(csv.DictReader(io.StringIO(fedkern("report", tmp_path / "out", "--graph", "csv").out)))

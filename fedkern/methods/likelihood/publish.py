@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,9 +117,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if ended.chains is not None:
         return _fit_of_chains(model, ended, ended.mode, ended.chains, test)
     made, sampled = bare(model, ended, test), importance.read_result(ended.mode)
-    weights, posterior = sampled.posterior, made.posterior
+    weights, posterior = sampled.posterior, cast(WeightedDraws, made.posterior)
     assert weights is not None
-    assert isinstance(posterior, WeightedDraws)
     assert sampled.log_evidence is not None
     evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
@@ -251,8 +251,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
 def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
     """The result of chains: draws of equal weight, and nothing that needs the density at them."""
     s, made = server.settings, bare(model, ended, test)
-    posterior = made.posterior
-    assert isinstance(posterior, WeightedDraws)
+    posterior = cast(WeightedDraws, made.posterior)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)

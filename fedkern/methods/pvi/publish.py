@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,8 +121,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     test : rows of the server, by which the result is scored
     """
     made, encoding, server = bare(model, ended, test), model.encoding, ended.server
-    posterior, estimate = made.posterior, _estimate(model, ended)[0]
-    assert isinstance(posterior, Posterior)
+    posterior, estimate = cast(Posterior, made.posterior), _estimate(model, ended)[0]
     q = _released(model, ended, estimate)
     # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)

@@ -221,7 +221,7 @@ def test_the_order_of_times_is_not_compared_with_times(files: Path, whole: fedke
 def test_a_common_curve_of_a_cox_model(tmp_path: Path) -> None:
     """The average over hospitals, with each one's baseline; at the pooled means, near what the rows say without a model."""
     frames = federation("cox", 1)
-    # Of 200 draws the mean of a curve varies by .003; how far rows are from the model is half of what is allowed.
+    # Of 200 draws the mean of a curve varies by .003 (sd .002 at 40); how far rows are from the model is half of what is allowed.
     asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]\nrestricted_mean = 48").replace(
         "draws = 100", "draws = 1000"
     )
@@ -236,7 +236,7 @@ def test_a_common_curve_of_a_cox_model(tmp_path: Path) -> None:
             own = whole["client"] == k
             died = [i for i in np.flatnonzero(own & event) if time[i] <= row["time"]]
             curves.append(np.exp(-sum(1 / np.exp(eta[own & (time >= time[i])]).sum() for i in died)))
-        assert row["mean"] == pytest.approx(np.mean(curves), abs=0.01)
+        assert row["mean"] == pytest.approx(np.mean(curves), abs=0.015)
         assert 0.01 < row["sd"] < 0.06
     own = pd.read_csv(tmp_path / "out" / "client-bo" / "restricted_mean.csv")
     assert own.until.tolist() == [48]

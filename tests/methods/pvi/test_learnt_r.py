@@ -18,6 +18,7 @@ from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.persistent import PersistentMap
 from fedkern.algorithms.pvi import dispersion
 from fedkern.algorithms.pvi.dispersion import LEAST, MOST, Learnt, Told
+from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.messages import CountsQUpdate, CountsSiteDelta, QUpdate, SiteDelta
 from fedkern.errors import JobError
 from fedkern.methods import parse
@@ -318,7 +319,7 @@ def test_answers_that_cannot_be_name_their_client() -> None:
     with pytest.raises(RemoteFault, match="client 4: SiteDelta is no answer in this job"):
         dispersion.add_counts(Learnt(), 4, SiteDelta(0, 0, 0, d, d), s)
     with pytest.raises(RemoteFault, match=r"server: CountsQUpdate.r is -1.0, expected a positive number"):
-        dispersion.at(None, CountsQUpdate(0, 0, d, d, -1.0))  # type: ignore[arg-type]
+        dispersion.at(Local(Rows(np.zeros((0, 1)), np.zeros(0)), s, 0), CountsQUpdate(0, 0, d, d, -1.0))
 
 
 def test_jobs_that_cannot_learn_it_ask_for_it() -> None:

@@ -183,9 +183,10 @@ template <class Nodes> FEDKERN_DEVICE Expectation expect_row(const Gaussian& f, 
 template <class Nodes>
 FEDKERN_DEVICE Expectation expect_row(const NegativeBinomial& f, double m, double s, double y, bool with_value, const Nodes& nodes) {
     const double shift = f.shift, count = y + f.scale;
-    Expectation e;
-    if (far_row(shift - m, s, e)) return far_from(f, m, s, y, e);  // first, for a device has few registers for both
-    e = logistic_row(shift - m, s, with_value, nodes);
+    // All lanes of a warp make nodes together: none may leave before.
+    const Expectation e = logistic_row(shift - m, s, with_value, nodes);
+    Expectation far;
+    if (far_row(shift - m, s, far)) return far_from(f, m, s, y, far);
     return {y * (m - shift) + count * e.value, y - count * e.slope, count * e.curvature};
 }
 template <class Nodes> FEDKERN_DEVICE Expectation expect_row(const NoFamily& f, double, double, double, bool, const Nodes&) {
