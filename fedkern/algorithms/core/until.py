@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol as Shape
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,8 @@ class AskMoving(Message, kind=162):
 
 
 @dataclass(frozen=True)
-class Moving(Message, kind=163, tells=Tells(BIT)):
-    """Client to server: 1 where they have, else 0."""
+class Settlement:
+    """Holds the fields of a bit that clients tell, and that the server may get as one of all clients together."""
 
     round: int
     settled: int
@@ -50,9 +50,14 @@ class Moving(Message, kind=163, tells=Tells(BIT)):
         return np.array([float(self.settled != 1)])
 
     @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Moving:
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Self:
         """Returns the answer of all clients together: 1 where those of all have settled."""
         return cls(round, int(numbers[0] == 0))
+
+
+@dataclass(frozen=True)
+class Moving(Settlement, Message, kind=163, tells=Tells(BIT)):
+    """Client to server: 1 where they have, else 0."""
 
 
 @dataclass(frozen=True)

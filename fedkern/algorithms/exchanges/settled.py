@@ -5,16 +5,13 @@ The bit is of `core.windows`: whether mean and sd of every unknown that only the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..core import once
 from ..core.masked import HIDES, Masked, Sum
 from ..core.messages import BIT, Message, Tells
+from ..core.until import Settlement
 
 DIMS: dict[str, int] = {}
 
@@ -27,25 +24,8 @@ class AskSettled(Message, kind=160):
 
 
 @dataclass(frozen=True)
-class Settled(Message, kind=161, tells=Tells(BIT)):
+class Settled(Settlement, Message, kind=161, tells=Tells(BIT)):
     """Client to server: 1 where they have, else 0."""
-
-    round: int
-    settled: int
-
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> int:
-        """Returns how many numbers are added."""
-        return 1
-
-    def numbers(self) -> NDArray[np.float64]:
-        """Returns 1 where they have not, else 0."""
-        return np.array([float(self.settled != 1)])
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Settled:
-        """Returns the answer of all clients together: 1 where those of all have settled."""
-        return cls(round, int(numbers[0] == 0))
 
 
 @dataclass(frozen=True)
