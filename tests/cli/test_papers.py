@@ -103,6 +103,7 @@ def test_a_list_a_seed_and_the_version_of_a_table(fedkern: Any, tmp_path: Path, 
             (out / "table.md").write_text("| a |\n")
             return out / "table.md"
 
+    monkeypatch.chdir(ROOT)  # the package may be installed elsewhere
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.setattr("papers.import_module", lambda name: Module)
     assert fedkern("reproduce", "--list").out == fedkern("reproduce").out

@@ -45,8 +45,13 @@ def stand_for(address, words):
     child = received(server)
     if child is None:
         sys.exit("rank.py: the server has ended")
+
+    def pass_on(number, frame):
+        with suppress(ProcessLookupError):  # the fork has ended at the same time
+            os.kill(child, number)
+
     for number in PASSED_ON:
-        signal.signal(number, lambda number, frame: os.kill(child, number))
+        signal.signal(number, pass_on)
     code = received(server)
     if code is None:
         sys.exit("rank.py: the server has ended")
