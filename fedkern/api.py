@@ -165,6 +165,7 @@ def check(
     test: object = None,
     server: object = None,
     prior: object = None,
+    apart: bool = False,
     **sections: Mapping[str, object],
 ) -> Lines:
     """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent;
@@ -173,6 +174,8 @@ def check(
     Parameters
     ----------
     job, data, test, server, prior, **sections : as of `run`
+    apart : whether clients' rows are asked for what is asked where parties are apart, as in the study that is prepared; by
+        default nothing is asked, for all rows are in this process
 
     Returns
     -------
@@ -200,7 +203,7 @@ def check(
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
     with _in_memory(held, config.private, alone=True):
-        lines = check_job(InProcess(), config, folder, held)
+        lines = check_job(InProcess(), config, folder, held, apart=apart)
     assert lines is not None
     return Lines(lines)
 
@@ -379,10 +382,16 @@ def perform(place: Place, config: JobConfig, folder: Path, output: Output, held:
 
 
 def check_job(
-    place: Place, config: JobConfig, folder: Path, held: Held | None = None, latency: float | None = None
+    place: Place,
+    config: JobConfig,
+    folder: Path,
+    held: Held | None = None,
+    latency: float | None = None,
+    *,
+    apart: bool = False,
 ) -> list[str] | None:
     """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
-    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held), latency)
+    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held, apart), latency)
 
 
 def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:

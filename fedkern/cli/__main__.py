@@ -125,6 +125,7 @@ def parser() -> Parser:
     check.add_argument(
         "--latency", metavar="SECONDS", type=_seconds, help="how long the job waits for a relay whose round trip takes so long"
     )
+    check.add_argument("--apart", action="store_true", help="ask of clients' rows what is asked where parties are apart")
     check.set_defaults(call=_in("job", "check"))
 
     launch = commands.add_parser(

@@ -110,7 +110,7 @@ def check(options: argparse.Namespace) -> int:
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)
-        lines = check_job(place, config, folder, latency=options.latency)
+        lines = check_job(place, config, folder, latency=options.latency, apart=options.apart)
         if lines is not None:
             print("\n".join(map(printable, lines)))
         return 0

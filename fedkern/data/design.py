@@ -53,7 +53,7 @@ class Design:
     units: NDArray[np.int64] | None = None
 
 
-def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = True) -> Summary:
+def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int | None = LEAST_OF_LEVEL) -> Summary:
     """Returns the facts that a client's part in the agreement needs: names, kinds, levels, and its numeric columns as one array.
 
     In a private job these are the names alone: kinds come from the job file. No row is looked at, not even the type in which a
@@ -61,7 +61,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
 
     Parameters
     ----------
-    identifies : whether a column that names its rows is refused
+    least_of_level : rows that a level of an undeclared column must have: a column whose levels tell who its rows are is refused;
+        None: it is taken
 
     Raises
     ------
@@ -101,8 +102,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
                 hot(cells, declared, marks)
                 continue
             levels[name] = _levels(cells)
-            if declared is None and identifies:
-                identifiers += _identifier(cells, name, table.names, known)
+            if declared is None and least_of_level is not None:
+                identifiers += _identifier(cells, name, table.names, known, least_of_level)
     of_response: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
         of_response = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
@@ -148,16 +149,16 @@ def _levels(cells: Text) -> tuple[str, ...]:
     return tuple(there if cells.ordered else sorted(there))
 
 
-def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
+def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str], least: int) -> list[tuple[str, str]]:
     """Returns a text for all and one for the holder about a text column whose levels would tell who its rows are; else
     nothing.
     """
     counts = np.bincount(cells.codes, minlength=len(cells.levels))
-    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < LEAST_OF_LEVEL)).sum())
+    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < least)).sum())
     if n <= MOST_LEVELS and not rare:
         return []
-    fault = f"has a level in fewer than {LEAST_OF_LEVEL} rows" if rare else f"has more than {MOST_LEVELS} levels"
-    own = f"has {n} levels, {rare} of them in fewer than {LEAST_OF_LEVEL} rows"
+    fault = f"has a level in fewer than {least} rows" if rare else f"has more than {MOST_LEVELS} levels"
+    own = f"has {n} levels, {rare} of them in fewer than {least} rows"
     return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}")]
 
 

@@ -53,7 +53,14 @@ class Rare(NamedTuple):
 
 
 def rare(
-    table: Table, columns: Sequence[Column], weights: Array, least: int, together: int, filled: Collection[str] = ()
+    table: Table,
+    columns: Sequence[Column],
+    weights: Array,
+    least: int,
+    together: int,
+    filled: Collection[str] = (),
+    *,
+    search: bool = True,
 ) -> tuple[Rare, ...]:
     """Returns the rows that columns single out; those of one column come first, then the fewest.
 
@@ -67,6 +74,7 @@ def rare(
     columns : that are looked at, and whether each is numeric
     weights : (n,) of the rows, 0 of those that do not count; a missing cell is no value
     filled : columns whose missing cells have been filled, as a column beside them marks
+    search : whether more than each column alone is looked at
     """
     if least <= 0 or not (weights > 0).any():
         return ()
@@ -87,6 +95,8 @@ def rare(
         if column.kind == "numeric" and len(pairs) == before:
             numbers.append((column.name, values))
     singled_out = [one._replace(wanted=least) for one in singled_out]
+    if not search:
+        return tuple(sorted(singled_out, key=lambda one: one.n_rows))
     # Two columns: the cheap looks come first, and the search for sums only if they have shown nothing.
     one_column = list(_factors(pairs, numbers, weights, np.flatnonzero(weights > 0))) if together > 0 else []
     both = [*_of_pairs(pairs, weights[weights > 0], least, together), *_of_products(one_column, numbers, weights, together)]

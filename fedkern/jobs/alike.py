@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,48 +21,58 @@ from ..data.cells import MOST_OFF, Text, floats, labels, number
 from ..data.design import column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
-from ..data.rare import Rare, Standardised, effective, heavy, rare, standardised, without_faults
+from ..data.rare import ENOUGH_DIGITS, Rare, Standardised, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
 from ..kernels.families import FAMILIES, NOMINAL, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
+from ..privacy.disclosure import LEAST_OF_LEVEL
 from .keys import DataSection, JobConfig
 
 Array = NDArray[np.float64]
 
-LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 POOL = "pool its rows with another site's"
 BY_FIT = ", as the fit lets them weigh,"
 MOST_FITTED = 5e7  # multiplications for the cross-products of rows that are fitted to see what they weigh
+MOST_LEVERED = 5e9  # and of rows whose leverage is looked at
 LEAST_PRECISION = 1e-8  # of a prior there
 OF_INTERCEPT = 1e-4  # the precision of its prior there: next to none, for the middle of columns is not that of the job
 SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
-def asked(config: JobConfig, family: str, least: int) -> int:
-    """Returns how many rows must share a value of a covariate where a client needs `least` rows; 0 where that is not asked."""
-    if config.privacy is not None or not isinstance(config.data, DataSection):  # a vertical client tells a number for every row
+class Found(NamedTuple):
+    """Describes rows that are singled out: for others, for the holder, a remedy for both, the key of the rule that they break,
+    and the number that they would do for."""
+
+    told: str
+    own: str
+    remedy: str
+    key: str
+    enough: float
+
+
+def asked(config: JobConfig, family: str) -> int:
+    """Returns how many rows must share a value of a covariate; 0 where that is not asked."""
+    if not isinstance(config.data, DataSection):  # a vertical client tells a number for every row
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
-    wanted = math.ceil(least // SHARE_OF_LEVEL / config.batch)
+    wanted = math.ceil(config.rules.rows_per_value / config.batch)
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
 def find_alike(
-    config: JobConfig, table: Table, spec: Spec, least: int, weights: Array, *, covariates: bool = True, weighing: int = 0
-) -> tuple[str, str] | None:
-    """Finds values that too few of a client's rows have; returns the text for others and the text for the holder.
+    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
+) -> Found | None:
+    """Finds values that too few of a client's rows have, or rows that weigh too much.
 
     Parameters
     ----------
-    least : rows that the client must have, by the job and its holder's policies
     weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
     weighing : effective number of rows that are asked for, as the fit weighs them, where that is more
     """
-    wanted, family = asked(config, spec.family, least), FAMILIES[spec.family]
+    wanted, family, search = asked(config, spec.family), FAMILIES[spec.family], config.rules.search
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
     together = 0 if family.linear and spec.weight is None else fewest
@@ -73,7 +84,14 @@ def find_alike(
     splines = getattr(config.model, "splines", {})
     table, columns = with_splines(splines, table, columns)
     filled = [column.name for column in columns if marked(column.name) in table.columns]
-    every, by = rare(table, columns, weights, wanted, together, filled) if covariates else (), ""
+
+    def weighed_out(own: Array) -> tuple[Rare, ...]:
+        """Finds rows that are alone in these weights."""
+        if search:
+            return rare(table, columns, own, fewest, fewest, filled)
+        return _of_leverage(config, table, columns, own)
+
+    every, by = rare(table, columns, weights, wanted, together, filled, search=search) if covariates else (), ""
     every = every or (_of_weights(table, spec, wanted) if wanted > 1 else ())
     heavy_tailed = family.measured and not family.linear  # whose slopes a far cell does not move, but its sum of squares is told
     if not every and wanted > 1 and heavy_tailed and spec.response in table.columns:
@@ -81,7 +99,8 @@ def find_alike(
         every = (Rare((str(spec.response),), 1, far=True),) if heavy(own, weights) else ()
     if not every and wanted > 1 and spec.exposed and set(spec.times) <= set(table.columns):
         every = _seen(table, spec, weights)
-    if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
+    multiplies = covariates and search and not family.linear and _multiplies_events(spec)
+    if not every and multiplies and spec.response in table.columns:
         name = str(spec.response)
         # A number is read as a text where one of its cells is empty.
         labelled = isinstance(table.columns[name], Text) and (family.chances or family.leveled)
@@ -94,11 +113,11 @@ def find_alike(
                 every = (Rare((str(spec.response),), few, wanted=least_of),)
             for own in [] if every else _level_weights(config, table, columns, spec, weights):
                 if (number := effective(own)) < max(wanted, weighing):
-                    return _words_of_fit(number, max(wanted, weighing))
-                if every := rare(table, columns, own, fewest, fewest, filled):
+                    return _words_of_fit(config, number, wanted, weighing)
+                if every := weighed_out(own):
                     by = BY_FIT
                     break
-    elif not every and not family.measured and wanted and spec.response in table.columns:
+    elif not every and not family.measured and (wanted or weighing) and spec.response in table.columns:
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, config.model)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
@@ -110,14 +129,34 @@ def find_alike(
         else:
             for own, why in _weighed(config, table, columns, spec, y, trials, weights, exposed):
                 if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
-                    return _words_of_fit(number, max(wanted, weighing))
-                if every := rare(table, columns, own, fewest, fewest, filled):
+                    return _words_of_fit(config, number, wanted, weighing)
+                if every := weighed_out(own):
                     by = why
                     break
+    elif not every and not search and covariates:
+        every = weighed_out(weights)
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-    return _words(every, table, spec, every[0].wanted or wanted, splines, by)
+    return _words(every, table, spec, every[0].wanted or wanted, splines, by, "rows_per_value" if search else "leverage")
+
+
+def _of_leverage(config: JobConfig, table: Table, columns: Sequence[Column], weights: Array) -> tuple[Rare, ...]:
+    """Finds a row whose leverage is above the rule's: nearly alone in some sum of the columns, by the cell of it that is farthest
+    from the mean."""
+    if config.rules.leverage >= 1:
+        return ()
+    design, there = standardised(table, columns, weights, MOST_LEVERED), weights > 0
+    if design is None or not design.names:
+        return ()
+    X = design.X * np.sqrt(weights[there])[:, None]
+    sizes, turned = np.linalg.eigh(X.T @ X)
+    kept = sizes > ENOUGH_DIGITS * sizes[-1]
+    leverage = ((X @ (turned[:, kept] / np.sqrt(sizes[kept]))) ** 2).sum(axis=1)
+    far = int(leverage.argmax())
+    if leverage[far] <= config.rules.leverage:
+        return ()
+    return (Rare((design.names[int(np.abs(design.X[far, 1:]).argmax())],), 1, far=True),)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
@@ -345,10 +384,12 @@ def _precision(config: JobConfig, columns: Sequence[Column], design: Standardise
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
-def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> tuple[str, str]:
+def _words(
+    every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str, of_far: str
+) -> Found:
     """Returns the texts on the columns with the fewest rows, and on others with few rows, so that all is mended at once.
 
-    `by`: the reason why they are few.
+    `by`: the reason why they are few; `of_far`: the key of the rule that a far row breaks.
     """
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
@@ -357,7 +398,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     if one.far:
         far = "has a cell" if len(one.columns) == 1 else "have cells together"
         text = f"{far} so far from all others that what is sent tells its row"
-        return f"{both} {text}; {remedy}", f"{own} {text}{_farthest(one, table)}: {remedy}"
+        return Found(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, of_far, 1)
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
     more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -371,31 +412,34 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     if one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels):
         alone = f"has nearly all of its sum in few rows, by their effective number at most {one.n_rows}; {wanted} are asked for"
     where = _farthest(one, table) if one.n_rows <= 2 and not by else ""
-    return (
-        f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",
-        f"{own} {alone}{where}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
+    return Found(
+        f"{both} {text}{f' (the same of {names}{more})' if also else ''}",
+        f"{own} {alone}{where}{f' (the same of {numbers}{more})' if also else ''}",
+        remedy,
+        "rows_per_value",
+        min(each.n_rows for each in every),
     )
 
 
 def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
     """Returns the remedy for columns that single out rows."""
     if any(name in splines for name in one.columns):
-        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}, {LOWER}"
+        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}"
     if {spec.weight, spec.trials, spec.offset} & set(one.columns):
-        return f"mend the cells if they are wrong, leave these rows out, run the job without this column, {LOWER}"
+        return "mend the cells if they are wrong, leave these rows out, run the job without this column"
     if one.far:
         needed = {spec.response, *spec.times, spec.upper}
         without = "leave the row out" if set(one.columns) <= needed else "put the column into data.ignore"
-        return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}, {LOWER}"
+        return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}"
     if one.columns == (spec.response,):
-        return f"mend the cells if they are wrong, pool them with another site's, {LOWER}"
+        return "mend the cells if they are wrong, pool them with another site's"
     if any(name.endswith(MARK) for name in one.columns):
-        return f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
+        return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
     which = "the column" if len(one.columns) == 1 else "one of these columns"
     if spec.coefficients is not None:  # by a formula
-        return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job, {LOWER}"
+        return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job"
     mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
-    return f"{mend}, put {which} into data.ignore, {LOWER}"
+    return f"{mend}, put {which} into data.ignore"
 
 
 def _farthest(one: Rare, table: Table) -> str:
@@ -412,21 +456,23 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(few: float, wanted: int) -> tuple[str, str]:
+def _words_of_fit(config: JobConfig, few: float, wanted: int, weighing: int) -> Found:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
-        f"narrower prior, {POOL}, {LOWER}"
+        f"narrower prior, {POOL}"
     )
-    text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for"
-    own = (
-        f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
-    )
-    return f"{text}, and what is sent tells these; {remedy}", f"{own}: {remedy}"
+    least = max(wanted, weighing)
+    text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for, and "
+    text += "what is sent tells these"
+    own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
+    if weighing > wanted:
+        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few * config.rules.weighed / weighing) / 10)
+    return Found(text, own, remedy, "rows_per_value", int(few))
 
 
-def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
+def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> Found:
     name = name_column(str(spec.offset), table.names, spec.known)
-    remedy = f"take the logarithm of an exposure, mend cells that are wrong, leave data.offset out, {LOWER}"
-    begin = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
+    remedy = "take the logarithm of an exposure, mend cells that are wrong, leave data.offset out"
+    text = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     own = f"gives rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
-    return f"{name} {begin}; {remedy}", f"{spec.offset!r} {own}: {remedy}"
+    return Found(f"{name} {text}", f"{spec.offset!r} {own}", remedy, "rows_per_value", int(few))

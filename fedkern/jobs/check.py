@@ -70,7 +70,7 @@ class Check(At[C]):
         for k in self.mine:
             rows = self.parties.rows(k)
             if not split:
-                describe(rows, self.parties.spec, self.names[k])
+                describe(rows, self.parties.spec, self.names[k], least_of_level=self.config.least_of_level)
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
         said = column_notes.exchange_notes(self, degenerate, split=split, told=False)
         return [f"note     {note}" for note in (*said.doubts, *said.notes)]

@@ -24,9 +24,9 @@ from ..algorithms.core.messages import (
 )
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
-from ..privacy.disclosure import COARSE
-from .few import lowered, may_tell_curvature
-from .keys import LEAST_ROWS, FewSection, JobConfig
+from ..privacy.disclosure import COARSE, LEAST_ROWS
+from .few import may_tell_curvature
+from .keys import JobConfig
 from .stage import Stage
 
 NO_MORE = "no more in any way that was tried, which is no guarantee"
@@ -95,10 +95,10 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
         yield f'computed  {who} can compute of every client what the answers of "{config.factory}" tell of its rows: that was not'
         yield f"          tried, of whatever number of rows, and may be all of them ({PAGE})"
         return
-    least = config.data.least_rows if isinstance(config.data, FewSection) else None
-    fewest = "data.least_rows"
+    least = config.rules.rows or None
+    fewest = "disclosure.rows"
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
-    if least is not None and lowered(config) is None and d and config.told_up_to(d) >= least:
+    if least is not None and d and config.told_up_to(d) >= least:
         least, fewest = config.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
     # Statements for all clients stand first; the others are tried on a client with the fewest rows.
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}

@@ -16,6 +16,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             files.own_ground(mine, resume=output.resume)
         # Policies may refuse the job, so they are read before a row is: a refused job has learnt nothing.
         hooks.permit(place, parties, quiet=output.quiet)
+        config = hooks.config = holders.alone(config, place, hooks.bindings)
+        part = replace(part, config=config)
         kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
@@ -91,10 +94,12 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
                 place.hooks = hooks
                 place.stand_by()  # does not return: it ends with the job
         parties = kept.parties
+        hooks.apart = kept.apart
         # Each warning comes with a word, which only `run_check` prints.
-        for _, text in few.first(config):
-            hooks.notes.append(text)
-            if place.is_server and not output.quiet:
+        warned = [text for _, text in few.first(config)]
+        hooks.notes += warned
+        if place.is_server and not output.quiet:
+            for text in (*few.renamed(config), *warned, *few.describe_apart(config, kept)):
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         if files is not None:
             # The folders are closed to other users before the identity of this run is written into them. Without a folder nothing
@@ -171,7 +176,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     JobError
         Something would end the job: for example ranks differ, a policy or an account refuses, a column is missing.
     """
-    said, parties, opening, left = looked_at(method, part)
+    said, parties, opening, left, part = looked_at(method, part)
     if said is None:
         return None
     # Each policy must allow the noise of the method's plan.
@@ -191,7 +196,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
-    first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
+    first = [f"RENAMED  {text}" for text in few.renamed(part.config)]
+    first += [f"{word:<9}{text}" for word, text in few.first(part.config)]
     least = [
         *laid.describe_formula(part.config.read_alike),
         *few.describe_few(part.config),
@@ -200,10 +206,10 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
 
 
-def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...]]:
+def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...], Part[C]]:
     """Returns a method's answer on a job, the parties, the opening stages, and the notes on clients that are left out.
 
-    The answer is None at all places but the server's.
+    The answer is None at all places but the server's. The last is the part with the job's level of disclosure control.
 
     Raises
     ------
@@ -217,6 +223,9 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     # A check has no hooks: `holders.between` reports a refusal as `RunHooks.between_holder_and_job` does, and writes nothing.
     here, signed = [*place.mine(parties.n_clients), *server], signers(place, parties.n_clients)
     bindings = holders.permit_all(config, parties, here, carrier(place), signed)
+    if not part.apart:
+        config = holders.alone(config, place, bindings)
+        part = replace(part, config=config)
     kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return
@@ -227,7 +236,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
+    return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes, part
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:

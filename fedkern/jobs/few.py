@@ -1,10 +1,10 @@
-"""Finds clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything leaves.
+"""Finds clients whose rows are too few for an open job of a method that counts rows: where each lives, before anything leaves.
 
-The messages of an open client are functions of its rows, and with few rows they are these rows. A client that has fewer than the
-job asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on
-without it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on
-that. (Where it has too few for its coefficients, they read the name of the column that has the most levels there, and not how
-many.)
+The messages of an open client are functions of its rows, and with few rows they are these rows. A client whose rows break a rule
+of the job's level, or of its own holder's policy (`JobConfig.rules`), ends the job, or the job goes on without it
+(`disclosure.small`). All rules that it breaks are found at once. Others read its name, and not how many rows it has: no message,
+no text and no exit code depends on that. (Where it has too few for its coefficients, they read the name of the column that has
+the most levels there, and not how many.)
 
 A refusal is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by little from
 an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same of few rows
@@ -35,13 +35,13 @@ from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Spec
-from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
+from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, LEVELS, Rules, told_up_to
 from ..transports.place import Place
 from . import alike, holders
 from .counting import LEAST_AT_RISK, counted, covered_events, weights
 from .holding.binding import Binding
 from .holding.policy import Policy
-from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
+from .keys import JobConfig
 from .parties import Parties
 
 Array = NDArray[np.float64]
@@ -49,16 +49,37 @@ Array = NDArray[np.float64]
 LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
-VALUES = (25, 15, 10, 7, 5, 3, 2, 1)  # of data.least_rows, of which the largest that does is named
-MOST_TRIED = 100_000  # rows of a file that is looked through so often
-ELSE = 'or go on without this client (data.small = "leave-out")'
+POLICY = "[disclosure] of its policy"
+KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
+
+
+class Broken(NamedTuple):
+    """Describes a rule that a client's rows break.
+
+    Attributes
+    ----------
+    told, own : what others read of it, and what its holder reads
+    remedy : for both
+    key : of [disclosure], whose number the rule is
+    enough : the number that these rows would do for; None where no number would, or nobody knows
+    of_values : whether it is about values in the rows, which may be faults
+    of : the things of which there are too few
+    """
+
+    told: str
+    own: str
+    remedy: str
+    key: str
+    enough: float | None = None
+    of_values: bool = False
+    of: str = "rows"
 
 
 class Few(NamedTuple):
     """Describes a client that the job refuses to count with.
 
-    It holds the text for others, the text for its holder alone, whether it is about values in its rows, which may be faults, and
-    the things of which it has too few.
+    It holds the text for others, the text for its holder alone, whether it is about values in its rows alone, which may be
+    faults, and the things of which it has too few.
     """
 
     told: str
@@ -76,169 +97,164 @@ class Kept(NamedTuple):
     numbers : the number that each had before
     notes : for the reader of the result
     own : the texts for the left-out clients that live here, by the number that they had
+    apart : name -> the text on a client that would be refused if parties were apart, where all rows are in this process
     """
 
     parties: Parties
     numbers: tuple[int, ...]
     notes: tuple[str, ...] = ()
     own: Mapping[int, str] = {}
+    apart: Mapping[str, str] = {}
 
 
 def lowered(config: JobConfig) -> str | None:
-    """Returns the warning about a job that asks for fewer rows than jobs do by default; None for other jobs."""
-    asked = holders.least(config)
-    return None if asked is None else _lowered("least_rows", asked, LEAST_ROWS, "; ".join(_opened(config, asked)))
-
-
-def _opened(config: JobConfig, asked: int) -> Iterator[str]:
-    """Yields all that a job opens which asks for `asked` rows: also of clients with many, whose rows are looked at less."""
-    yield f"what a client with fewer than {LEAST_ROWS} rows sends may tell these rows"
-    if not config.looks_at_values:
-        return
-    family = getattr(config.model, "family", "gaussian")
-    before, now = (alike.asked(config, family, least) for least in (LEAST_ROWS, asked))
-    if now < before:
-        yield (
-            "what any client sends, however many rows it has, may tell those of its rows that have a value or an event which "
-            f"fewer than {before} have (this job asks for {now})"
-        )
-    skipped = ["rows for each coefficient"] if config.told_up_to(2) else []
-    skipped += [f"{LEAST_OF_LEVEL} rows for each combination of values"] if config.tells_combinations else []
-    if skipped:
-        yield f"of no client {' or '.join(skipped)} are asked for, without which what is sent may tell its rows, all of them"
-
-
-def _lowered_groups(config: JobConfig) -> str | None:
-    """Returns the same warning about groups."""
-    tells = f"of fewer than {LEAST_GROUPS} groups what a client sends may tell each of them"
-    return _lowered("least_groups", holders.least_groups(config), LEAST_GROUPS, tells)
-
-
-def _lowered(key: str, asked: int | None, least: int, tells: str) -> str | None:
-    return None if asked is None or asked >= least else f"this job lowers data.{key} from {least} to {asked}: {tells}"
+    """Returns the warning about an open job whose own numbers ask for less than level "standard"; None for other jobs."""
+    if config.level == "none":
+        return None
+    usual, p = config.model_copy(update={"disclosure": type(config.disclosure)()}), 10
+    less = [
+        name for name in KEYS if (given := getattr(config.disclosure, name)) is not None and given < getattr(usual.rules, name)
+    ]
+    if config.disclosure.rows_per_coefficient is not None and config.told_up_to(p) < usual.told_up_to(p):
+        less.append("rows_per_coefficient")
+    if config.disclosure.leverage is not None and config.rules.leverage > usual.rules.leverage:
+        less.append("leverage")
+    if not less:
+        return None
+    keys = ", ".join(f"disclosure.{name}" for name in less)
+    return f'this job asks for less than level "standard" ({keys}): what a client sends may tell some of its rows, or all of them'
 
 
 def first(config: JobConfig) -> list[tuple[str, str]]:
     """Returns the first warnings about a job, each with a word for it: that it lowers a number, or tells rows by itself."""
-    said = [("LOWERED", lowered(config)), ("LOWERED", _lowered_groups(config)), ("ROWS", config.tells_rows)]
+    said = [("LOWERED", lowered(config)), ("ROWS", config.tells_rows if config.level != "none" else None)]
     return [(word, text) for word, text in said if text]
 
 
 def describe_few(config: JobConfig) -> list[str]:
-    """Returns the lines that `fedkern check` prints about few rows."""
-    asked = holders.least(config)
-    if asked is None:
+    """Returns the lines that `fedkern check` prints about the rules for clients' rows."""
+    if not config.counts_rows or config.privacy is not None:
         return []
-    assert isinstance(config.data, FewSection)
-    ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
+    if config.level == "none":
+        return ["level    none: all rows are in this process, and nothing is asked of them; fedkern check --apart asks"]
+    rules, family = config.rules, getattr(config.model, "family", "gaussian")
+    ends = (
+        "is left out, by its name"
+        if config.disclosure.small == "leave-out"
+        else "ends the job, before anything of its rows leaves"
+    )
     # How many columns there are is known only there.
-    more = ", more where another line says so" if config.told_up_to(2) and lowered(config) is None else ""
-    said = [f"least    {asked} rows of each client{more}; one that has fewer {ends}"]
+    more = ", more where another line says so" if config.told_up_to(2) else ""
+    said = [f"level    {config.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
     if not config.looks_at_values:
-        return [*said, "alike    nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
-    if few := alike.asked(config, getattr(config.model, "family", "gaussian"), asked):
-        said.append(f"alike    a client also counts as small if fewer than {few} of its rows differ from its others in a column")
+        return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
+    if least := alike.asked(config, family):
+        what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
+        said.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
+    if rules.leverage < 1:
+        said.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
     if config.tells_combinations:
-        said.append(f"values   a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
-        if lowered(config) is None:
-            said.append(f"         it counts as small unless each has {LEAST_OF_LEVEL} rows, or the client {COARSE_ROWS:,}")
+        said.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
+        if rules.combinations:
+            said.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
     return said
 
 
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
-    """Tells whether a client with so many rows may tell X'WX.
-
-    It needs more rows than the job asks for, and two rows a coefficient, unless the job lowers the number that it asks for.
-    """
-    return n_rows > max(config.told_up_to(coefficients), OF_A_LINEAR * coefficients) or lowered(config) is not None
+    """Tells whether a client with so many rows may tell X'WX, by the rows a coefficient that are asked for."""
+    return n_rows > max(config.told_up_to(coefficients), config.rules.linear * coefficients)
 
 
 def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
-    """Returns why a client has too few rows for the job or for its own policies; None if it has enough.
-
-    Where lowering data.least_rows is a way out, its holder reads the value that this file needs.
-    """
-    policies = tuple(policies)
-    found = _find_few(config, table, spec, client, policies)
-    if (
-        found is None
-        or table.n_rows > MOST_TRIED
-        or not found.own.endswith(alike.LOWER)
-        or not isinstance(config.data, FewSection)
-    ):
-        return found
-    for least in VALUES:
-        data = config.data.model_copy(update={"least_rows": least})
-        if (
-            least < (config.data.least_rows or 0)
-            and _find_few(config.model_copy(update={"data": data}), table, spec, client, policies) is None
-        ):
-            all_of_it = "" if least > 1 else ", which asks for nothing at all any more"
-            return found._replace(own=f"{found.own} to {least}{all_of_it} (other files may need less); {ELSE}")
-    return found._replace(own=f"{found.own}, which does not do for this file alone; {ELSE}")
-
-
-def _find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: tuple[Policy, ...]) -> Few | None:
-    """Returns the same without a value."""
-    asked, least = holders.least(config), holders.least(config, policies)
-    if asked is None or least is None:
+    """Returns the rules of the job, and of the client's own policies, that its rows break; None if they break none."""
+    mine = config.rules
+    config = holders.bound(config, policies)
+    if config.rules == type(config.rules)():
         return None
+    broken = list(_broken(config, table, spec, client))
+    if not broken:
+        return None
+    told = "; it also ".join(f"{one.told}: {one.remedy}, or lower disclosure.{one.key}" for one in broken)
+    own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(config, mine, one)}" for one in broken)
+    ends = "" if config.secure else ', or go on without this client (disclosure.small = "leave-out")'
+    return Few(
+        f"client {client!r} {told}",
+        f"client {client!r}, {table.source}: {own}{ends}",
+        of_values=all(one.of_values for one in broken),
+        of=broken[0].of,
+    )
+
+
+def _lower(config: JobConfig, mine: Rules, one: Broken) -> str:
+    """Returns the remedy of a smaller number, and names who asks for the number that there is."""
+    rule = "linear" if one.key == "rows_per_coefficient" else one.key
+    by_holder = getattr(mine, rule) != getattr(config.rules, rule)
+    where = f"{one.key} in {POLICY}" if by_holder else f"disclosure.{one.key}"
+    do = "" if one.enough is None else f" to {one.enough:g} (other files may need less)"
+    return f"where all holders agree that such rows may be known to the server, lower {where}{do}"
+
+
+def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
+    """Yields the rules that a client's rows break."""
+    rules = config.rules
     # A message is made of a batch, so the rows of a batch are counted.
     n = int(counted(table, spec) * config.batch + 1e-9)
-    if n >= least and not config.looks_at_values:
-        return None
-    if n >= least:
-        rows = weights(table, spec)
-        told = config.tells_combinations and lowered(config) is None
-        every = combinations(table, spec, rows) if told else None
-        of_file, of_job = table, spec
-        table, spec = looked_at(table, spec, client)  # the columns that a formula makes
-        few = _for_curvature(config, table, spec, client, n)
-        few = few or _for_events(config, table, spec, client, least, weights(table, spec))
-        if few or table.broken:  # rows that cannot be read end the job, with a text of their own
-            return few
-        few = _for_groups(config, of_file, of_job, client, rows, policies)
-        few = few or _for_combinations(config, table, spec, client, n, every)
-        return few or _for_values(config, table, spec, client, least, rows, every)
-    key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
-    gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
-    own = (
-        f"client {client!r}, {table.source}: {n} rows that count{gone}{_in_a_batch(config)}; {least} are asked for ({key}), "
-        "since what is sent of fewer may tell them: pool them with another site's, or take part in private jobs only"
-    )
-    return Few(f"client {client!r} has fewer rows than this job, or its holder, asks for", own)
+    rows = weights(table, spec)
+    if not config.looks_at_values:
+        yield from _rows(config, table, n, rules.rows)
+        return
+    every = combinations(table, spec, rows) if rules.combinations and config.tells_combinations else None
+    of_file, of_job = table, spec
+    table, spec = looked_at(table, spec, client)  # the columns that a formula makes
+    p = coefficients(table, spec)
+    yield from _rows(config, of_file, n, rules.rows_of_one_column if p <= 1 + spec.intercept else rules.rows)
+    if not n:
+        return
+    too_few = list(_of_curvature(config, table, spec, n, p))
+    yield from too_few
+    yield from _of_events(config, table, spec, p, weights(table, spec))
+    if table.broken:  # rows that cannot be read end the job, with a text of their own
+        return
+    yield from _of_groups(config, of_file, of_job, rows)
+    yield from _of_combinations(config, table, spec, n, every)
+    weighing = 0 if too_few else config.weighing(p)  # which says the same once more
+    yield from _of_values(config, table, spec, rows, every, weighing)
 
 
-def _for_groups(
-    config: JobConfig, table: Table, spec: Spec, client: str, rows: Array, policies: tuple[Policy, ...]
-) -> Few | None:
-    """Returns why a client has too few groups, of rows that count, or None; an empty label is none."""
-    asked, least = holders.least_groups(config), holders.least_groups(config, policies)
-    if asked is None or least is None or spec.group is None:
-        return None
+def _rows(config: JobConfig, table: Table, n: int, least: int) -> Iterator[Broken]:
+    if n < least:
+        gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
+        own = f"{n} rows that count{gone}{_in_a_batch(config)}; {least} are asked for, since what is sent of fewer may tell them"
+        remedy = "pool them with another site's, or take part in private jobs only"
+        yield Broken("has fewer rows than this job, or its holder, asks for", own, remedy, "rows", n)
+
+
+def _of_groups(config: JobConfig, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
+    """Yields that a client has too few groups, of rows that count; an empty label is none."""
+    least = config.groups_asked
+    if not least or spec.group is None:
+        return
     labels = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label.lower() not in MISSING}
-    if len(labels) >= least:
-        return None
-    key = "data.least_groups" if least == asked else "[disclosure] least_groups of its policy"
-    remedy = "leave out the groups ([model.random]); where a client is one group, take client = true"
-    own = f"client {client!r}, {table.source}: {len(labels)} groups in column {spec.group!r}; {least} are asked for ({key})"
-    told = f"client {client!r} has fewer groups in column {spec.group!r} than this job, or its holder, asks for"
-    return Few(f"{told}: {remedy}", f"{own}: {remedy}", of="groups")
+    if len(labels) < least:
+        yield Broken(
+            f"has fewer groups in column {spec.group!r} than this job, or its holder, asks for",
+            f"{len(labels)} groups in column {spec.group!r}; {least} are asked for",
+            "leave out the groups ([model.random]); where a client is one group, take client = true",
+            "groups",
+            len(labels),
+            of="groups",
+        )
 
 
 def _in_a_batch(config: JobConfig) -> str:
     return f", in a batch ({config.batch:g} of all)" if config.batch < 1 else ""
 
 
-def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: int) -> Few | None:
-    """Returns why a client has too few rows, `n` to a message, for the part of X'WX that every client of the job tells."""
-    p = coefficients(table, spec)
+def _of_curvature(config: JobConfig, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
+    """Yields that a client has too few rows, `n` to a message, for the part of X'WX that every client of the job tells."""
     wanted = config.told_up_to(p)
     if not wanted or may_tell_curvature(config, n, p):
-        return None
-    full = config.told_of(p)
-    shape = "full" if full else "diagonal"
-    other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
+        return
     levels = _levels(table, spec)
     every = spec.intercept + sum(levels.values())
     widest = max(levels, key=lambda name: levels[name], default="")
@@ -246,25 +262,25 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
     most = f", {levels[widest]} of them of column {widest!r}" if named else ""
     those = "" if p == every else f" (for {p}: a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted)"
-    counts = f"{every} coefficients by its columns and levels{most}{config.counted_too}; "
-    counts += f"more than {wanted} rows are asked for{those}"
-    if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
-        remedies = f"take {fewer}, or fewer {config.fewer_too}, or pool it with another site's rows"
-        own = f"client {client!r}, {table.source}: {n} rows that count and {counts}, since what is sent of fewer can tell them"
-        return Few(f"client {client!r} has too few rows for its coefficients: {remedies}", f"{own}: {remedies}")
-    remedies = f"{other} {fewer}, or pool it with another site's rows"
-    told = f"client {client!r} has too few rows for its coefficients and a {shape} covariance"
     own = (
-        f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {counts}, since the sites of a {shape} "
-        "covariance tell fewer"
+        f"{n} rows that count{_in_a_batch(config)} and {every} coefficients by its columns and levels{most}{config.counted_too}; "
+        f"more than {wanted} rows are asked for{those}, since what is sent of fewer can tell them"
     )
-    if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, diagonal=True)):
+    told, enough = "has too few rows for its coefficients", int(10 * (n - 1) / p) / 10
+    if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
+        remedy = f"take {fewer}, or fewer {config.fewer_too}, or pool it with another site's rows"
+        yield Broken(told, own, remedy, "rows_per_coefficient", enough)
+        return
+    full = config.told_of(p)
+    told = f"{told} and a {'full' if full else 'diagonal'} covariance"
+    if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, config.rules, diagonal=True)):
         own += f" (of a diagonal one, up to {least})"
-    return Few(f"{told}: {remedies}", f"{own}: {remedies}")
+    other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
+    yield Broken(told, own, f"{other} {fewer}, or pool it with another site's rows", "rows_per_coefficient", enough)
 
 
-def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array) -> Few | None:
-    """Returns why too few rows of survival times end with the event while others are at risk.
+def _of_events(config: JobConfig, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
+    """Yields that too few rows of survival times end with the event while others are at risk.
 
     Each such row is one term of the likelihood, of the differences to all who are at risk. With few terms in each coefficient, or
     few differences in each term, the messages tell them. Without any event the likelihood is 1, whatever the rows are.
@@ -272,62 +288,60 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     A fault of a cell is reported as one, later.
     """
     if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
-        return None
+        return
     event = alike.events(table, spec)[0]
     if not np.isin(event, (0, 1)).all():
-        return None
+        return
     counts = covered_events(table, spec, rows, event)
-    p = coefficients(table, spec)
-    wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
-    if counts is None or not counts.events or (counts.events if lowered(config) else counts.covered) >= wanted:
-        return None
+    by_coefficients = config.told_up_to(p)
+    wanted = max(config.rules.rows, by_coefficients + 1) if by_coefficients else config.rules.rows
+    if counts is None or not counts.events or (counts.covered if by_coefficients else counts.events) >= wanted:
+        return
     remedy = "take fewer columns or strata, or pool it with another site's rows"
     if spec.positive is not None:  # one that counts as an event here and as none elsewhere makes few events of many
         means = f"see first that label {spec.positive!r} is the event in this file as in all others, else write it so"
         remedy = f"{means}; {remedy}"
-    told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
-        f"client {client!r}, {table.source}: {counts.events} events, {counts.covered} of them while at least {LEAST_AT_RISK} "
-        f"rows are at risk, and {p} coefficients by its columns and levels{config.counted_too}; no event, or {wanted} such ones, "
-        f"are asked for, since what is sent of fewer can tell rows: {remedy}"
+        f"{counts.events} events, {counts.covered} of them while at least {LEAST_AT_RISK} rows are at risk, and {p} coefficients "
+        f"by its columns and levels{config.counted_too}; no event, or {wanted} such ones, are asked for, since what is sent of "
+        "fewer can tell rows"
     )
-    return Few(told, own, of="events")
+    told = f"has too few events (column {spec.response!r}) for this job's coefficients, or its holder"
+    enough = int(10 * max(counts.covered - 1, 0) / max(p, 1)) / 10
+    yield Broken(told, own, remedy, "rows_per_coefficient", enough, of="events")
 
 
-def _for_values(
-    config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array, every: Combinations | None
-) -> Few | None:
-    """Returns why too few of a client's rows share a value.
+def _of_values(
+    config: JobConfig, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: int
+) -> Iterator[Broken]:
+    """Yields that too few of a client's rows share a value.
 
     Covariates are left out where each combination of their values is in enough rows.
     """
-    covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
-    weighing = config.weighing(coefficients(table, spec)) if lowered(config) is None else 0
-    texts = alike.find_alike(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
-    own = f"client {client!r}, {table.source}"
-    return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
+    covariates = every is None or bool((every.rows * config.batch < config.rules.combinations - NEARLY).any())
+    found = alike.find_alike(config, table, spec, rows, covariates=covariates, weighing=weighing)
+    if found is not None:
+        yield Broken(*found[:3], found.key, found.enough, of_values=True)
 
 
-def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, every: Combinations | None) -> Few | None:
-    """Returns why a client's covariates take too few different values, where some rows are nearly alone with theirs.
+def _of_combinations(config: JobConfig, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
+    """Yields that a client's covariates take too few different values, where some rows are nearly alone with theirs.
 
     The messages tell such rows.
     """
-    if every is None or not (rare := int((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
-        return None
+    least = config.rules.combinations
+    if every is None or not (rare := int((every.rows * config.batch < least - NEARLY).sum())):
+        return
     enough = every.possible >= EQUATIONS * coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:
-        return None
-    remedies = (
-        "join values (ages in bands, rare levels), put a column into data.ignore, pool it with another site's rows, "
-        f"{alike.LOWER}"
-    )
+        return
     own = (
-        f"client {client!r}, {table.source}: its covariates can take {every.possible:,} combinations of values, and {rare:,} of "
-        f"those that occur are in fewer than {LEAST_OF_LEVEL} rows{_in_a_batch(config)}, while what is sent tells how often each "
-        f"occurs: {remedies}{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
+        f"its covariates can take {every.possible:,} combinations of values, and {rare:,} of those that occur are in fewer than "
+        f"{least} rows{_in_a_batch(config)}, while what is sent tells how often each occurs"
+        f"{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
     )
-    return Few(f"client {client!r} has too few rows for covariates of few different values: {remedies}", own, of_values=True)
+    remedy = "join values (ages in bands, rare levels), put a column into data.ignore, pool it with another site's rows"
+    yield Broken("has too few rows for covariates of few different values", own, remedy, "combinations", 0, of_values=True)
 
 
 def coefficients(table: Table, spec: Spec) -> int:
@@ -362,13 +376,15 @@ def curvature(config: JobConfig, p: int) -> list[str]:
     wanted = config.told_up_to(p)
     none = f"each client needs more than {wanted:,} rows"
     if not config.told_of(p):
-        said = [f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []
-        return [*(said if lowered(config) is None else []), *rotation(config, p)]
+        return [
+            *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
+            *rotation(config, p),
+        ]
     what = "full site is" if hasattr(config.model, "covariance") else "likelihood tells"
-    said = [f"curvature a client's {what} X'WX of its rows, and its labels"]
-    if lowered(config) is not None:
-        return [f"{said[0]}: with a few rows a coefficient, all rows", *rotation(config, p)]
-    return [f"{said[0]}; {none}"]
+    said = f"curvature a client's {what} X'WX of its rows, and its labels"
+    if not wanted:
+        return [f"{said}: with a few rows a coefficient, all rows", *rotation(config, p)]
+    return [f"{said}; {none}"]
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
@@ -381,13 +397,13 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     p : coefficients
     n_rows : the rows of one's own file; None for a client whose rows nobody else may know
     """
-    least = holders.least(config)
-    if not config.looks_at_values:
+    least = config.rules.rows
+    if not config.looks_at_values or config.level == "none":
         return []
     lines_of_it = is_linear(getattr(config.model, "family", "gaussian"))
     if n_rows is not None and not lines_of_it and p + 1 < n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
-    if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
+    if (least if n_rows is None else n_rows) > p + 1:
         return []
     whole = getattr(config.model, "covariance", None) == "full"
     if n_rows is not None:
@@ -425,10 +441,11 @@ def kept(
         The same, or its rows are nearly an earlier job's, where its policy forbids that.
     """
     everybody = tuple(range(parties.n_clients))
-    if holders.least(config) is None:
+    if config.privacy is not None or not config.counts_rows:
         return Kept(parties, everybody)
-    assert isinstance(config.data, FewSection)
-    leaves_out, tables, own = config.data.small == "leave-out", dict[int, Table](), dict[int, str]()
+    if config.level == "none":
+        return _in_one_process(place, config, parties)
+    leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
     for k in place.mine(parties.n_clients):
         with owned(k):
             table, name = parties.rows(k), parties.names[k]
@@ -440,14 +457,14 @@ def kept(
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
             few = find_few(config, table, spec, name, policies)
             if few is not None and few.of_values and not near:
-                describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
+                describe(table, spec, name, least_of_level=None)  # a value that is a fault is told as one
                 check(table, spec, name)
             why = [*(near or ()), *([few.own] if few else [])]
             if near is not None and why and not leaves_out:
                 with between(k):
                     holders.refuse(holders.who(parties.names, k), policies, why)
             if few is not None and not leaves_out:
-                also = "" if config.secure else ' (where clients have rows of their own also by data.small = "leave-out")'
+                also = "" if config.secure else ' (where clients have rows of their own also by disclosure.small = "leave-out")'
                 remedy = f"leave it out of data.clients{also}"
                 raise OwnFault(f"{few.told}; {remedy}", few.own)
         if why:
@@ -463,12 +480,48 @@ def kept(
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 
+def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
+    """Returns that all go on, and who would not if parties were apart."""
+    usual = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
+    tables, apart = dict[int, Table](), dict[str, str]()
+    for k in place.mine(parties.n_clients):
+        with owned(k):
+            tables[k] = table = parties.rows(k)
+            if parties.specs is None:
+                check_header(table.names, parties.spec, table.source, parties.names[k])
+            few = find_few(usual, table, parties.spec_of(table.names), parties.names[k])
+            if few is not None:
+                apart[parties.names[k]] = few.own
+    everybody = tuple(range(parties.n_clients))
+    return Kept(_renumbered(parties, everybody, tables), everybody, apart=apart)
+
+
+def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
+    """Returns the line on a job whose rows are all in this process: what would be asked of them if parties were apart."""
+    if config.level != "none" or config.privacy is not None or not config.counts_rows:
+        return []
+    if not kept.apart:
+        return ["all rows are in this process; with parties apart, no client would be refused"]
+    return [
+        f"all rows are in this process; with parties apart, {' and '.join(map(repr, kept.apart))} would be refused: "
+        f"{next(iter(kept.apart.values()))}"
+    ]
+
+
+def renamed(config: JobConfig) -> list[str]:
+    """Returns a line on keys of earlier versions, with those that are meant."""
+    if not config.old_keys:
+        return []
+    now = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.disclosure.model_dump(exclude_none=True).items())
+    return [f"{', '.join(f'data.{name}' for name in config.old_keys)}: the table [disclosure] has these now ({now})"]
+
+
 def leave_out(place: Place, kept: Kept) -> list[int]:
     """Goes on without some clients, and returns which of the others live here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
             "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
-            'earlier job, which its holder forbids (data.least_rows, data.small = "leave-out"); a holder reads which in '
+            'earlier job, which its holder forbids ([disclosure], small = "leave-out"); a holder reads which in '
             "fault.txt of its own folder, or by fedkern check JOB --local FILE"
         )
     place.leave_out(kept.numbers, kept.parties.names)
@@ -518,8 +571,7 @@ def describe_unusable(config: JobConfig, n_rows: int, faults: Faults) -> str | N
 
 def private_notes(config: JobConfig, n_rows: int) -> list[str]:
     """Returns notes for the client's own eyes, in a private job: nothing was counted, and only its certificate protects it."""
-    if config.privacy is None or config.unit == "case" or n_rows >= LEAST_ROWS:
+    least = LEVELS["standard"].rows
+    if config.privacy is None or config.unit == "case" or n_rows >= least:
         return []
-    return [
-        f"{n_rows} rows: an open job would ask for {LEAST_ROWS}; this one counts none, and its noise is all that protects them"
-    ]
+    return [f"{n_rows} rows: an open job would ask for {least}; this one counts none, and its noise is all that protects them"]

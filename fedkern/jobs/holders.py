@@ -21,15 +21,16 @@ from ..errors import HolderError, JobError, owned
 from ..ground import Ground
 from ..models.encoding import Spec
 from ..privacy.accountant import Mechanism
-from ..privacy.disclosure import NEAR_ROWS
+from ..privacy.disclosure import NEAR_ROWS, Rules
 from ..privacy.plan import Plan
 from ..results.plain import Record
+from ..transports.place import Place, carrier
 from . import counting
 from .holding.binding import Account, Binding, account, bind, client_home
 from .holding.budget import Books, Many, Near, Total, allowed_by
 from .holding.columns import Rows
 from .holding.policy import DataSet, Policy, Refusal, Use
-from .keys import LEAST_GROUPS, LEAST_ROWS, METHODS, FewSection, JobConfig
+from .keys import METHODS, JobConfig
 from .parties import Parties, data_set, mark_of_rows
 from .secret import SECRET, secret
 from .site import Site
@@ -88,20 +89,30 @@ def permit_all(
     return {party: permit(config, parties, party, carrier, signed) for party in here}
 
 
-def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
-    """Returns how many rows a client with these policies must have; None where none are counted."""
-    asked = config.data.least_rows if isinstance(config.data, FewSection) else None
-    if asked is None:
-        return None
-    return max([asked, *(policy.least_rows for policy in policies if policy.least_rows is not None)])
+def alone(config: JobConfig, place: Place, bindings: Mapping[int, Binding]) -> JobConfig:
+    """Returns the job as it is at this place: where all rows are in one process, and no policy binds them, nothing leaves it.
+
+    Raises
+    ------
+    JobError
+        The job's level is "none", and its rows are not in one process.
+    """
+    if place.size == 1 and carrier(place) is None:
+        return config if any(binding.policies for binding in bindings.values()) else config.in_one_process()
+    if config.disclosure.level == "none":
+        raise JobError(
+            'disclosure.level = "none" is for jobs whose rows are all in one process, and here parties are apart: remove it, or '
+            'take "standard"'
+        )
+    return config
 
 
-def least_groups(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
-    """Returns how many groups a client with these policies must have; None for a job without effects of groups."""
-    asked = config.groups_asked
-    if asked is None:
-        return None
-    return max([asked, *(policy.least_groups for policy in policies if policy.least_groups is not None)])
+def bound(config: JobConfig, policies: Iterable[Policy]) -> JobConfig:
+    """Returns a job with the rules of the policies that bind a client's rows beside its own: the stricter one of each."""
+    rules = Rules()
+    for policy in policies:
+        rules = rules.with_strictest(policy.rules)
+    return config.bound_by(rules)
 
 
 def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:
@@ -119,12 +130,9 @@ def _read_by_server(config: JobConfig, binding: Binding, *, signed: bool) -> Ref
 
 
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Returns why a job that asks for fewer rows, or groups, than by default is refused; None if it is not."""
-    rows, groups = least(config), least_groups(config)
+    """Returns why a job whose own numbers ask for less than a policy's level is refused, where the policy has none do that."""
     for policy in binding.policies:
-        refusal = None if rows is None else policy.refuses_least(rows, LEAST_ROWS)
-        refusal = refusal or (None if groups is None else policy.refuses_least(groups, LEAST_GROUPS, "groups"))
-        if refusal is not None:
+        if refusal := policy.refuses_less(config.disclosure.model_dump(exclude_none=True)):
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 
@@ -472,9 +480,10 @@ def described(policy: Policy) -> str:
     cap = "no cap" if policy.delta is None else f"epsilon {policy.epsilon:g} at delta {policy.delta:g}"
     noise = f", noise multiplier at least {policy.least_noise:g}" if policy.least_noise else ""
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
-    least = {"rows": policy.least_rows, "groups": policy.least_groups}
-    few = "".join(f", with at least {number} {what}" for what, number in least.items() if number is not None)
-    few += "" if policy.lower else ", none that lowers its least rows or groups"
+    asked = ", ".join(f"{name} {value:g}" for name, value in policy.disclosure.items() if name != "level")
+    few = f', at level "{policy.disclosure["level"]}" or a stricter one' if "level" in policy.disclosure else ""
+    few += f", with at least {asked}" if asked else ""
+    few += "" if policy.lower else ", none with smaller numbers of its own"
     strict = ", none with nearly the clients, rows or a column of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
     few += f", at most {policy.jobs} on the same rows" if policy.jobs is not None and strict in few else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -72,6 +72,7 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self.doubts: list[str] = []
+        self.apart: Mapping[str, str] = {}  # clients that would be refused if parties were apart, and why
         self.left_out = 0  # clients that have too few rows, without whom the job goes on
         self._twins: list[tuple[int, ...]] = []  # clients that have the same covariates
         self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns

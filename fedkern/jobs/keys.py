@@ -11,15 +11,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
 from ..labels import label
 from ..privacy.accountant import LARGEST_EPSILON, Unit
-from ..privacy.disclosure import LEAST_GROUPS as LEAST_GROUPS
-from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
-from ..privacy.disclosure import OF_A_LINEAR, OPEN_JOBS
+from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS, OPEN_JOBS, Level, Rules, with_keys
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -32,6 +30,9 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 LARGEST = 1e50  # of a scale, a rate or a precision: beyond, products of them are no numbers
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Leverage = Annotated[float, Field(gt=0, le=1)]
 Draws = Annotated[int, Field(ge=1, le=1_000_000)]  # of a chain
 Chains = Annotated[int, Field(ge=1, le=1_000)]
 Device = Literal["cpu", "cuda"]
@@ -163,27 +164,12 @@ class SplitSection(Section):
     seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
 
 
-class FewSection(Section):
-    """Declares the keys of [data], where clients have rows of people, by which an open job asks each client for enough rows."""
-
-    least_rows: Count | None = key(
-        None, help=f"open jobs: rows that a client must have, after model.missing; default {LEAST_ROWS}; private: none is counted"
-    )
-    small: Literal["refuse", "leave-out"] | None = key(
-        None, help="open jobs: a client with fewer ends the job (the default), or the job goes on without it"
-    )
-
-
-# Defaults of an open job; in a private one whether nine rows or ten are there must not show, and nothing is counted.
-FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
-
-
 # Of data.weight_counts, of the methods that have it: the meaning, and what is wrong with it alone.
 WEIGHT_COUNTS = "each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
 NO_WEIGHT = "data.weight_counts says what data.weight is, and there is none: name the column, or remove the key"
 
 
-class DataSection(FewSection):
+class DataSection(Section):
     """Declares [data] where every client has rows of its own, with the same columns."""
 
     clients: Paths = key([], path=True, help="csv, parquet, npz or npy files; wildcards allowed")
@@ -270,13 +256,33 @@ class Privacy(Protocol):
 
 
 class DisclosureSection(Section):
-    """Declares the keys of [disclosure], in open jobs."""
+    """Declares the keys of [disclosure], in open jobs: what is asked of each client's rows before anything of them leaves."""
 
+    level: Level | None = key(
+        None,
+        help="none: nothing is asked; standard, strict: see docs/concepts/disclosure.md. Default: standard; none where all rows "
+        "are in one process, and no policy binds them",
+    )
+    rows: Whole | None = key(None, help="rows that a client must have, after model.missing")
+    rows_per_coefficient: Share | None = key(
+        None, help="rows a coefficient that a client must have, whatever the method; 0: none"
+    )
+    rows_per_value: Whole | None = key(None, help="rows of a client that have a level, or a value of a column of two, if any has")
+    groups: Whole | None = key(None, help="groups that a client must have, where model.random has a group")
+    combinations: Whole | None = key(None, help="rows that have each combination of covariates' values, where few can occur")
+    leverage: Leverage | None = key(None, help="of a row at the fit of its client's rows, at most; 1: not asked")
+    small: Literal["refuse", "leave-out"] | None = key(
+        None, help="a client whose rows are refused ends the job (the default), or the job goes on without it"
+    )
     jobs: Count | None = key(
         None,
         help="the most open jobs on the same rows with other columns, at holders who refuse differences; their own number, by "
         f"default {OPEN_JOBS}, if that is smaller",
     )
+
+    def rules(self, level: Level) -> Rules:
+        """Returns the rules of this table, at a level where it names none."""
+        return with_keys(LEVELS[self.level or level], self.model_dump(exclude_none=True))
 
 
 # Files that each party has on its own machine.
@@ -294,7 +300,51 @@ class JobConfig(Section):
     algorithm: Algorithm
     privacy: Privacy | None = None
     output: Output
-    disclosure: DisclosureSection = key(DisclosureSection(), help="of open jobs: what holders may take for too many of them")
+    disclosure: DisclosureSection = key(DisclosureSection(), help="of open jobs: what is asked of each client's rows")
+    _alone: bool = PrivateAttr(False)
+    _asked: Rules = PrivateAttr(Rules())
+    _old_keys: tuple[str, ...] = PrivateAttr(())
+
+    def in_one_process(self) -> Self:
+        """Returns the same job where all rows are in this process, and no policy binds them: nothing leaves it."""
+        copy = self.model_copy()
+        copy._alone = True
+        return copy
+
+    def bound_by(self, rules: Rules) -> Self:
+        """Returns the same job with what a holder asks of its own rows beside it."""
+        copy = self.model_copy()
+        copy._asked = rules
+        return copy
+
+    @property
+    def old_keys(self) -> tuple[str, ...]:
+        """The keys of [data] in the job file that [disclosure] has now."""
+        return self._old_keys
+
+    @property
+    def level(self) -> Level:
+        """The level of disclosure control; a job with noise has none, for there nothing is counted."""
+        if self.privacy is not None or not self.counts_rows:
+            return "none"
+        return self.disclosure.level or ("none" if self._alone else "standard")
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for the rows of a client, by this job and its holder: the stricter one of each."""
+        if self.privacy is not None or not self.counts_rows:
+            return Rules()
+        return self.disclosure.rules(self.level).with_strictest(self._asked)
+
+    @property
+    def least_of_level(self) -> int | None:
+        """The rows that a level must have which others read, at a column that is not declared; None: whatever it has."""
+        return None if self.level == "none" else min(self.rules.rows_per_value, LEAST_OF_LEVEL)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether clients have rows of people, which an open job counts."""
+        return True
 
     @property
     def private(self) -> bool:
@@ -413,7 +463,7 @@ class JobConfig(Section):
 
         With so few rows, the client's messages may tell all of them, exactly or up to a rotation.
         """
-        return OF_A_LINEAR * coefficients if self.told_of(coefficients) else 0
+        return int(self.rules.linear * coefficients) if self.told_of(coefficients) else 0
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """Returns the statements of a certificate on the posterior, in this job's own words, after so many accounted steps."""
@@ -491,11 +541,16 @@ def lay_until(raw: Raw, out: Raw, most: int) -> None:
         job["rounds"] = until.get("max_rounds", most)
 
 
-def counts_nobody(data: FewSection) -> Iterator[str]:
-    """Yields the faults of a private job that would count the rows of its clients."""
-    for name in FewSection.model_fields:
-        if getattr(data, name) is not None:
-            yield f"data.{name} counts rows, and whether a client of a private job has one more or less must not show; remove it"
+def counts_nobody(config: JobConfig) -> Iterator[str]:
+    """Yields the faults of a private job, or one whose clients have no rows of people, that would count rows."""
+    why = (
+        "whether a client of a private job has one row more or less must not show"
+        if config.private
+        else "this method counts none"
+    )
+    for name in config.disclosure.model_dump(exclude_none=True):
+        if config.private or not (config.counts_rows or name == "jobs"):
+            yield f"disclosure.{name} is of jobs without noise whose clients have rows of people, and {why}; remove it"
 
 
 def unbounded(where: str, epsilon: float) -> str:
@@ -524,8 +579,8 @@ def faults_of_sums(config: JobConfig) -> Iterator[str]:
     Places hear from the server which clients these are. One that was changed could start a job with a client and again without
     it: the sum of all less that of the others is its number.
     """
-    if config.secure and getattr(config.data, "small", None) == "leave-out":
+    if config.secure and config.disclosure.small == "leave-out":
         yield (
-            'job.sums = "secure": with data.small = "leave-out" the server tells who takes part, and sums of two starts, with '
-            "a client and without it, would tell its numbers; remove that, and take small clients out of data.clients"
+            'job.sums = "secure": with disclosure.small = "leave-out" the server tells who takes part, and sums of two starts, '
+            "with a client and without it, would tell its numbers; remove that, and take small clients out of data.clients"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from unicodedata import normalize
 
 from ..data.plain_text import canonical, is_there
 from ..errors import JobError
+from ..privacy.disclosure import OLD_KEYS, of_old_keys
 from ..sections import Model, marked_keys
 from ..sections import validate_file as validate_file
-from .keys import C, JobConfig, Keys, Raw, Tables
+from .keys import C, JobConfig, Keys, Raw, Tables, counts_nobody
 
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
 
@@ -96,15 +97,24 @@ def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
 
 def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """Checks the tables of a job and returns its method's configuration; JobError, which begins with `name`, with all faults."""
+    raw, old = _with_new_keys(raw)
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
-    return validate_file(keys.Config, keys.fill_defaults(raw), lambda config: chain(keys.conflicts(config), _open(config)), name)
+    config = validate_file(
+        keys.Config, keys.fill_defaults(raw), lambda config: chain(keys.conflicts(config), counts_nobody(config)), name
+    )
+    config._old_keys = old
+    return config
 
 
-def _open(config: JobConfig) -> Iterator[str]:
-    """Yields the fault of a job with noise that has a key of jobs without."""
-    if config.private and config.disclosure.jobs is not None:
-        yield "disclosure.jobs is of jobs without noise, and this one has [privacy]; remove it"
+def _with_new_keys(raw: Raw) -> tuple[Raw, tuple[str, ...]]:
+    """Returns a job's tables with keys of [disclosure] in the place of those of [data] that earlier versions had, and these."""
+    data = table(raw, "data")
+    old = {name: data[name] for name in OLD_KEYS if name in data}
+    if not old or not isinstance(raw.get("disclosure", {}), Mapping):
+        return raw, ()
+    kept = {name: value for name, value in data.items() if name not in old}
+    return {**raw, "data": kept, "disclosure": {**of_old_keys(old), **table(raw, "disclosure")}}, tuple(old)
 
 
 def overridden(raw: Raw, sets: Sequence[str], kind: Model | None = None) -> Raw:

@@ -148,6 +148,11 @@ def publish(run: Run[C], fit: Fit) -> Result:
     # What is said of the numbers themselves may have failed just now, too.
     said = {**guard.judged(judged).content, "notes": [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]}
     content |= {key: plain(value) for key, value in said.items()}
+    if run.config.counts_rows and not run.config.private:
+        content["disclosure"] = {
+            "level": run.config.level,
+            **({"apart": dict(hooks.apart)} if run.config.level == "none" else {}),
+        }
     if files is not None:
         files.write_json("summary.json", content)
     tables = plain(run.config.model_dump())

@@ -76,12 +76,14 @@ class Part(Generic[C]):
     config : the job file with all its defaults
     folder : to which the job's paths are relative
     held : tables in memory that stand in the place of the job's files
+    apart : whether a check in one process asks of clients' rows what is asked where parties are apart
     """
 
     place: Place
     config: C
     folder: Path
     held: Held | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,7 @@ class Run(At[C]):
         spec, summaries = spec or self.parties.spec, {}
         for k, table in tables.items():
             with owned(k):
-                summaries[k] = describe(table, spec, self.names[k])
+                summaries[k] = describe(table, spec, self.names[k], least_of_level=self.config.least_of_level)
         told = spec_of_agreement(self.config, spec)
         clients = {k: agreement.Client(told, summary, name=self.names[k]) for k, summary in summaries.items()}
         server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(told, self.names), clients)

@@ -1,31 +1,110 @@
 """Keeps the numbers of disclosure control of open jobs, which no noise protects, in one place.
 
-The messages of an open client are functions of its rows; where these are few, messages can tell them. Job files
-(`data.least_rows`) and holders' policies (`[disclosure]`) may ask for more rows.
+The messages of an open client are functions of its rows; where these are few, messages can tell them. Job files and holders'
+policies choose a level of `LEVELS`, or other numbers, in a table [disclosure].
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
 LEAST_ROWS = 20  # of a client; of more than three columns as many were computed from what a job at the defaults sends
-LEAST_GROUPS = 5  # of a client, where a model has effects of groups
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
-SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
-# Rows a coefficient, more than which a client must have: twice the most that were computed, within a minute, from what is sent of
-# a full covariance, or of a diagonal one; of many coefficients so many rows have more cells than numbers are sent (`told_up_to`).
-# Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation.
-A_COEFFICIENT, OF_A_DIAGONAL, OF_A_LINEAR = 6, 4, 2
-# Of exact curvatures on the way to a mode, and log-likelihoods at thousands of points: twice and more what was computed within
-# half a minute. Of six to nine rows a coefficient all are determined, of fifteen up to 44 %, far from the others.
-OF_MANY_VALUES = 15
-# And so many by their effective number, where a logistic model weighs them as the fit does: of 4 to 11 a coefficient up to all
-# were determined (a column decides the response), of 13 to 15 up to 44 %.
-OF_WEIGHED = 13
-# More rows for each variance and covariance of random slopes, of a nonlinear model: likelihoods at steep ones tell groups apart.
-# Of 92 rows of two columns three quarters were determined, of 180 of one column up to a third.
-OF_SLOPES = 50
-# Groups of one row, and of two, where a linear model has random slopes: each group tells its own squares and products. Of up to
-# 30 groups of two rows nearly all rows were determined, of 60 few.
-OF_SLOPED_GROUPS = 60
+
+Level = Literal["none", "standard", "strict"]
+
+
+class Rules(NamedTuple):
+    """What an open job asks of each client's rows before anything of them leaves. 0 asks for nothing.
+
+    Attributes
+    ----------
+    rows : of a client
+    rows_of_one_column : of a client, where the model has one column
+    values : rows a coefficient where log-likelihoods at draws and exact curvatures are sent
+    weighed : the same of their effective number, as the fit of a client's rows weighs them
+    full, diagonal : rows a coefficient where sites of such a covariance are sent
+    linear : rows a coefficient where cross-products alone are sent
+    rows_per_value : rows that have a level, or a value of a column of two, if any has it
+    groups : of a client, where the model has effects of groups
+    combinations : rows that have each combination of the covariates' values, where few can occur
+    leverage : of a row at the fit of its client's rows, at most
+    slopes : more rows for each variance and covariance of random slopes of a nonlinear model
+    sloped_groups : groups of one row, and of two, of a linear model with random slopes
+    search : whether sums and products of columns are searched for rows that they single out
+
+    Examples
+    --------
+    >>> from fedkern.privacy.disclosure import LEVELS
+    >>> LEVELS["standard"].rows, LEVELS["strict"].rows
+    (10, 20)
+    """
+
+    rows: int = 0
+    rows_of_one_column: int = 0
+    values: float = 0
+    weighed: float = 0
+    full: float = 0
+    diagonal: float = 0
+    linear: float = 0
+    rows_per_value: int = 0
+    groups: int = 0
+    combinations: int = 0
+    leverage: float = 1.0
+    slopes: int = 0
+    sloped_groups: int = 0
+    search: bool = False
+
+    @property
+    def of_coefficients(self) -> bool:
+        """Whether rows are asked for by the number of coefficients."""
+        return self.linear > 0
+
+    def with_strictest(self, other: Rules) -> Rules:
+        """Returns of each rule the stricter one."""
+        both = {name: max(own, getattr(other, name)) for name, own in self._asdict().items()}
+        return Rules(**both | {"leverage": min(self.leverage, other.leverage)})
+
+
+# Rows a coefficient at `strict`: twice the most that were computed, within a minute, from what is sent of a full covariance, or
+# of a diagonal one; of exact curvatures on the way to a mode, and log-likelihoods at thousands of points, twice and more what was
+# computed within half a minute (of six to nine rows a coefficient all are determined, of fifteen up to 44 %, far from the
+# others). Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation. Likelihoods at steep random
+# slopes tell groups apart: of 92 rows of two columns three quarters were determined, of 180 of one column up to a third; of
+# linear models each group tells its own squares and products: of up to 30 groups of two rows nearly all rows were determined, of
+# 60 few.
+LEVELS: Mapping[Level, Rules] = {
+    "none": Rules(),
+    "standard": Rules(
+        rows=10,
+        rows_of_one_column=16,
+        values=12,
+        weighed=12,
+        full=6,
+        diagonal=4,
+        linear=2,
+        rows_per_value=3,
+        groups=5,
+        leverage=0.9,
+    ),
+    "strict": Rules(
+        rows=LEAST_ROWS,
+        rows_of_one_column=LEAST_ROWS,
+        values=15,
+        weighed=13,
+        full=6,
+        diagonal=4,
+        linear=2,
+        rows_per_value=10,
+        groups=10,
+        combinations=LEAST_OF_LEVEL,
+        leverage=0.9,
+        slopes=50,
+        sloped_groups=60,
+        search=True,
+    ),
+}
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
 VALUES = 400  # log-likelihoods, at most
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: more were never determined
@@ -40,16 +119,70 @@ COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain w
 EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, however many rows
 
 
-def told_up_to(coefficients: int, *, diagonal: bool) -> int:
-    """Returns the number of rows of a client up to which its messages of a nonlinear model may tell them all."""
+PER_COEFFICIENT = ("values", "weighed", "full", "diagonal", "linear")  # one key of [disclosure] for all of them
+
+
+def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
+    """Returns rules with the numbers of a table [disclosure] in the place of the level's; its other keys are no rules.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.disclosure import LEVELS, with_keys
+    >>> with_keys(LEVELS["standard"], {"rows": 7, "rows_per_coefficient": 0}).of_coefficients
+    False
+    """
+    given = {name: keys[name] for name in Rules._fields if name in keys}
+    if "rows" in given:
+        given["rows_of_one_column"] = given["rows"]
+    if "rows_per_coefficient" in keys:
+        given |= dict.fromkeys(PER_COEFFICIENT, keys["rows_per_coefficient"])
+    return rules._replace(**given)
+
+
+# Keys of earlier versions -> the key of [disclosure] that is meant.
+OLD_KEYS = {"least_rows": "rows", "least_groups": "groups", "small": "small", "lower": "level"}
+
+
+def of_old_keys(old: Mapping[str, Any], *, holder: bool = False) -> dict[str, Any]:
+    """Returns the keys of [disclosure] that ask for what keys of earlier versions asked for, in a job or in a `holder`'s policy.
+
+    `least_rows` opened four rules: where a job's was below 20, rows a coefficient and combinations were not asked for, and half
+    of it was the number of rows of each value. A holder's asked for more alone.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.disclosure import of_old_keys
+    >>> of_old_keys({"least_rows": 50})
+    {'level': 'strict', 'rows': 50, 'rows_per_value': 25}
+    """
+    new: dict[str, Any] = {}
+    if "small" in old:
+        new["small"] = old["small"]
+    if {"least_rows", "least_groups"} & old.keys() or old.get("lower") is False:
+        new["level"] = "strict"
+    least = old.get("least_rows")
+    if isinstance(least, int) and (least >= LEAST_ROWS or not holder):
+        new |= {"rows": least, "rows_per_value": least // 2}
+        if least < LEAST_ROWS:
+            new |= {"rows_per_coefficient": 0, "combinations": 0, "leverage": 1.0, "groups": 5}
+    if "least_groups" in old:
+        new["groups"] = old["least_groups"]
+    return new
+
+
+def told_up_to(coefficients: int, rules: Rules, *, diagonal: bool) -> int:
+    """Returns the number of rows of a client up to which its messages of a nonlinear model may tell them all.
+
+    Of many coefficients so many rows have more cells than numbers are sent.
+    """
     d, p = coefficients, max(coefficients - 1, 1)
     whole = d * (d + 1) // 2 + d
     numbers = ((QS - 2) * 2 * d + 2 * whole if diagonal else QS * whole) + min(VALUES, LEAST_ROWS * d - 1)
-    most = (OF_A_DIAGONAL if diagonal else A_COEFFICIENT) * d
-    return max(OF_A_LINEAR * d, min(most, int(OF_THE_NUMBERS * numbers / p)))
+    most = (rules.diagonal if diagonal else rules.full) * d
+    return int(max(rules.linear * d, min(most, int(OF_THE_NUMBERS * numbers / p))))
 
 
-def told_by_values(coefficients: int, slopes: int = 0) -> int:
+def told_by_values(coefficients: int, rules: Rules, slopes: int = 0) -> int:
     """Returns the number of rows where a client sends its log-likelihood at thousands of points, which are more numbers than its
     rows have cells.
 
@@ -58,7 +191,7 @@ def told_by_values(coefficients: int, slopes: int = 0) -> int:
     slopes : that differ between groups
     """
     terms = slopes + 1 if slopes else 0
-    return OF_MANY_VALUES * coefficients + OF_SLOPES * terms * (terms + 1) // 2
+    return int(rules.values * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 
 def of_a_vague_prior(said: str) -> str:

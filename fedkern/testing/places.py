@@ -35,7 +35,7 @@ JOBS: tuple[Mapping[str, Mapping[str, Any]], ...] = (
 )
 
 # One client has fewer rows than the job asks for: it takes no part, and its place listens until the end.
-SMALL: Mapping[str, Mapping[str, Any]] = {**JOBS[0], "data": {"small": "leave-out", "least_rows": 50}}
+SMALL: Mapping[str, Mapping[str, Any]] = {**JOBS[0], "disclosure": {"level": "standard", "small": "leave-out", "rows": 50}}
 FEW = {name: (X[: 10 + 50 * (name != "bo")], y[: 10 + 50 * (name != "bo")]) for name, (X, y) in DATA.items()}
 
 

@@ -18,9 +18,9 @@
     accounts = "/var/lib/fedkern"   # where budgets are kept, if not beside this file
 
     [disclosure]                    # of open jobs; [data.NAME.disclosure] may differ for a data set
-    least_rows = 50                 # rows that data must have, where a job asks for fewer
-    least_groups = 10               # and groups, of a job with effects of groups
-    lower = false                   # no job may ask for fewer rows or groups than jobs do by default
+    level = "strict"                # "standard" by default: what is asked of the rows (docs/concepts/disclosure.md)
+    rows = 50                       # and other numbers than the level's: also rows_per_coefficient, rows_per_value, groups, ..
+    lower = false                   # no job may ask for less than the level by numbers of its own
     differencing = "refuse"         # no job with the clients of an earlier one but for one or two, or with nearly the rows that
                                     # one asked for, or a column of one but in a few rows, and none that says which cells are
                                     # empty; "say": the holder is told
@@ -44,14 +44,15 @@ import math
 import os
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...data.mark import OF_ROWS
 from ...errors import JobError
 from ...privacy.accountant import Mechanism, Unit
+from ...privacy.disclosure import LEVELS, OLD_KEYS, Rules, of_old_keys, with_keys
 
 if TYPE_CHECKING:
     from .policy_keys import Data
@@ -98,8 +99,7 @@ class Policy:
     factories: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    least_rows: int | None = None
-    least_groups: int | None = None
+    disclosure: Mapping[str, Any] = field(default_factory=dict)
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
     jobs: int | None = None
@@ -107,19 +107,24 @@ class Policy:
     sums_except: Literal["without"] | None = None
     file: Path = Path()
 
-    def refuses_least(self, asked: int, usual: int, what: Literal["rows", "groups"] = "rows") -> Refusal | None:
-        """Returns why an open job may not ask its clients for only `asked` rows or groups, where jobs by default ask for `usual`.
+    @property
+    def rules(self) -> Rules:
+        """The rules for the rows of open jobs on these data, beside a job's own; without a level of the policy these decide."""
+        return with_keys(LEVELS[self.disclosure.get("level", "none")], self.disclosure)
 
-        None if it may.
+    def refuses_less(self, asked: Mapping[str, Any]) -> Refusal | None:
+        """Returns why an open job with these keys of [disclosure] is refused, where none may ask for less than the policy does.
+
+        None if it is not.
         """
-        own = self.least_rows if what == "rows" else self.least_groups
-        least = usual if own is None else min(usual, own)
-        if self.lower or asked >= least:
+        level = LEVELS[self.disclosure.get("level", "standard")]
+        mine = with_keys(level, asked)
+        if self.lower or mine.with_strictest(level) == mine:
             return None
         return Refusal(
-            f"data.least_{what} = {asked} lowers how many {what} a client must have, which the policy forbids; remove the key "
-            f"(by default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
-            f"data.least_{what} = {asked}, the least allowed for [data.{self.data}]: {least} (lower = false)",
+            "numbers of [disclosure] lower what a client must have, which the policy forbids; remove them, or ask the holder to "
+            "allow that ([disclosure] lower)",
+            f"[disclosure] of the job asks for less than its level does, for [data.{self.data}] (lower = false)",
         )
 
     def refuses_values(self) -> Refusal | None:
@@ -303,6 +308,9 @@ def read_policies(path: Path) -> PolicyFile:
 
     def policy(name: str, table: Data) -> Policy:
         told = said.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
+        more = {name: told.pop(name) for name in ("lower", "differencing", "jobs") if name in told}
+        old = of_old_keys({**told, **more}, holder=True)
+        asked = {**old, **{name: value for name, value in told.items() if name not in OLD_KEYS}}
         client_level = said.client_level if table.client_level is None else table.client_level
         return Policy(
             data=name,
@@ -321,7 +329,8 @@ def read_policies(path: Path) -> PolicyFile:
             sums=said.sums if table.sums is None else table.sums,
             sums_except=said.sums_except if table.sums_except is None else table.sums_except,
             file=path,
-            **told,
+            disclosure=asked,
+            **more,
         )
 
     (accounts,) = beside([] if said.accounts is None else [said.accounts]) or (None,)

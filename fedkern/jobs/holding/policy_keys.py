@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from ...plain import Json
 from ...privacy.accountant import Unit
-from ...privacy.disclosure import OPEN_JOBS
+from ...privacy.disclosure import OPEN_JOBS, Level
 from ...sections import Section, key, validate_file
 
 Word = TypeVar("Word", bound=str)
@@ -35,9 +35,16 @@ Sums = Literal["any", "secure", "signed"]
 class Disclosure(Section):
     """Declares a table [disclosure], of the file or of a data set: limits for open jobs with few rows, or one after another."""
 
-    least_rows: int | None = key(None, ge=1, help="rows that data must have to be in an open job; or the job's, if larger")
-    least_groups: int | None = key(None, ge=1, help="the same of groups, in a job with effects of groups")
-    lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows or groups than by default")
+    level: Level | None = key(None, help="of what open jobs ask of the rows, or the job's, if stricter; default: standard")
+    rows: int | None = key(None, ge=0, help="rows that data must have to be in an open job; or the job's, if more")
+    rows_per_coefficient: float | None = key(None, ge=0, help="the same a coefficient, whatever the method")
+    rows_per_value: int | None = key(None, ge=0, help="the same that have a level, or a value of a column of two")
+    groups: int | None = key(None, ge=0, help="groups, in a job with effects of groups")
+    combinations: int | None = key(None, ge=0, help="rows of each combination of covariates' values, where few can occur")
+    leverage: float | None = key(None, gt=0, le=1, help="of a row at the fit of these data, at most; or the job's, if less")
+    lower: bool | None = key(None, help="whether an open job may ask for less than the level by numbers of its own")
+    least_rows: int | None = key(None, ge=1, help="of earlier versions: level strict, rows, and half of it as rows_per_value")
+    least_groups: int | None = key(None, ge=1, help="of earlier versions: level strict and groups")
     differencing: Literal["say", "refuse"] | None = key(
         None, help="of an open job with clients, rows or a column of an earlier one but for a few: said to the holder, or refused"
     )

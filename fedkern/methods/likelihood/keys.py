@@ -10,8 +10,6 @@ from typing import Any, Literal
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
 from ...jobs.keys import (
-    FEW,
-    LEAST_GROUPS,
     Chains,
     CommonOutputSection,
     Count,
@@ -31,7 +29,7 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...models.formula.expansion import Formula
 from ...models.mixed.shapes import SHAPES
-from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
+from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
 from . import level_keys, own_keys
 from .level_keys import LEVELED, Levels
 from .own_keys import PriorSection
@@ -76,7 +74,6 @@ class DataSection(keys.DataSection):
     strata: str | None = key(None, help="cox: rows with different labels have their own baseline hazards; labels stay home")
     weight_counts: bool = key(False, help=keys.WEIGHT_COUNTS)
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
-    least_groups: Count = key(LEAST_GROUPS, help="groups that a client must have, where model.random has a group")
 
 
 class RandomSection(Section):
@@ -291,7 +288,7 @@ class Config(JobConfig):
 
     @property
     def groups_asked(self) -> int | None:
-        return None if self.random.group is None else self.data.least_groups
+        return None if self.random.group is None else self.rules.groups
 
     @property
     def singly(self) -> bool:
@@ -317,21 +314,21 @@ class Config(JobConfig):
     def weighing(self, coefficients: int) -> int:
         if self.own:
             return 0
-        weighed = self.row.link in ("logit", "probit") or self.model.family == "gamma"  # by the response over its mean
         own = coefficients + (self.leveled and not self.nominal)  # a threshold is an intercept
-        return OF_WEIGHED * own if weighed and not self.hazards else 0
+        return 0 if self.hazards or self._plain_linear else int(self.rules.weighed * own)
 
     def told_of(self, coefficients: int) -> bool:
         return not self.own
 
     def told_up_to(self, coefficients: int) -> int:
-        if self.own:
+        if self.own or not self.rules.of_coefficients:
             return 0
         if self._plain_linear:
             return super().told_up_to(coefficients)
         linear = self.row.linear  # whose groups of one row or two are looked at
         more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
-        return more + told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
+        unknowns = self.unknowns(coefficients) + self.shapes
+        return more + told_by_values(unknowns, self.rules, 0 if linear else len(self.random.slopes))
 
     @property
     def _levels_moved(self) -> bool:
@@ -408,7 +405,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     base = {"hmc": CHAINS, "sfvi": FITTED}.get(str(table(raw, "algorithm").get("sampler")), BASE)
     return layered(
         raw,
-        [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT)],
+        [base, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT)],
     )
 
 

@@ -36,6 +36,7 @@ from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
+from ...privacy import disclosure
 from ...results.other_way import OF_TWO
 from ...results.verdict import Said
 from . import response_units
@@ -241,7 +242,7 @@ class Model(WeighedModel[OutputSection]):
         """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
         if not self.has_multiples or self.secure:
             return None
-        rows = [float(self.config.data.least_rows or 1) if self.offset else n for _, n in answers]
+        rows = [float(disclosure.LEVELS["standard"].rows) if self.offset else n for _, n in answers]
         return response_units.of_means(self._column, self.telling, answers, rows)
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
@@ -609,7 +610,8 @@ class Model(WeighedModel[OutputSection]):
         """Yields the lines on the disclosure of rows of this kind by clients' answers."""
         d, wanted = self.encoding.size, self.config.told_up_to(self.encoding.size)
         told = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
-        yield f"curvature {told}, and their labels; each client needs more than {wanted} rows"
+        needs = f"; each client needs more than {wanted} rows" if wanted else ""
+        yield f"curvature {told}, and their labels{needs}"
         yield from few.rotation(self.config, d)
 
     def describe_priors(self) -> str:

@@ -21,7 +21,7 @@ SAID = ("mean", "sd", "df", "scale", "shape", "rate", "eta")
 MOST = 400  # parameters
 STARTS = 4
 FACTORY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-BARE = ("clients", "names", "ignore", "dialect", "least_rows", "small")  # keys of [data] that such a job reads
+BARE = ("clients", "names", "ignore", "dialect")  # keys of [data] that such a job reads
 OWN = ("kind", "factory", "options", "priors", "local")  # and of [model]
 
 

@@ -24,7 +24,7 @@ from ...jobs import alike, counting, few, incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...models.encoding import Spec
-from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
+from ...privacy.disclosure import LEAST_OF_LEVEL
 from .keys import Config
 from .parts import check_parts
 from .pieces import check_pieces
@@ -103,10 +103,10 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         begin = who(client, table.source)
         if not config.lifetimes:
             check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
-        elif few.lowered(config) is None:
+        elif config.rules.of_coefficients:
             check_pieces(config.model.cuts or (), times, begin)
             check_parts(family, wanted, table, spec, begin, times)
-    elif few.lowered(config) is None:
+    elif config.rules.of_coefficients:
         check_parts(family, wanted, table, spec, who(client, table.source))
 
 
@@ -204,7 +204,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
-    if config.row.linear and few.lowered(config) is None:
+    if config.row.linear and config.rules.of_coefficients:
         _small_groups(config, table, spec, cells.codes, begin)
     # Counts may vary more by an effect of each row; of most other responses nothing tells it from what they have already.
     if counts.max() == 1 and config.model.family not in OF_EACH_ROW:
@@ -228,9 +228,9 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     table, spec = looked_at(table, spec)
     numbers = np.bincount(codes)
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
-    wanted, pairs = max(LEAST_OF_LEVEL, OF_A_LINEAR * few.coefficients(table, spec) + 1), LEAST_OF_LEVEL
+    wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(table, spec)) + 1), LEAST_OF_LEVEL
     if config.random.slopes:  # then a group's message is of its own rows, and not of all of its size
-        wanted, pairs = max(wanted, OF_SLOPED_GROUPS), OF_SLOPED_GROUPS
+        wanted, pairs = max(wanted, config.rules.sloped_groups), max(pairs, config.rules.sloped_groups)
     remedy = "join these groups to others, leave their rows out, or name another column"
     column = f"{begin}: model.random.group: column {config.random.group!r}"
     text = f"{column} has a group so small, and so few like it, that what is sent tells it"
@@ -239,9 +239,9 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         own = f"{text}: it has {ones} of one row and {twos} of two; {asked}"
         raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
-    if ones and (said := alike.find_alike(config, table, spec, config.data.least_rows or 0, alone)):
+    if ones and (found := alike.find_alike(config, table, spec, alone)):
         among = f"{begin}: among groups of one row"
-        raise OwnFault(f"{among}, {said[0]}", f"{among}, {said[1]}")
+        raise OwnFault(f"{among}, {found.told}: {found.remedy}", f"{among}, {found.own}: {found.remedy}")
 
 
 def check_slopes(held: Held, slopes: Mapping[str, int], client: str, source: str) -> None:

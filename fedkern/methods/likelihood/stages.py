@@ -211,8 +211,9 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         if terms:
             yield f"{what}: {_effects(terms)}; sd ~ HalfNormal(1){model.unit_in_words}"
     if model.group is not None:
-        least = config.data.least_groups
-        yield f"         {least} groups of each client at least; their labels stay with it, and what is sent can tell their sizes"
+        least = config.rules.groups
+        asked = f"{least} groups of each client at least; " if least else ""
+        yield f"         {asked}their labels stay with it, and what is sent can tell their sizes"
         if config.random.slopes and model.row.linear:
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"

@@ -26,7 +26,6 @@ from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
-from ...privacy.disclosure import OF_A_LINEAR
 from ...results import guard
 from ...results.verdict import Verdict, not_judged
 from . import keys
@@ -146,8 +145,8 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
         return Arrived(
             None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
-            f"{max(model.told_up_to, OF_A_LINEAR * d)} are wanted), without which nobody knows how wide the posterior "
-            "of all rows is",
+            f"{max(model.told_up_to, int(model.config.rules.linear * d))} are wanted), without which nobody knows how wide the "
+            "posterior of all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")

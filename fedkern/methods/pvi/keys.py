@@ -11,7 +11,6 @@ from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
 from ...jobs.formula import laid
 from ...jobs.keys import (
-    FEW,
     Chains,
     CommonOutputSection,
     Count,
@@ -21,7 +20,6 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
-    counts_nobody,
     faults_of_sums,
     key,
     lay_until,
@@ -236,7 +234,7 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable=True, help="independent sets of draws")
     reweigh: bool = key(
-        help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than data.least_rows has "
+        help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than disclosure.rows have "
         "cells: k-hat of q; default: true if open"
     )
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
@@ -368,7 +366,7 @@ class Config(JobConfig):
     def told_up_to(self, coefficients: int) -> int:
         if self.privacy is not None or self.model.family == "gaussian":  # whose messages tell cross-products alone
             return super().told_up_to(coefficients)
-        return told_up_to(coefficients, diagonal=not self.told_of(coefficients))
+        return told_up_to(coefficients, self.rules, diagonal=not self.told_of(coefficients))
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """Returns how far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
@@ -463,7 +461,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     raw = laid.laid(raw)
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
-    layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
+    layers = [BASE, PRIVATE] if private else [BASE, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [AT_ONCE] * ("sums" in table(raw, "job") and variant != "global-vi")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
@@ -680,7 +678,6 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     if config.model.site_intercepts:
         yield "model.site_intercepts = true has no private form; leave it out"
     yield from _centred(config)
-    yield from counts_nobody(config.data)
     for name in ("reweigh", "loo"):
         if getattr(config.output, name):
             yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"

@@ -95,9 +95,12 @@ class Model(WeighedModel[OutputSection]):
         return self.config.data.offset
 
     @property
-    def least_rows(self) -> int | None:
-        """The least number of rows that a client of an open job must have."""
-        return self.config.data.least_rows
+    def least_rows(self) -> int:
+        """The least number of rows that a client of an open job has, at level "standard" or as the job asks; private: 0."""
+        if self.config.private:
+            return 0
+        level = self.config.level if self.config.level != "none" else "standard"
+        return self.config.disclosure.rules(level).rows
 
     @property
     def declared(self) -> Mapping[str, ColumnSection]:
@@ -259,7 +262,7 @@ class Model(WeighedModel[OutputSection]):
     def answers(self) -> int:
         """The number of points at which clients of an open job tell their log-likelihood; 0 where too few draws would be left for
         weights."""
-        return terms.allowed(self.least_rows or 0, len(self.encoding.columns))
+        return terms.allowed(self.least_rows, len(self.encoding.columns))
 
     @property
     def lined(self) -> int:

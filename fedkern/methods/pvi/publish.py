@@ -227,7 +227,7 @@ def _unseen(model: Model) -> str:
     """Says why it is not known whether the posterior is normal, as q is; "" where it was asked, or follows from the model."""
     if model.privacy is not None or FAMILIES[model.family].linear or (model.output.reweigh and model.lined):
         return ""
-    why = f"data.least_rows = {model.least_rows} leaves" if model.output.reweigh else "output.reweigh = false leaves"
+    why = f"disclosure.rows = {model.least_rows} leaves" if model.output.reweigh else "output.reweigh = false leaves"
     return f"whether the posterior is a normal one is not known, for {why} no points at which to ask"
 
 

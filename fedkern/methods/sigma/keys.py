@@ -273,6 +273,10 @@ class Config(JobConfig):
     output: OutputSection
 
     @property
+    def counts_rows(self) -> bool:
+        return False
+
+    @property
     def secure(self) -> bool:
         return self.job.sums is not None
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ...jobs.keys import (
-    FEW,
     Chains,
     CommonOutputSection,
     Count,
@@ -225,7 +224,7 @@ def refused(raw: Raw) -> Iterator[str]:
 
 def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Fills in a sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
-    out = layered(raw, [BASE, FEW])
+    out = layered(raw, [BASE])
     job, algorithm = out["job"], out["algorithm"]
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
         return out

@@ -12,7 +12,6 @@ from pydantic_core import PydanticCustomError
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
-    FEW,
     MOST_ROUNDS,
     Chains,
     ColumnSection,
@@ -21,7 +20,6 @@ from ...jobs.keys import (
     CountedJobSection,
     DialectSection,
     Draws,
-    FewSection,
     Finite,
     FitUntilSection,
     JobConfig,
@@ -30,7 +28,6 @@ from ...jobs.keys import (
     Raw,
     Section,
     Tables,
-    counts_nobody,
     key,
     lay_until,
     no_cool_down,
@@ -65,7 +62,7 @@ class PriorSection(Section):
     sd: Positive = key(1.0, help="of every coefficient, on the standardised scale")
 
 
-class DataSection(FewSection):
+class DataSection(Section):
     """Describes columns that are split over clients: every file has the same rows, named by an id, and other columns."""
 
     clients: Paths = key([], path=True, help="csv, parquet, npz or npy files; wildcards allowed")
@@ -257,7 +254,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     """
     builtin = table(raw, "data").get("builtin") == "heart-failure"
     private = "privacy" in raw
-    out = layered(raw, [BASE] + [FEW] * (not private) + [HEART_FAILURE] * builtin)
+    out = layered(raw, [BASE] + [HEART_FAILURE] * builtin)
     if not private:
         lay_until(raw, out, MOST_ROUNDS)
     model, algorithm = out["model"], out["algorithm"]
@@ -306,7 +303,6 @@ def conflicts(config: Config) -> Iterator[str]:
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     """Yields the keys that have no private form; the reasons are in `algorithms.split.private`."""
     model, a, data = config.model, config.algorithm, config.data
-    yield from counts_nobody(data)
     if model.kind != "linear" or model.augmentation != "augmented" or a.auxiliary != "mean-field" or a.inference != "sfvi":
         yield (
             '[privacy]: the private form is for kind = "linear", augmentation = "augmented", inference = "sfvi" and '
@@ -364,8 +360,8 @@ def _data(config: Config) -> Iterator[str]:
     if data.positive is not None and not FAMILIES[model.family].binary:
         binary = quoted(taken_by("vertical", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
-    if data.small == "leave-out":
-        yield 'data.small = "leave-out" is not for method = "vertical", whose clients all have the same rows; remove it'
+    if config.disclosure.small == "leave-out":
+        yield 'disclosure.small = "leave-out" is not for method = "vertical", whose clients all have the same rows; remove it'
     if data.offset is not None and data.server is None:
         yield "data.offset is a column of the server's file; give data.server too"
     if (data.group is not None) != (model.kind == "multilevel"):

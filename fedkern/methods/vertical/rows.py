@@ -214,10 +214,10 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
     """
     if config.model.missing != "drop":
         return
-    least = max([config.data.least_rows or 1, *(holders.least(config, own) or 1 for own in policies.values())])
+    least = max([1, *(holders.bound(config, own).rules.rows for own in policies.values())])
     if n_rows < least:
         raise JobError(
-            'model.missing = "drop": fewer rows are complete at all parties than data.least_rows, or a holder\'s policy, asks '
+            'model.missing = "drop": fewer rows are complete at all parties than disclosure.rows, or a holder\'s policy, asks '
             'for; are the ids the same? Take "indicator", or give data.ignore the columns that are empty in many rows'
         )
 
