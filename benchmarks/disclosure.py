@@ -27,10 +27,11 @@ import numpy as np
 import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
 from fedkern.algorithms.hmc import server
-from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.jobs.run import Run
-from fedkern.privacy.disclosure import COARSE_ROWS, told_by_values
+from fedkern.privacy.disclosure import COARSE_ROWS, LEAST_ROWS, LEVELS, told_by_values
 from support import curious, curious_jobs, curious_likelihood, curious_nested, curious_sums, curious_values
+
+STRICT = LEVELS["strict"]
 
 SIZES = (1, 3, 7, 10, 12, 15, 20, 25, 30)
 COLUMNS = (2, 3, 6, 8)
@@ -339,7 +340,7 @@ def likelihood(seconds: float) -> Iterator[str]:
     yield f"\nlikelihood: share of rows that {what} determine (every cell to .05 sd), by rows a coefficient"
     for p in COLUMNS[:3]:
         line = []
-        for times in (2, 4, 6, 8, 10, 12, told_by_values(1) + 1):
+        for times in (2, 4, 6, 8, 10, 12, told_by_values(1, STRICT) + 1):
             n = times * (p + 1)
             tape, rows = curious_likelihood.logistic(n, p, others=(2 * n, 2 * n))
             seen = curious_likelihood.seen(tape, 0, most=4096)
@@ -377,7 +378,7 @@ def chains() -> Iterator[str]:
     yield "\nlikelihood, the fewest rows that are taken, three clients alike: share that is determined (every cell to .05 sd)"
     now = server.FAR
     for p in (1, 2, 3):
-        n = told_by_values(p + 1) + 1
+        n = told_by_values(p + 1, STRICT) + 1
         for sampler, words, far in (
             ("importance", "importance", now),
             ("hmc", "chains that go anywhere, as they did", np.inf),
@@ -451,7 +452,7 @@ def rounds() -> Iterator[str]:
     """Eight rounds of draws, which a job may ask for."""
     yield "\nlikelihood, the fewest rows that are taken, three clients alike, eight rounds of draws: share that is determined"
     for p in (2, 3):
-        n = told_by_values(p + 1) + 1
+        n = told_by_values(p + 1, STRICT) + 1
         tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), algorithm={"effective": 1e9})
         seen = curious_likelihood.seen(tape, 0, most=32768)
         x, y = curious_jobs.standardised(rows, seen)

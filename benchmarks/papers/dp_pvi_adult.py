@@ -183,8 +183,6 @@ def job(cell: Cell) -> Tables:
         "model": {"covariance": "diagonal"},
         "algorithm": algorithm,
     }
-    if not clients:
-        tables["data"] = {**tables["data"], "least_rows": 1}  # published rows, of which some levels are rare
     if clients:
         accountant = "rdp" if method.accounting == "rdp" else "pld"
         tables["privacy"] = {"noise_multiplier": SIGMA, "accountant": accountant, "clients": clients}

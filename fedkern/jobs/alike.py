@@ -63,8 +63,8 @@ def asked(config: JobConfig, family: str) -> int:
 
 def find_alike(
     config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
-) -> Found | None:
-    """Finds values that too few of a client's rows have, or rows that weigh too much.
+) -> Iterator[Found]:
+    """Yields values that too few of a client's rows have, and rows that weigh too much.
 
     Parameters
     ----------
@@ -72,18 +72,16 @@ def find_alike(
     covariates : whether they are looked at, or the response alone
     weighing : effective number of rows that are asked for, as the fit weighs them, where that is more
     """
-    wanted, family, search = asked(config, spec.family), FAMILIES[spec.family], config.rules.search
-    fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
-    # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
-    together = 0 if family.linear and spec.weight is None else fewest
-    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
-    if spec.offset in table.columns:
-        columns += [_number(str(spec.offset))]
-    if family.linear and spec.response in table.columns:  # its cross-products are told as columns' are
-        columns += [_number(str(spec.response))]
+    wanted, search = asked(config, spec.family), config.rules.search
     splines = getattr(config.model, "splines", {})
-    table, columns = with_splines(splines, table, columns)
+    table, columns = with_splines(splines, table, _columns(table, spec))
+    fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
+    key = "rows_per_value" if search else "leverage"
+
+    def words(every: tuple[Rare, ...], by: str = "") -> Found:
+        owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
+        return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by, key)
 
     def weighed_out(own: Array) -> tuple[Rare, ...]:
         """Finds rows that are alone in these weights."""
@@ -91,62 +89,95 @@ def find_alike(
             return rare(table, columns, own, fewest, fewest, filled)
         return _of_leverage(config, table, columns, own)
 
-    every, by = rare(table, columns, weights, wanted, together, filled, search=search) if covariates else (), ""
-    every = every or (_of_weights(table, spec, wanted) if wanted > 1 else ())
-    heavy_tailed = family.measured and not family.linear  # whose slopes a far cell does not move, but its sum of squares is told
-    if not every and wanted > 1 and heavy_tailed and spec.response in table.columns:
-        own = np.nan_to_num(without_faults(floats(table.columns[str(spec.response)])))
-        every = (Rare((str(spec.response),), 1, far=True),) if heavy(own, weights) else ()
-    if not every and wanted > 1 and spec.exposed and set(spec.times) <= set(table.columns):
-        every = _seen(table, spec, weights)
-    multiplies = covariates and search and not family.linear and _multiplies_events(spec)
-    if not every and multiplies and spec.response in table.columns:
-        name = str(spec.response)
-        # A number is read as a text where one of its cells is empty.
-        labelled = isinstance(table.columns[name], Text) and (family.chances or family.leveled)
-        response = Column(name, "categorical") if labelled else _number(name)
-        every = rare(table, [*columns, response], weights, 1, fewest, filled)
-    if not every and family.leveled:
-        if wanted and spec.response in table.columns:
-            few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)
-            if 0 < few < least_of:
-                every = (Rare((str(spec.response),), few, wanted=least_of),)
-            for own in [] if every else _level_weights(config, table, columns, spec, weights):
-                if (number := effective(own)) < max(wanted, weighing):
-                    return _words_of_fit(config, number, wanted, weighing)
-                if every := weighed_out(own):
-                    by = BY_FIT
-                    break
-    elif not every and not family.measured and (wanted or weighing) and spec.response in table.columns:
+    every = _of_values(config, table, spec, columns, weights, wanted, filled, covariates=covariates)
+    if every:
+        yield words(every)
+    far = weighed_out(weights) if covariates and not search else ()
+    if far:
+        yield words(far)
+    alone = bool(every or far)  # then what the fit makes of the rows says the same once more
+    if spec.response not in table.columns or not (wanted or weighing):
+        return
+    family = FAMILIES[spec.family]
+    if family.leveled:
+        few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)
+        if 0 < few < least_of:
+            yield words((Rare((str(spec.response),), few, wanted=least_of),))
+            return
+        fits = ((own, BY_FIT) for own in _level_weights(config, table, columns, spec, weights))
+    elif family.measured:
+        return
+    else:
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, config.model)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
-            every = (Rare((str(spec.response),), few, wanted=fewest),)
+            yield words((Rare((str(spec.response),), few, wanted=fewest),))
         elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
-            every = (Rare((str(spec.response),), 1, far=True),)
-        elif exposed is not None and (number := effective(exposed)) < wanted:
-            return _words_of_offset(number, table, spec, wanted)
-        else:
-            for own, why in _weighed(config, table, columns, spec, y, trials, weights, exposed):
-                if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
-                    return _words_of_fit(config, number, wanted, weighing)
-                if every := weighed_out(own):
-                    by = why
-                    break
-    elif not every and not search and covariates:
-        every = weighed_out(weights)
-    if not every:
-        return None
-    every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-    return _words(every, table, spec, every[0].wanted or wanted, splines, by, "rows_per_value" if search else "leverage")
+            yield words((Rare((str(spec.response),), 1, far=True),))
+            return
+        if exposed is not None and (number := effective(exposed)) < wanted:
+            yield _words_of_offset(number, table, spec, wanted)
+            return
+        fits = _weighed(config, table, columns, spec, y, trials, weights, exposed)
+    for own, why in fits:
+        if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
+            yield _words_of_fit(config, number, wanted, weighing)
+            return
+        if not alone and (found := weighed_out(own)):
+            yield words(found, why)
+            return
+
+
+def _columns(table: Table, spec: Spec) -> list[Column]:
+    """Returns the columns of which sums of products are told."""
+    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    if spec.offset in table.columns:
+        columns.append(_number(str(spec.offset)))
+    if FAMILIES[spec.family].linear and spec.response in table.columns:  # its cross-products are told as columns' are
+        columns.append(_number(str(spec.response)))
+    return columns
+
+
+def _of_values(
+    config: JobConfig,
+    table: Table,
+    spec: Spec,
+    columns: list[Column],
+    weights: Array,
+    wanted: int,
+    filled: list[str],
+    *,
+    covariates: bool,
+) -> tuple[Rare, ...]:
+    """Finds values that too few rows have, or cells that have nearly all of a sum, whatever the fit makes of them."""
+    family, search, response = FAMILIES[spec.family], config.rules.search, str(spec.response)
+    fewest = min(LEAST_OF_LEVEL, wanted)
+    # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
+    together = 0 if family.linear and spec.weight is None else fewest
+    every = rare(table, columns, weights, wanted, together, filled, search=search) if covariates else ()
+    every = every or (_of_weights(table, spec, wanted) if wanted > 1 else ())
+    if every or response not in table.columns:
+        return every
+    heavy_tailed = family.measured and not family.linear  # whose slopes a far cell does not move, but its sum of squares is told
+    if wanted > 1 and heavy_tailed and heavy(np.nan_to_num(without_faults(floats(table.columns[response]))), weights):
+        return (Rare((response,), 1, far=True),)
+    if wanted > 1 and spec.exposed and set(spec.times) <= set(table.columns) and (seen := _seen(table, spec, weights)):
+        return seen
+    if covariates and search and not family.linear and _multiplies_events(spec):
+        # A number is read as a text where one of its cells is empty.
+        labelled = isinstance(table.columns[response], Text) and (family.chances or family.leveled)
+        beside = Column(response, "categorical") if labelled else _number(response)
+        return rare(table, [*columns, beside], weights, 1, fewest, filled)
+    return ()
 
 
 def _of_leverage(config: JobConfig, table: Table, columns: Sequence[Column], weights: Array) -> tuple[Rare, ...]:
-    """Finds a row whose leverage is above the rule's: nearly alone in some sum of the columns, by the cell of it that is farthest
-    from the mean."""
+    """Finds a row whose leverage is above the rule's: nearly alone in some sum of the columns of numbers, by the cell of it that
+    is farthest from the mean. (Of levels rows are counted.)"""
     if config.rules.leverage >= 1:
         return ()
-    design, there = standardised(table, columns, weights, MOST_LEVERED), weights > 0
+    numbers = [column for column in columns if column.kind == "numeric"]
+    design, there = standardised(table, numbers, weights, MOST_LEVERED), weights > 0
     if design is None or not design.names:
         return ()
     X = design.X * np.sqrt(weights[there])[:, None]

@@ -210,15 +210,16 @@ def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterato
     yield from _rows(config, of_file, n, rules.rows_of_one_column if p <= 1 + spec.intercept else rules.rows)
     if not n:
         return
-    too_few = list(_of_curvature(config, table, spec, n, p))
-    yield from too_few
-    yield from _of_events(config, table, spec, p, weights(table, spec))
-    if table.broken:  # rows that cannot be read end the job, with a text of their own
-        return
-    yield from _of_groups(config, of_file, of_job, rows)
-    yield from _of_combinations(config, table, spec, n, every)
-    weighing = 0 if too_few else config.weighing(p)  # which says the same once more
-    yield from _of_values(config, table, spec, rows, every, weighing)
+    found = [*_of_curvature(config, table, spec, n, p), *_of_events(config, table, spec, p, weights(table, spec))]
+    if not table.broken:  # rows that cannot be read end the job, with a text of their own
+        found += _of_groups(config, of_file, of_job, rows)
+        found += _of_combinations(config, table, spec, n, every)
+        found += _of_values(config, table, spec, rows, every, config.weighing(p))
+    # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
+    per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
+    enough = min((one.enough or 0 for one in per_coefficient), default=0)
+    yield from (one._replace(enough=enough) for one in per_coefficient[:1])
+    yield from (one for one in found if one.key != "rows_per_coefficient")
 
 
 def _rows(config: JobConfig, table: Table, n: int, least: int) -> Iterator[Broken]:
@@ -319,9 +320,8 @@ def _of_values(
     Covariates are left out where each combination of their values is in enough rows.
     """
     covariates = every is None or bool((every.rows * config.batch < config.rules.combinations - NEARLY).any())
-    found = alike.find_alike(config, table, spec, rows, covariates=covariates, weighing=weighing)
-    if found is not None:
-        yield Broken(*found[:3], found.key, found.enough, of_values=True)
+    for found in alike.find_alike(config, table, spec, rows, covariates=covariates, weighing=weighing):
+        yield Broken(*found, of_values=True)
 
 
 def _of_combinations(config: JobConfig, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:

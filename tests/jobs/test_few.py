@@ -16,9 +16,9 @@ from fedkern.data.combinations import combinations
 from fedkern.data.table import Table
 from fedkern.errors import JobError
 from fedkern.jobs import few
-from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.methods import parse
 from fedkern.models.encoding import Column, Spec
+from fedkern.privacy.disclosure import LEAST_ROWS
 from support.command import mpirun_jobs
 
 ROWS = 'response = "y"\nignore = ["id"]\n'

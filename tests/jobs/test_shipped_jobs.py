@@ -16,12 +16,14 @@ from fedkern.errors import OwnFault
 from fedkern.jobs import engine, few
 from fedkern.jobs.holding.binding import Binding
 from fedkern.jobs.holding.policy import DataSet
-from fedkern.jobs.keys import LEAST_ROWS, FewSection, JobConfig
+from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Part
 from fedkern.methods import load, load_method, parse
-from fedkern.privacy.disclosure import told_by_values, told_up_to
+from fedkern.privacy.disclosure import LEVELS, told_by_values, told_up_to
 from fedkern.transports.inprocess import InProcess
 from support.golden_jobs import golden_jobs
+
+STANDARD = LEVELS["standard"]
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([ROOT / "fedkern" / "demo.toml", *(ROOT / "mpi").glob("*.toml")])
@@ -30,10 +32,10 @@ SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "benchmark
 
 
 def counts(config: JobConfig, folder: Path) -> int:
-    """Whether nobody is refused; the number of clients that counted."""
+    """Whether nobody is refused where parties are apart; the number of clients that counted."""
     place, method = InProcess(), load_method(config.job.method)
     parties = engine.there(method, Part(place, config, folder))
-    if not isinstance(config.data, FewSection) or config.data.least_rows is None:
+    if config.level == "none":
         return 0
     nobody = {k: Binding(name, DataSet(())) for k, name in enumerate(parties.names)}
     kept = few.kept(place, config, parties, nobody)
@@ -41,8 +43,9 @@ def counts(config: JobConfig, folder: Path) -> int:
     return parties.n_clients
 
 
-def asks(config: JobConfig) -> int | None:
-    return config.data.least_rows if isinstance(config.data, FewSection) else None
+def lowers(config: JobConfig) -> bool:
+    """Whether a job asks for less than level "standard"."""
+    return few.lowered(config) is not None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -62,15 +65,15 @@ def test_the_job_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(str(fault))
 
 
-@pytest.mark.parametrize("rows", [200, LEAST_ROWS, 7])
+@pytest.mark.parametrize("rows", [200, 20, 7])
 @pytest.mark.parametrize("kind", [kind for kind in federations.KINDS if kind != "sigma"])
 def test_what_is_simulated(kind: str, rows: int, tmp_path: Path) -> None:
     config, folder = load(federations.simulate(kind, tmp_path, federations.Settings(clients=3, rows=rows, columns=3)))
     assert counts(config, folder) >= 2
-    few_a_coefficient = kind in ("logistic", "poisson") and rows <= told_up_to(4, diagonal=False)
-    few_a_coefficient |= kind == "ordinal" and rows <= told_by_values(7)  # four thresholds
-    few_a_coefficient |= kind == "survival" and rows <= 2 * told_by_values(3)  # about half of them are events
-    assert asks(config) == (1 if rows < LEAST_ROWS or few_a_coefficient else LEAST_ROWS)
+    few_a_coefficient = kind in ("logistic", "poisson") and rows <= told_up_to(4, STANDARD, diagonal=False)
+    few_a_coefficient |= kind == "ordinal" and rows <= told_by_values(7, STANDARD)  # four thresholds
+    few_a_coefficient |= kind == "survival" and rows <= 2 * told_by_values(3, STANDARD)  # about half of them are events
+    assert lowers(config) == (rows < STANDARD.rows_of_one_column or few_a_coefficient)
 
 
 def test_the_golden_jobs(tmp_path: Path) -> None:
@@ -92,20 +95,21 @@ def shown() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def test_what_the_pages_show() -> None:
-    """At the default, or with the key in the text. Tests of the pages run them."""
+    """At the default, or with keys in the text. Tests of the pages run them."""
     jobs = [*shown()]
     assert len(jobs) > 5
     for path, tables in jobs:
         config = parse(tables)
-        if not config.private and isinstance(config.data, FewSection):
-            assert asks(config) == tables.get("data", {}).get("least_rows", LEAST_ROWS), path
+        if not config.private:
+            assert not config.old_keys, path
+            assert not lowers(config) or "disclosure" in tables, path
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_no_script_lowers_the_number_unsaid(path: Path) -> None:
     """They run in tests of their own, at the defaults; one that wants fewer rows says why."""
     for line in path.read_text(encoding="utf-8").splitlines():
-        assert "least_rows" not in line or "#" in line, f"{path.name}: {line.strip()}: say in a comment why fewer rows are right"
+        assert "disclosure" not in line or "#" in line, f"{path.name}: {line.strip()}: say in a comment why fewer rows are right"
 
 
 def test_what_benchmarks_measure_is_refused_by_nobody(tmp_path: Path) -> None:
@@ -120,5 +124,5 @@ def test_what_init_drafts(fedkern: Any, tmp_path: Path) -> None:
     folder = federations.simulate("logistic", tmp_path / "made", federations.Settings(clients=2, rows=80, columns=3)).parent
     assert fedkern("init", *sorted(folder.glob("clients/*.csv")), "--response", "y").code == 0
     config, at = load(tmp_path / "job.toml")
-    assert asks(config) == LEAST_ROWS
+    assert not lowers(config)
     assert counts(config, at) == 2

@@ -28,10 +28,9 @@ from fedkern.algorithms.exchanges.values import count_values
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms, Statistics
 from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
 from fedkern.errors import JobError
-from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.kernels import rng
 from fedkern.models.expfam import unpack
-from fedkern.privacy.disclosure import COARSE_ROWS
+from fedkern.privacy.disclosure import COARSE_ROWS, LEAST_ROWS
 from support import curious, curious_jobs, curious_sums, curious_values
 
 Array = NDArray[np.float64]

@@ -18,8 +18,10 @@ from fedkern.algorithms.importance.messages import Values
 from fedkern.algorithms.importance.settings import Settings
 from fedkern.errors import JobError
 from fedkern.methods import parse
-from fedkern.privacy.disclosure import told_by_values, told_up_to
+from fedkern.privacy.disclosure import LEVELS, told_by_values, told_up_to
 from support import curious, curious_jobs, curious_likelihood
+
+STRICT = LEVELS["strict"]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_log_likelihoods_and_curvatures_of_few_rows_are_rows_and_labels(n: int, 
 
 def test_all_rows_are_determined_of_clients_that_pvi_takes_and_few_of_those_that_are_taken() -> None:
     p = 3
-    pvi, least = told_up_to(p + 1, diagonal=False) + 1, told_by_values(p + 1) + 1
+    pvi, least = told_up_to(p + 1, STRICT, diagonal=False) + 1, told_by_values(p + 1, STRICT) + 1
     with pytest.raises(
         JobError, match=r"client 'a'.*more than 60 rows are asked for, since what is sent of fewer can tell them: take"
     ):
@@ -149,7 +151,7 @@ def test_the_more_values_are_asked_for_the_fewer_digits_they_have() -> None:
 def test_marginal_effects_determine_no_row_that_the_values_do_not() -> None:
     """With six digits they did, of 61 rows of three columns five."""
     p = 3
-    n = told_by_values(p + 1) + 1
+    n = told_by_values(p + 1, STRICT) + 1
     tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), output={"marginal": True})
     seen = curious_likelihood.seen(tape, 0, most=2000)
     x, y = curious_jobs.standardised(rows, seen)
@@ -166,7 +168,7 @@ def test_marginal_effects_determine_no_row_that_the_values_do_not() -> None:
 
 def test_chains_ask_nowhere_that_is_far_from_the_mode() -> None:
     """While their steps adapt they went thousands of standard deviations away, and what clients said there was single rows'."""
-    n = 2 * told_by_values(2)
+    n = 2 * told_by_values(2, STRICT)
     job: dict[str, Any] = {"job": {"method": "likelihood", "rounds": 400}, "data": {"response": "y"}}
     job["algorithm"] = {"sampler": "hmc"}
     with curious.Tape() as tape:

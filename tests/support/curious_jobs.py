@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.data.artifact import WithinFile, read_own
 from fedkern.data.graph import grid, make_map
-from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.glm import Rows
-from fedkern.privacy.disclosure import COARSE_ROWS, told_up_to
+from fedkern.privacy.disclosure import COARSE_ROWS, LEAST_ROWS, LEVELS, told_up_to
 from papers.sigma import write_map
 from support import curious
+
+STRICT = LEVELS["strict"]
 
 Array = NDArray[np.float64]
 
@@ -32,7 +33,7 @@ SEED = 5
 
 def least(p: int, diagonal: bool = False) -> int:
     """Rows of p measurements that a default logistic job takes, and more than its messages tell by what `check` says of it."""
-    return max(LEAST_ROWS, told_up_to(p + 1, diagonal=diagonal) + 1)
+    return max(LEAST_ROWS, told_up_to(p + 1, STRICT, diagonal=diagonal) + 1)
 
 
 def lowered(n: int) -> dict[str, int]:

@@ -239,7 +239,8 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         own = f"{text}: it has {ones} of one row and {twos} of two; {asked}"
         raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
-    if ones and (found := alike.find_alike(config, table, spec, alone)):
+    found = next(alike.find_alike(config, table, spec, alone), None) if ones else None
+    if found is not None:
         among = f"{begin}: among groups of one row"
         raise OwnFault(f"{among}, {found.told}: {found.remedy}", f"{among}, {found.own}: {found.remedy}")
 

@@ -25,6 +25,7 @@ from ...kernels import families, rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
+from ...privacy.disclosure import told_up_to
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from ...results import lines
@@ -100,7 +101,9 @@ class Model(WeighedModel[OutputSection]):
         if self.config.private:
             return 0
         level = self.config.level if self.config.level != "none" else "standard"
-        return self.config.disclosure.rules(level).rows
+        rules = self.config.disclosure.rules(level)
+        told = told_up_to(self.encoding.size, rules, diagonal=True) if rules.of_coefficients else 0
+        return max(rules.rows, told)
 
     @property
     def declared(self) -> Mapping[str, ColumnSection]:

@@ -1,0 +1,199 @@
+"""Levels of disclosure control: none in one process, standard, strict; of a job and of a holder the stricter one."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.errors import FedkernError, HolderError, JobError
+from fedkern.jobs import few
+from fedkern.jobs.holding import policy
+from fedkern.methods import parse as checked
+from fedkern.privacy.disclosure import LEVELS, Rules, of_old_keys, with_keys
+from support.command import mpirun
+
+STANDARD, STRICT = LEVELS["standard"], LEVELS["strict"]
+JOB: dict[str, Any] = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
+
+
+def parse(tables: dict[str, Any]) -> Any:
+    return checked({**tables, "data": {"clients": ["a.csv"], **tables["data"]}})
+
+
+def people(n: int, seed: int, **columns: Any) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    return pd.DataFrame({"x": random.normal(size=n), "y": random.integers(0, 2, n), **columns})
+
+
+def refused(job: dict[str, Any], **tables: pd.DataFrame) -> str:
+    with pytest.raises(FedkernError) as caught:
+        fedkern.run(job, data={"a": people(200, 0), **tables})
+    return str(caught.value)
+
+
+def at(level: str, **keys: Any) -> dict[str, Any]:
+    return {**JOB, "disclosure": {"level": level, **keys}}
+
+
+def test_of_each_rule_the_next_level_asks_for_more() -> None:
+    for less, more in itertools.pairwise([LEVELS["none"], STANDARD, STRICT]):
+        assert more.with_strictest(less) == more != less
+
+
+def test_rows_in_one_process_are_taken_and_the_record_says_who_would_be_refused() -> None:
+    small = people(7, 1, ward=["a"] * 6 + ["b"])
+    data = {"a": people(200, 0, ward=["a", "b"] * 100), "b": small}
+    result = fedkern.run(JOB, data=data)
+    said = result.summary["disclosure"]
+    assert said["level"] == "none"
+    assert [*said["apart"]] == ["b"]
+    for found in ("7 rows that count; 10 are asked for", "'ward' has a value that 1 row has", "disclosure.rows to 7"):
+        assert found in said["apart"]["b"]
+    with pytest.raises(JobError, match="7 rows that count"):
+        fedkern.check(JOB, data=data, apart=True)
+    assert "level    none: all rows are in this process" in "\n".join(fedkern.check(JOB, data=data))
+
+
+def test_a_job_in_one_process_that_names_a_level_has_it() -> None:
+    assert "7 rows that count; 16 are asked for" in refused(at("standard"), b=people(7, 1))  # of one column
+    assert "7 rows that count; 10 are asked for" in refused(
+        at("standard"), b=people(7, 1, z=range(7)), a=people(90, 1, z=range(90))
+    )
+    assert "15 rows that count; 20 are asked for" in refused(at("strict"), b=people(15, 1))
+    assert fedkern.run(at("standard"), data={"a": people(200, 0), "b": people(60, 1)}).summary["disclosure"] == {
+        "level": "standard"
+    }
+
+
+def test_none_is_refused_where_parties_are_apart(tmp_path: Path) -> None:
+    for name, n in (("a", 60), ("b", 7)):
+        people(n, n).to_csv(tmp_path / f"{name}.csv", index=False)
+    job = '[job]\nmethod = "likelihood"\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n'
+    (tmp_path / "job.toml").write_text(job)
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "run")
+    assert ended.code == 2
+    assert "client 'b' has fewer rows than this job, or its holder, asks for" in ended.err
+    (tmp_path / "job.toml").write_text(job + '[disclosure]\nlevel = "none"\n')
+    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "run")
+    assert ended.code == 2
+    assert 'disclosure.level = "none" is for jobs whose rows are all in one process' in ended.err
+
+
+def test_a_policy_binds_in_one_process_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home" / ".fedkern"
+    home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    data = {"a": people(200, 0), "b": people(30, 1)}
+    (home / "policy.toml").write_text("open = true\n[data.b]\n")
+    assert fedkern.run(JOB, data=data).summary["disclosure"] == {"level": "standard"}
+    (home / "policy.toml").write_text("open = true\n[data.b]\n[data.b.disclosure]\nrows = 50\n")
+    assert "50 are asked for" in refused(JOB, b=data["b"])
+    assert "lower rows in [disclosure] of its policy to 30" in refused(JOB, b=data["b"])
+    (home / "policy.toml").write_text('open = true\n[disclosure]\nlevel = "strict"\nlower = false\n[data.b]\n')
+    assert "more than 30 rows are asked for" in refused(JOB, b=data["b"])  # fifteen a coefficient
+    with pytest.raises(HolderError, match="numbers of \\[disclosure\\] lower what a client must have"):
+        fedkern.run(at("standard", rows=5), data=data)
+
+
+OLD = [
+    {"least_rows": 50},
+    {"least_rows": 5},
+    {"least_rows": 20, "lower": False},
+    {"least_groups": 12},
+    {"least_groups": 3},
+    {"least_rows": 100, "least_groups": 30},
+    {"lower": False},
+    {"least_rows": 19},
+    {"least_rows": 21},
+    {"least_rows": 1000},
+]
+
+
+@pytest.mark.parametrize("old", OLD, ids=str)
+@pytest.mark.parametrize("job", [{}, {"disclosure": {"level": "strict"}}], ids=["default", "strict"])
+def test_an_old_policy_refuses_at_least_all_that_it_refused(old: dict[str, Any], job: dict[str, Any], tmp_path: Path) -> None:
+    """At the default of old jobs: 20 rows, half of them for a value, 5 groups, or more by the policy."""
+    lines = "\n".join(f"{key} = {str(value).lower()}" for key, value in old.items())
+    (tmp_path / "policy.toml").write_text(f"open = true\n[disclosure]\n{lines}\n[data.b]\n")
+    (held,) = policy.read_policies(tmp_path / "policy.toml").policies
+    rules = parse({**JOB, **job}).bound_by(held.rules).rules
+    least = max(20, old.get("least_rows", 0))
+    before = STRICT._replace(rows=least, rows_per_value=least // 2, groups=max(5, old.get("least_groups", 0)))
+    assert rules.with_strictest(before._replace(rows_of_one_column=least)) == rules
+
+
+def test_old_keys_of_jobs_are_taken_and_named() -> None:
+    config = parse({**JOB, "data": {"response": "y", "least_rows": 1, "small": "leave-out"}})
+    assert config.rules == Rules(rows=1, rows_of_one_column=1, groups=5, slopes=50, sloped_groups=60, search=True)
+    (line,) = few.renamed(config)
+    assert line.startswith("data.least_rows, data.small: the table [disclosure] has these now (")
+    assert 'small = "leave-out"' in line
+    assert with_keys(STRICT, of_old_keys({"least_rows": 20})) == STRICT._replace(groups=10)
+
+
+@pytest.mark.parametrize(
+    "key", ["level", "rows", "rows_per_coefficient", "rows_per_value", "groups", "combinations", "leverage", "small"]
+)
+def test_a_private_job_counts_nobody(key: str) -> None:
+    value: Any = {"level": "strict", "small": "refuse", "leverage": 0.5}.get(key, 3)
+    private = {
+        "data": {"response": "y", "columns": {"x": {"center": 0, "scale": 1}}},
+        "privacy": {"epsilon": 8.0, "delta": 1e-3, "clip": 2.5, "noise_multiplier": 3.0, "sampling_rate": 0.2},
+        "algorithm": {"local_steps": 2},
+    }
+    assert parse(private).rules == Rules()
+    with pytest.raises(JobError, match=f"disclosure.{key} is of jobs without noise"):
+        parse({**private, "disclosure": {key: value}})
+
+
+def test_all_rules_that_rows_break_are_said_at_once() -> None:
+    n = 9
+    b = people(n, 3, ward=["a"] * 8 + ["b"]).assign(y=[1] + [0] * 8)
+    said = refused(at("standard"), a=people(200, 0, ward=["a", "b"] * 100), b=b)
+    for found in (
+        "9 rows that count; 10 are asked for",
+        "more than 48 rows are asked for",
+        "'ward' has a value that 1 row has",
+        "lower disclosure.rows to 9",
+        "lower disclosure.rows_per_coefficient to",
+        "lower disclosure.rows_per_value to 1",
+    ):
+        assert found in said
+    keys = {
+        key: float(number) if "coefficient" in key else int(number)
+        for key, number in re.findall(r"disclosure.(\w+) to ([\d.]+)", said)
+    }
+    assert fedkern.run(at("standard", **keys), data={"a": people(200, 0, ward=["a", "b"] * 100), "b": b})
+
+
+def test_a_row_far_from_all_others_is_refused_by_its_leverage() -> None:
+    far = people(100, 1)
+    far.loc[17, "x"] = 400.0
+    said = refused(at("standard"), b=far)
+    assert "'x' has a cell so far from all others that what is sent tells its row (line 19: 400)" in said or "400" in said
+    assert "lower disclosure.leverage to 1" in said
+    assert fedkern.run(at("standard", leverage=1.0), data={"a": people(200, 0), "b": far})
+
+
+def test_strict_alone_searches_for_sums_of_columns() -> None:
+    """Given less planned is 0 in all rows but one."""
+    planned = np.random.default_rng(5).normal(size=200)
+    given = planned + np.where(np.arange(200) == 7, 2.0, 0.0)
+    data = {"b": people(200, 1, planned=planned, given=given), "a": people(200, 0, planned=planned, given=planned * 1.1)}
+    assert "'planned' and 'given'" in refused(at("strict"), **data) or "'given' and 'planned'" in refused(at("strict"), **data)
+
+
+def test_a_lowered_number_is_said_first() -> None:
+    text = few.lowered(parse(at("standard", rows=7, rows_per_coefficient=1)))
+    assert text is not None
+    assert "disclosure.rows, disclosure.rows_per_coefficient" in text
+    assert few.lowered(parse(at("strict"))) is None
+    assert few.lowered(parse(at("standard", rows=50))) is None
+    assert few.lowered(parse({**JOB, "model": {"family": "gaussian"}, "disclosure": {"rows_per_coefficient": 3}})) is None
