@@ -104,7 +104,7 @@ def find_alike(
         if 0 < few < least_of:
             yield words((Rare((str(spec.response),), few, wanted=least_of),))
             return
-        fits = ((own, BY_FIT) for own in _level_weights(config, table, columns, spec, weights))
+        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(config, table, columns, spec, weights))
     elif family.measured:
         return
     else:

@@ -30,7 +30,7 @@ from .holding.binding import Account, Binding, account, bind, client_home
 from .holding.budget import Books, Many, Near, Total, allowed_by
 from .holding.columns import Rows
 from .holding.policy import DataSet, Policy, Refusal, Use
-from .keys import METHODS, JobConfig
+from .keys import METHODS, C, JobConfig
 from .parties import Parties, data_set, mark_of_rows
 from .secret import SECRET, secret
 from .site import Site
@@ -89,7 +89,7 @@ def permit_all(
     return {party: permit(config, parties, party, carrier, signed) for party in here}
 
 
-def alone(config: JobConfig, place: Place, bindings: Mapping[int, Binding]) -> JobConfig:
+def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     """Returns the job as it is at this place: where all rows are in one process, and no policy binds them, nothing leaves it.
 
     Raises

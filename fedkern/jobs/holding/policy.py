@@ -307,8 +307,8 @@ def read_policies(path: Path) -> PolicyFile:
         return tuple(folder / os.path.expanduser(text) for text in texts)
 
     def policy(name: str, table: Data) -> Policy:
-        told = said.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
-        more = {name: told.pop(name) for name in ("lower", "differencing", "jobs") if name in told}
+        told: dict[str, Any] = said.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
+        more: dict[str, Any] = {name: told.pop(name) for name in ("lower", "differencing", "jobs") if name in told}
         old = of_old_keys({**told, **more}, holder=True)
         asked = {**old, **{name: value for name, value in told.items() if name not in OLD_KEYS}}
         client_level = said.client_level if table.client_level is None else table.client_level
