@@ -111,7 +111,7 @@ def lowered(config: JobConfig) -> str | None:
     """Returns the warning about an open job whose own numbers ask for less than level "standard"; None for other jobs."""
     if config.level == "none":
         return None
-    usual, p = config.model_copy(update={"disclosure": type(config.disclosure)()}), 10
+    usual, p = config.model_copy(update={"disclosure": type(config.disclosure)(level="standard")}), 10
     less = [
         name for name in KEYS if (given := getattr(config.disclosure, name)) is not None and given < getattr(usual.rules, name)
     ]
@@ -174,11 +174,13 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
     broken = list(_broken(config, table, spec, client))
     if not broken:
         return None
-    told = "; it also ".join(f"{one.told}: {one.remedy}, or lower disclosure.{one.key}" for one in broken)
+    # Where rows are few, which other rules they break depends on how many there are, and others do not read it.
+    public = [one for one in broken if one.key == "rows"] or broken
+    told = "; also ".join(f"{one.told}: {one.remedy}, or lower disclosure.{one.key}" for one in public)
     own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(config, mine, one)}" for one in broken)
     ends = "" if config.secure else ', or go on without this client (disclosure.small = "leave-out")'
     return Few(
-        f"client {client!r} {told}",
+        f"client {client!r}{'' if told.startswith('has ') else ':'} {told}",
         f"client {client!r}, {table.source}: {own}{ends}",
         of_values=all(one.of_values for one in broken),
         of=broken[0].of,

@@ -22,7 +22,7 @@ class Rules(NamedTuple):
     ----------
     rows : of a client
     rows_of_one_column : of a client, where the model has one column
-    values : rows a coefficient where log-likelihoods at draws and exact curvatures are sent
+    values, values_of_one_column : rows a coefficient where log-likelihoods at draws and exact curvatures are sent
     weighed : the same of their effective number, as the fit of a client's rows weighs them
     full, diagonal : rows a coefficient where sites of such a covariance are sent
     linear : rows a coefficient where cross-products alone are sent
@@ -44,6 +44,7 @@ class Rules(NamedTuple):
     rows: int = 0
     rows_of_one_column: int = 0
     values: float = 0
+    values_of_one_column: float = 0
     weighed: float = 0
     full: float = 0
     diagonal: float = 0
@@ -80,6 +81,7 @@ LEVELS: Mapping[Level, Rules] = {
         rows=10,
         rows_of_one_column=16,
         values=12,
+        values_of_one_column=15,
         weighed=12,
         full=6,
         diagonal=4,
@@ -92,6 +94,7 @@ LEVELS: Mapping[Level, Rules] = {
         rows=LEAST_ROWS,
         rows_of_one_column=LEAST_ROWS,
         values=15,
+        values_of_one_column=15,
         weighed=13,
         full=6,
         diagonal=4,
@@ -119,7 +122,14 @@ COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain w
 EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, however many rows
 
 
-PER_COEFFICIENT = ("values", "weighed", "full", "diagonal", "linear")  # one key of [disclosure] for all of them
+PER_COEFFICIENT = (
+    "values",
+    "values_of_one_column",
+    "weighed",
+    "full",
+    "diagonal",
+    "linear",
+)  # one key of [disclosure] for all of them
 
 
 def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
@@ -160,13 +170,15 @@ def of_old_keys(old: Mapping[str, Any], *, holder: bool = False) -> dict[str, An
         new["small"] = old["small"]
     if {"least_rows", "least_groups"} & old.keys() or old.get("lower") is False:
         new["level"] = "strict"
-    least = old.get("least_rows")
-    if isinstance(least, int) and (least >= LEAST_ROWS or not holder):
-        new |= {"rows": least, "rows_per_value": least // 2}
-        if least < LEAST_ROWS:
-            new |= {"rows_per_coefficient": 0, "combinations": 0, "leverage": 1.0, "groups": 5}
     if "least_groups" in old:
         new["groups"] = old["least_groups"]
+    least = old.get("least_rows")
+    if not isinstance(least, int):
+        return new | ({} if least is None else {"rows": least})  # which is refused for what it is
+    if least >= LEAST_ROWS or not holder:
+        new |= {"rows": least, "rows_per_value": least // 2}
+        if least < LEAST_ROWS:
+            new = {"groups": 5} | new | {"rows_per_coefficient": 0, "combinations": 0, "leverage": 1.0}
     return new
 
 
@@ -191,7 +203,8 @@ def told_by_values(coefficients: int, rules: Rules, slopes: int = 0) -> int:
     slopes : that differ between groups
     """
     terms = slopes + 1 if slopes else 0
-    return int(rules.values * coefficients) + rules.slopes * terms * (terms + 1) // 2
+    each = rules.values_of_one_column if coefficients <= 2 else rules.values
+    return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 
 def of_a_vague_prior(said: str) -> str:
