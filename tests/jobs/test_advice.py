@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ def patients(seed: int = 0, events: float = 0.4, names: tuple[str, ...] = NAMES)
 
 
 class Hospitals:
-    """A job of the method `likelihood`, and its files, which are written anew before each run."""
+    """A job of the method `likelihood` at the strict level, and its files, which are written anew before each run."""
 
     def __init__(self, root: Path, fedkern: Any, files: Files, data: str = "", model: str = "", job: str = "") -> None:
         self.root, self.fedkern, self.files = root, fedkern, files
         self.data, self.model, self.job = data or 'response = "died"\nignore = ["months"]', model, job
+        self.asks = 'level = "strict"'
 
     def write(self) -> Path:
         for name, columns in self.files.items():
@@ -41,7 +43,7 @@ class Hospitals:
         clients = ", ".join(f'"{name}.csv"' for name in self.files)
         path = self.root / "job.toml"
         head = f'[job]\nmethod = "likelihood"\n{self.job}\n[data]\nclients = [{clients}]\n{self.data}\n[model]\n{self.model}\n'
-        path.write_text(head)
+        path.write_text(f"{head}\n[disclosure]\n{self.asks}\n")
         return path
 
     def run(self) -> tuple[Any, Path]:
@@ -102,7 +104,7 @@ def test_a_slip_of_typing_is_a_cell_far_from_all_others_and_no_rare_value(fedker
     right = hospitals.files["bo"]["age"][7]
     hospitals.files["bo"]["age"][7] = 100 * right
     own = hospitals.refused(
-        "client 'bo': column no. 1 has a cell so far from all others that what is sent tells its row; mend the cell"
+        "client 'bo': column no. 1 has a cell so far from all others that what is sent tells its row: mend the cell"
     )
     assert f"'age' has a cell so far from all others that what is sent tells its row (line 9: {100 * right:.6g}): mend" in own
     assert "join rare values" not in own
@@ -120,7 +122,7 @@ def test_a_slip_in_a_measured_response(fedkern: Any, tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path, fedkern, files, 'response = "bp"\nignore = ["months", "died"]', 'family = "gaussian"')
     right, files["bo"]["bp"][7] = files["bo"]["bp"][7], 1e6
     own = hospitals.refused(
-        "client 'bo': column 'bp' has a cell so far from all others that what is sent tells its row; mend the cell"
+        "client 'bo': column 'bp' has a cell so far from all others that what is sent tells its row: mend the cell"
     )
     assert "'bp' has a cell so far from all others that what is sent tells its row (line 9: 1e+06): mend the cell" in own
     files["bo"]["bp"][7] = right
@@ -162,7 +164,7 @@ def test_events_that_one_file_codes_otherwise(fedkern: Any, tmp_path: Path) -> N
     few = patients(events=0.9)
     hospitals.files = {**few, "bo": {**few["bo"], "died": few["bo"]["died"] + 1}}
     first = "see first that label '1' is the event in this file as in all others, else write it so; take fewer columns"
-    own = hospitals.refused("client 'bo' has too few events (column 'died') for this job's coefficients", first)
+    own = hospitals.refused("client 'bo' has too few events (column 'died') for this job's coefficients, or its holder: ", first)
     assert first in own
     hospitals.files["bo"]["died"] = hospitals.files["bo"]["died"] - 1
     assert hospitals.summary()["converged"]
@@ -170,50 +172,24 @@ def test_events_that_one_file_codes_otherwise(fedkern: Any, tmp_path: Path) -> N
     assert hospitals.summary()["converged"]
 
 
-def test_a_lowered_number_of_rows_says_all_that_it_opens(fedkern: Any, tmp_path: Path) -> None:
+def test_a_client_that_is_refused_runs_at_the_numbers_that_its_refusal_names(fedkern: Any, tmp_path: Path) -> None:
     files = patients(events=0.0)
     for columns in files.values():
         columns["died"][:2] = 1
     hospitals = Hospitals(tmp_path, fedkern, files)
-    ended, _ = hospitals.run()
-    assert "client 'ada': column 'died' has a value in fewer of its rows than this job, or its holder, asks for" in ended.err
-    assert "or, where all holders agree that such rows may be known to the server, lower data.least_rows" in ended.err
-    hospitals.data += "\nleast_rows = 2"
-    opened = (
-        "this job lowers data.least_rows from 20 to 2: what a client with fewer than 20 rows sends may tell these rows; what any "
-        "client sends, however many rows it has, may tell those of its rows that have a value or an event which fewer than 10 "
-        "have (this job asks for 1); of no client rows for each coefficient or 3 rows for each combination of values are asked"
-    )
-    assert hospitals.fedkern("check", hospitals.write()).out.startswith(f"LOWERED  {opened}")
+    own = (
+        hospitals.fails("client 'ada'", "column 'died' has a value in fewer of its rows") / "client-ada" / "fault.txt"
+    ).read_text()
+    named = re.findall(r"where all holders agree that such rows may be known to the server, lower disclosure.(\w+) to (\S+)", own)
+    assert "rows_per_value" in dict(named)
+    hospitals.asks += "".join(f"\n{key} = {number}" for key, number in named)
+    lowered = 'this job asks for less than level "standard" (disclosure.rows_per_value'
+    assert hospitals.fedkern("check", hospitals.write()).out.startswith(f"LOWERED  {lowered}")
     loud = hospitals.fedkern("run", hospitals.write(), "--out", tmp_path / "loud")
-    assert loud.err.startswith(f"fedkern: {opened}")
+    assert loud.err.startswith(f"fedkern: {lowered}")
     notes = json.loads((tmp_path / "loud" / "summary.json").read_text())["notes"]
-    assert notes[0].startswith(opened)
+    assert notes[0].startswith(lowered)
     assert "few events: 6 events carry 2 slopes, fewer than 5 each" in " ".join(notes)
-
-
-@pytest.mark.parametrize(
-    ("method", "has", "lacks"),
-    [
-        (
-            '[job]\nmethod = "pvi"\n[model]\nfamily = "gaussian"',
-            "fewer than 3 have (this job asks for 1); of no client rows for",
-            "3 rows",
-        ),
-        ('[job]\nmethod = "sparse"', "fewer than 3 have (this job asks for 1)", "of no client"),
-        (
-            '[job]\nmethod = "pvi"',
-            "fewer than 10 have (this job asks for 1); of no client rows for each coefficient or 3",
-            "groups",
-        ),
-    ],
-)
-def test_what_a_lowered_number_opens_is_the_methods(fedkern: Any, tmp_path: Path, method: str, has: str, lacks: str) -> None:
-    path = Hospitals(tmp_path, fedkern, patients()).write()
-    path.write_text(f'{method}\n[data]\nclients = ["ada.csv", "bo.csv"]\nresponse = "died"\nleast_rows = 2\n')
-    first = fedkern("check", path).out.splitlines()[0]
-    assert has in first
-    assert lacks not in first
 
 
 def test_clients_without_an_event_are_named_where_the_server_knows_them(fedkern: Any, tmp_path: Path) -> None:

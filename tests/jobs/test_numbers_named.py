@@ -1,4 +1,4 @@
-"""A client with few rows alike reads the data.least_rows that would do for its file, and a number below the wanted one."""
+"""A client with few rows alike reads the number of [disclosure] that would do for its file, and it is below the wanted one."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ def sites(n: int, rare: int) -> dict[str, Any]:
     return found
 
 
-def ran(clients: dict[str, Any], least: int | None) -> Any:
-    data = {"response": "died", **({} if least is None else {"least_rows": least})}
-    algorithm = {"points": 256, "effective": 50}
-    return fedkern.run({"job": {"method": "likelihood"}, "data": data, "algorithm": algorithm}, data=clients)
+def ran(clients: dict[str, Any], **keys: int) -> Any:
+    job = {"job": {"method": "likelihood"}, "data": {"response": "died"}, "algorithm": {"points": 256, "effective": 50}}
+    return fedkern.run({**job, "disclosure": {"level": "strict", **keys}}, data=clients)
 
 
 def test_the_named_value_does() -> None:
     clients = sites(120, 6)
-    with pytest.raises(JobError, match=r"lower data.least_rows to \d+") as refused:
-        ran(clients, None)
+    with pytest.raises(JobError, match=r"lower disclosure.rows_per_value to \d+") as refused:
+        ran(clients)
     said = str(refused.value)
-    assert 'go on without this client (data.small = "leave-out")' in said
-    (value,) = re.findall(r"lower data.least_rows to (\d+)", said)
-    assert ran(clients, int(value)).summary["converged"] is not None
+    assert 'go on without this client (disclosure.small = "leave-out")' in said
+    (value,) = re.findall(r"lower disclosure.rows_per_value to (\d+)", said)
+    assert ran(clients, rows_per_value=int(value)).summary["converged"] is not None
     numbers = re.search(r"that (\d+) rows", said)
     wanted = re.search(r"lack; (\d+) are asked for", said)
     assert numbers
@@ -49,5 +48,5 @@ def test_the_named_value_does() -> None:
 
 def test_a_number_that_is_rounded_up_to_the_wanted_one_is_said_otherwise() -> None:
     table = Table("b.csv", ("sex", "y"), {"sex": np.zeros(3), "y": np.zeros(3)}, 3)
-    _, own = _words((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT)
+    own = _words((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT, "leverage").own
     assert "has a value that fewer than 2 rows, as the fit lets them weigh, have and all others lack; 2 are asked for" in own
