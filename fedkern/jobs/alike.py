@@ -26,7 +26,7 @@ from ..data.table import Table
 from ..kernels.families import FAMILIES, NOMINAL, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from ..privacy.disclosure import LEAST_OF_LEVEL
+from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS
 from .keys import DataSection, JobConfig
 
 Array = NDArray[np.float64]
@@ -77,25 +77,20 @@ def find_alike(
     table, columns = with_splines(splines, table, _columns(table, spec))
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
-    key = "rows_per_value" if search else "leverage"
 
     def words(every: tuple[Rare, ...], by: str = "") -> Found:
         owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-        return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by, key)
-
-    def weighed_out(own: Array) -> tuple[Rare, ...]:
-        """Finds rows that are alone in these weights."""
-        if search:
-            return rare(table, columns, own, fewest, fewest, filled)
-        return _of_leverage(config, table, columns, own)
+        return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
 
     every = _of_values(config, table, spec, columns, weights, wanted, filled, covariates=covariates)
     if every:
         yield words(every)
-    far = weighed_out(weights) if covariates and not search else ()
-    if far:
-        yield words(far)
-    alone = bool(every or far)  # then what the fit makes of the rows says the same once more
+    alone = bool(every)  # then what the fit makes of the rows says the same once more
+    levered = (
+        _of_leverage(config, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
+    )
+    if levered is not None:
+        yield levered
     if spec.response not in table.columns or not (wanted or weighing):
         return
     family = FAMILIES[spec.family]
@@ -122,10 +117,14 @@ def find_alike(
     for own, why in fits:
         if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
             yield _words_of_fit(config, number, wanted, weighing)
-            return
-        if not alone and (found := weighed_out(own)):
+            alone = True
+        if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield words(found, why)
-            return
+            alone = True
+        if not search and covariates and levered is None and why == BY_FIT:
+            levered = _of_leverage(config, table, spec, columns, own)
+            if levered is not None:
+                yield levered
 
 
 def _columns(table: Table, spec: Spec) -> list[Column]:
@@ -171,23 +170,47 @@ def _of_values(
     return ()
 
 
-def _of_leverage(config: JobConfig, table: Table, columns: Sequence[Column], weights: Array) -> tuple[Rare, ...]:
-    """Finds a row whose leverage is above the rule's: nearly alone in some sum of the columns of numbers, by the cell of it that
-    is farthest from the mean. (Of levels rows are counted.)"""
-    if config.rules.leverage >= 1:
-        return ()
+def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
+    """Returns (n,) the weight of each row in X'WX where all slopes are 0."""
+    family = FAMILIES[spec.family]
+    if family.measured or family.leveled or spec.response not in table.columns or not weights.any():
+        return weights
+    y, trials = events(table, spec)
+    mean = float(weights @ y / (weights.sum() if trials is None else np.nan_to_num(trials).sum()))
+    return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
+
+
+def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
+    """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
+    of numbers. (Of levels rows are counted.)"""
     numbers = [column for column in columns if column.kind == "numeric"]
-    design, there = standardised(table, numbers, weights, MOST_LEVERED), weights > 0
-    if design is None or not design.names:
-        return ()
-    X = design.X * np.sqrt(weights[there])[:, None]
-    sizes, turned = np.linalg.eigh(X.T @ X)
-    kept = sizes > ENOUGH_DIGITS * sizes[-1]
-    leverage = ((X @ (turned[:, kept] / np.sqrt(sizes[kept]))) ** 2).sum(axis=1)
-    far = int(leverage.argmax())
-    if leverage[far] <= config.rules.leverage:
-        return ()
-    return (Rare((design.names[int(np.abs(design.X[far, 1:]).argmax())],), 1, far=True),)
+    if config.rules.leverage >= 1 or not numbers:
+        return None
+    design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
+    if design is None:
+        return None
+    X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
+    if not FAMILIES[spec.family].linear:
+        precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
+    if len(X) > LEVELS["standard"].full * len(precision):  # of fewer each row is nearly alone in some sum of many columns
+        sizes, turned = np.linalg.eigh(X.T @ X + np.diag(precision))
+        kept = sizes > ENOUGH_DIGITS * sizes[-1]
+        leverage = ((X @ (turned[:, kept] / np.sqrt(sizes[kept]))) ** 2).sum(axis=1)
+    else:
+        squares = X**2
+        leverage = (squares / np.maximum(squares.sum(axis=0) + precision, 1e-300)).max(axis=1)
+    row = int(leverage.argmax())
+    if leverage[row] <= config.rules.leverage:
+        return None
+    name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
+    value = floats(table.columns[name])[there[row]]
+    told = "has a row that is nearly alone in some sum of its columns, which what is sent tells"
+    own = (
+        f"{table.place(int(there[row]))} has leverage {leverage[row]:.2f} in what is sent, and at most {config.rules.leverage:g} "
+        f"is taken; its cell of {name!r} is farthest from the others: {value:.6g}"
+    )
+    remedy = f"mend the cell if it is wrong, cap it or take logarithms in all files, take fewer columns, {POOL}"
+    return Found(told, own, remedy, "leverage", math.ceil(100 * leverage[row]) / 100)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
@@ -415,12 +438,10 @@ def _precision(config: JobConfig, columns: Sequence[Column], design: Standardise
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
-def _words(
-    every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str, of_far: str
-) -> Found:
+def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> Found:
     """Returns the texts on the columns with the fewest rows, and on others with few rows, so that all is mended at once.
 
-    `by`: the reason why they are few; `of_far`: the key of the rule that a far row breaks.
+    `by`: the reason why they are few.
     """
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
@@ -429,7 +450,7 @@ def _words(
     if one.far:
         far = "has a cell" if len(one.columns) == 1 else "have cells together"
         text = f"{far} so far from all others that what is sent tells its row"
-        return Found(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, of_far, 1)
+        return Found(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, "rows_per_value", 1)
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
     more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""

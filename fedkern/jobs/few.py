@@ -74,6 +74,11 @@ class Broken(NamedTuple):
     of_values: bool = False
     of: str = "rows"
 
+    @property
+    def change(self) -> str:
+        """How the number has to change for these rows to do."""
+        return "raise" if self.key == "leverage" else "lower"
+
 
 class Few(NamedTuple):
     """Describes a client that the job refuses to count with.
@@ -176,7 +181,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
         return None
     # Where rows are few, which other rules they break depends on how many there are, and others do not read it.
     public = [one for one in broken if one.key == "rows"] or broken
-    told = "; also ".join(f"{one.told}: {one.remedy}, or lower disclosure.{one.key}" for one in public)
+    told = "; also ".join(f"{one.told}: {one.remedy}, or {one.change} disclosure.{one.key}" for one in public)
     own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(config, mine, one)}" for one in broken)
     ends = "" if config.secure else ', or go on without this client (disclosure.small = "leave-out")'
     return Few(
@@ -192,8 +197,8 @@ def _lower(config: JobConfig, mine: Rules, one: Broken) -> str:
     rule = "linear" if one.key == "rows_per_coefficient" else one.key
     by_holder = getattr(mine, rule) != getattr(config.rules, rule)
     where = f"{one.key} in {POLICY}" if by_holder else f"disclosure.{one.key}"
-    do = "" if one.enough is None else f" to {one.enough:g} (other files may need less)"
-    return f"where all holders agree that such rows may be known to the server, lower {where}{do}"
+    do = "" if one.enough is None else f" to {one.enough:g} (other files may need {'more' if one.key == 'leverage' else 'less'})"
+    return f"where all holders agree that such rows may be known to the server, {one.change} {where}{do}"
 
 
 def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterator[Broken]:

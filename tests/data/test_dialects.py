@@ -250,7 +250,7 @@ def test_codes_with_points_are_the_levels_that_stand_in_the_file(tmp_path: Path)
     (tmp_path / "sites").mkdir()
     (tmp_path / "sites" / "b.toml").write_text('path = "../b.csv"\n[dialect]\ndelimiter = ";"\ndecimal = ","\n')
     (tmp_path / "job.toml").write_text(
-        f'[job]\nmethod = "pvi"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n{few.LINE}'
+        '[job]\nmethod = "pvi"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n'
     )
     found = fedkern.run(tmp_path / "job.toml").parameters
     assert {name for name in found if name.startswith("theta[code")} == {f"theta[code={code}]" for code in codes}

@@ -104,7 +104,7 @@ def test_a_private_job_certifies_each_client(ran: Callable[[int], Ran]) -> None:
 
 def test_a_data_file_that_is_missing_on_one_rank(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
-    (tmp_path / "job.toml").write_text(f'[data]\n{few.LINE}clients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+    (tmp_path / "job.toml").write_text(f'{few.TABLE}[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
     ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
     assert ended.code == 2
     (line,) = [line for line in ended.err.splitlines() if line.startswith("fedkern: rank ")]

@@ -95,8 +95,8 @@ def job(folder: Path, kind: str) -> Path:
             simulate("vertical", folder, SIZE)
             text = few.lowered(path.read_text()).replace("\n[data]", "rounds = 30\n\n[data]", 1)
             if kind == "vertical-private":
-                for line in (few.LINE, "holdout = 0.2\n", 'auxiliary = "amortised"\n'):
-                    text = text.replace(line, "")
+                for words in (few.TABLE, "holdout = 0.2\n", 'auxiliary = "amortised"\n'):
+                    text = text.replace(words, "")
                 text += VERTICAL_TERMS
             path.write_text(text)
         case "sigma" | "hmc":
