@@ -76,12 +76,14 @@ class Kept(NamedTuple):
     numbers : the number that each had before
     notes : for the reader of the result
     own : the texts for the left-out clients that live here, by the number that they had
+    summaries : the numbers, among `parties`, of those that take part by a summary
     """
 
     parties: Parties
     numbers: tuple[int, ...]
     notes: tuple[str, ...] = ()
     own: Mapping[int, str] = {}
+    summaries: frozenset[int] = frozenset()
 
 
 def lowered(config: JobConfig) -> str | None:
