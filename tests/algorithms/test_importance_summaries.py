@@ -1,4 +1,4 @@
-"""Clients that take part by a summary: quadratics in the place of their log-likelihoods, from two questions that each answers once."""
+"""Clients that take part by a summary: a quadratic in the place of each log-likelihood, by two questions that it answers once."""
 
 from __future__ import annotations
 
@@ -192,13 +192,14 @@ def test_no_other_question_is_answered(questions: list[Any]) -> None:
     for question in questions[:-1]:
         state, answers = importance.client_receive(state, question)
         assert len(answers) == 1
-    with pytest.raises(RemoteFault, match="one point and one normal distribution, each once|was not expected in round"):
+    with pytest.raises(RemoteFault, match="one point and one normal distribution, each once"):
         importance.client_receive(state, questions[-1])
 
 
-@pytest.mark.parametrize(
-    "covariance", [-np.eye(3), np.zeros((3, 3)), np.full((3, 3), np.nan), np.array([[1, 2, 0], [2, 1, 0], [0, 0, 1.0]])]
-)
+NO_COVARIANCES = [-np.eye(3), np.zeros((3, 3)), np.full((3, 3), np.nan), np.array([[1, 2, 0], [2, 1, 0], [0, 0, 1.0]])]
+
+
+@pytest.mark.parametrize("covariance", NO_COVARIANCES)
 def test_a_normal_without_a_covariance_is_refused(covariance: Array) -> None:
     state, _ = importance.client_receive(client(), POINT)
     with pytest.raises(RemoteFault, match=r"AskNormal\.covariance is no covariance matrix"):
@@ -234,9 +235,7 @@ def test_answers_that_are_none_are_refused() -> None:
         importance.server_receive(state, 0, Values.of(0, np.zeros(1024), 0.0))
     with pytest.raises(RemoteFault, match="client 1: Curvature is no answer"):  # who was not asked
         importance.server_receive(state, 1, right)
-    with pytest.raises(
-        NumericalError, match="of client 'c0', which takes part by a summary, is not finite about the others' mode"
-    ):
+    with pytest.raises(NumericalError, match="of client 'c0', which takes part by a summary, is not finite"):
         importance.server_receive(state, 0, replace(right, value=np.array([LOST])))
     state, effects = importance.server_receive(state, 0, right)
     assert effects
@@ -253,8 +252,8 @@ def test_answers_of_wrong_shapes_or_no_numbers_do_not_arrive() -> None:
     with pytest.raises(ValueError, match="gradient"):
         codec.encode(0, replace(right, gradient=np.zeros((1, 2))))
     frame = codec.encode(0, replace(right, gradient=np.full((1, 3), np.nan)))
-    with pytest.raises((RemoteFault, ValueError), match="finite|number"):
-        codec.decode(frame)
+    with pytest.raises(RemoteFault, match="gradient is not finite"):
+        codec.decode(frame, (Curvature,))
 
 
 def test_a_log_likelihood_without_values_ends_the_job() -> None:

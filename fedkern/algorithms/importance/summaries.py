@@ -90,9 +90,8 @@ class Quadratics:
     def values(self, points: Array) -> Array:
         """Returns log-likelihoods (s, n) at points (n, P)."""
         off = points - self.at[:, np.newaxis]
-        return np.asarray(
-            self.value[:, np.newaxis] + ((self.gradient[:, np.newaxis] + self._sloped(points)) * off).sum(axis=2) / 2
-        )
+        mean_slope = (self.gradient[:, np.newaxis] + self._sloped(points)) / 2
+        return np.asarray(self.value[:, np.newaxis] + (mean_slope * off).sum(axis=2))
 
     def _sloped(self, points: Array) -> Array:
         """(s, n, P) gradients at points (n, P)."""
@@ -111,8 +110,11 @@ class Quadratics:
 
 
 def average(model: Curved, asked: AskNormal, seed: int) -> tuple[Array, Array, Array]:
-    """Returns a log-likelihood's quadratic over a normal distribution, as `curvature` at its mean: value (1,), gradient (1, P) and
-    minus the Hessian (1, P, P).
+    """Returns a log-likelihood's quadratic over a normal distribution, as `curvature` at its mean has it.
+
+    Returns
+    -------
+    value (1,), gradient (1, P) and minus the Hessian (1, P, P)
 
     Raises
     ------

@@ -80,9 +80,8 @@ def ask_clients(
     """
     clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
     # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
-    clients |= {
-        k: once.ready_client(once.impossible(question.reply, stage.dims, zeros=True)) for k in run.summaries & owns.keys()
-    }
+    nothing = once.impossible(question.reply, stage.dims, zeros=True)
+    clients |= {k: once.ready_client(nothing) for k in run.summaries & owns.keys()}
     server = run.ask(stage, question, asked, clients)[0]
     if server is None or not run.summaries:
         return server

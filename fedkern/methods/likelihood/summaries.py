@@ -36,15 +36,11 @@ def check(config: Config, names: Sequence[str], summaries: Collection[int]) -> N
         'job.sums = "secure"': config.secure,
     }
     if others := [what for what, there in unlike.items() if there]:
-        raise JobError(
-            f"{begin}, and no client takes part by a summary in a job with {others[0]}: go on without (data.clients), or pool these "
-            "rows with another site's"
-        )
+        remedy = "go on without (data.clients), or pool these rows with another site's"
+        raise JobError(f"{begin}, and no client takes part by a summary in a job with {others[0]}: {remedy}")
     if len(summaries) == len(names) and not config.algorithm.approximate:
-        raise JobError(
-            f"{begin}, and there is no other client: set algorithm.approximate = true for a result that is said to be approximate, take "
-            "fewer columns, or pool sites' rows"
-        )
+        remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
+        raise JobError(f"{begin}, and there is no other client: {remedy}")
 
 
 def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:
@@ -54,18 +50,14 @@ def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str)
         return
     remedy = "take fewer columns, leave it out of data.clients, or pool its rows with another site's"
     text = f"client {client!r} has too few rows to take part by a summary: {remedy}"
-    own = f"client {client!r}, {source}: {rows} rows of {columns} columns, of which a summary of {wanted} numbers would be more than "
-    raise OwnFault(text, f"{own}the {most} that it may tell: {remedy}")
+    own = f"client {client!r}, {source}: {rows} rows of {columns} columns may tell {most} numbers, and a summary is of {wanted}"
+    raise OwnFault(text, f"{own}: {remedy}")
 
 
 def describe(names: Sequence[str], summaries: Collection[int]) -> list[str]:
     """Returns the line of `fedkern check`."""
     who = ", ".join(names[k] for k in sorted(summaries))
-    return (
-        [f"summary  by gradient and curvature at one point and over one normal, and nothing else of its rows: {who}"]
-        if who
-        else []
-    )
+    return [f"summary  gradient and curvature at one point and over one normal, no values at draws: {who}"] if who else []
 
 
 def content(found: Found, names: Sequence[str], summaries: Collection[int], sizes: Sequence[int]) -> Record:
