@@ -401,6 +401,7 @@ def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Pl
     return {} if said is None else said.plans
 
 
+APPROXIMATE = 6  # the exit code of a job whose result is approximate
 BUDGET_SPENT = "budget spent"  # the status of a client that has refused a charge
 
 
@@ -425,9 +426,11 @@ def describe_too_few(result: Result, min_updates: int) -> str | None:
 
 def find_ending(result: Result, min_updates: int) -> tuple[int, str | None]:
     """Returns the exit code of a job that has given a result, and the sentence for its user: 0 and none, 4 without some lost
-    clients (named), 5 if a budget ended the job too early."""
+    clients (named), 5 if a budget ended the job too early, 6 if the result is approximate."""
     if problem := describe_too_few(result, min_updates):
         return BudgetSpent.exit_code, problem
+    if result.converged == "approximate":
+        return APPROXIMATE, "the result is approximate, as its first line says"
     clients = result.summary["clients"].items()
     lost = [
         f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"

@@ -48,7 +48,7 @@ LONGEST_WHY = 2000  # letters of a reason in the log
 NOT_HERE = "this job is not accepted here"
 ELSEWHERE = "the server, or another site, has ended the job"
 GONE = "the server is gone"
-FINISHED_WITHOUT = 4  # the exit code of a job that has ended well, and has lost a site
+FINISHED = (0, 4, 6)  # the exit codes of a job that has ended well: also without a site, or with an approximate result
 KINDS = frozenset(tags.NAMES)
 
 
@@ -270,7 +270,7 @@ class Resident:
             code = job.spoke.run(main, self.say)
             if code == BudgetSpent.exit_code and SPENT in warned:
                 why = why or SPENT
-            if code not in (0, FINISHED_WITHOUT) and not why:
+            if code not in FINISHED and not why:
                 why = ELSEWHERE if job.spoke.is_told else GONE
         finally:
             told = {kind: {"messages": n, "bytes": size} for kind, (n, size) in job.spoke.ranks.told.items()}

@@ -26,7 +26,8 @@ from ..transports import parent
 from ..transports.signals import Signals
 
 EXIT_CODES = """exit codes: 0 finished; 1 internal error; 2 bad job or data; 3 stopped by a signal or a lost peer, with a
-checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates"""
+checkpoint (--resume goes on); 4 finished without some lost clients; 5 a privacy budget ended the job before min_updates;
+6 finished, and the result is approximate"""
 RAW = "texts that begin with = + - @ as they are; else an apostrophe before them keeps a spreadsheet from computing them"
 
 

@@ -113,7 +113,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
         known = (*secure.opening(config, parties.n_clients), *secure.closing(config), *method.stages.opening(config))
-        run = Run(part, parties, known, hooks, output, method.stages.stages, used)
+        run = Run(part, parties, known, hooks, output, method.stages.stages, used, summaries=kept.summaries)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         # From the last round on no diagnostic ends the job: the result is published without those that fail.
         with guard.collecting() as faults:
@@ -236,7 +236,8 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes, part
+    at = Check(part, parties, (*opening, *notes), summaries=kept.summaries)
+    return method.stages.check_job(at), parties, opening, kept.notes, part
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
@@ -285,7 +286,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
         too_few = few.find_few(config, rows, spec, client, policies)
-        return None if too_few is None else f"too few {too_few.of}: {too_few.own}"
+        return None if too_few is None or too_few.by_summary else f"too few {too_few.of}: {too_few.own}"
 
     plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731
     said = holders.local(config, parties, path, rows, dialect, plan, little, unfit)

@@ -64,6 +64,7 @@ class Broken(NamedTuple):
     enough : the number that these rows would do for; None where no number would, or nobody knows
     of_values : whether it is about values in the rows, which may be faults
     of : the things of which there are too few
+    by_summary : whether the client can take part by a summary all the same
     """
 
     told: str
@@ -73,6 +74,7 @@ class Broken(NamedTuple):
     enough: float | None = None
     of_values: bool = False
     of: str = "rows"
+    by_summary: bool = False
 
     @property
     def change(self) -> str:
@@ -84,13 +86,14 @@ class Few(NamedTuple):
     """Describes a client that the job refuses to count with.
 
     It holds the text for others, the text for its holder alone, whether it is about values in its rows alone, which may be
-    faults, and the things of which it has too few.
+    faults, the things of which it has too few, and whether it takes part by a summary.
     """
 
     told: str
     own: str
     of_values: bool = False
     of: str = "rows"
+    by_summary: bool = False
 
 
 class Kept(NamedTuple):
@@ -103,6 +106,7 @@ class Kept(NamedTuple):
     notes : for the reader of the result
     own : the texts for the left-out clients that live here, by the number that they had
     apart : name -> the text on a client that would be refused if parties were apart, where all rows are in this process
+    summaries : the numbers, among `parties`, of those that take part by a summary
     """
 
     parties: Parties
@@ -110,6 +114,7 @@ class Kept(NamedTuple):
     notes: tuple[str, ...] = ()
     own: Mapping[int, str] = {}
     apart: Mapping[str, str] = {}
+    summaries: frozenset[int] = frozenset()
 
 
 def lowered(config: JobConfig) -> str | None:
@@ -189,6 +194,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
         f"client {client!r}, {table.source}: {own}{ends}",
         of_values=all(one.of_values for one in broken),
         of=broken[0].of,
+        by_summary=all(one.by_summary for one in broken),
     )
 
 
@@ -225,7 +231,8 @@ def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterato
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     enough = min((one.enough or 0 for one in per_coefficient), default=0)
-    yield from (one._replace(enough=enough) for one in per_coefficient[:1])
+    summed = config.takes_summaries and rules.summary > 0 and enough >= rules.summary and enough * p >= rules.rows
+    yield from (one._replace(enough=enough, by_summary=summed) for one in per_coefficient[:1])
     yield from (one for one in found if one.key != "rows_per_coefficient")
 
 
@@ -453,6 +460,7 @@ def kept(
     if config.level == "none":
         return _in_one_process(place, config, parties)
     leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
+    summed = set[int]()
     for k in place.mine(parties.n_clients):
         with owned(k):
             table, name = parties.rows(k), parties.names[k]
@@ -463,6 +471,9 @@ def kept(
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
             few = find_few(config, table, spec, name, policies)
+            if few is not None and few.by_summary:
+                summed.add(k)
+                few = None
             if few is not None and few.of_values and not near:
                 describe(table, spec, name, least_of_level=None)  # a value that is a fault is told as one
                 check(table, spec, name)
@@ -480,11 +491,13 @@ def kept(
             tables[k] = table
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
+    summaries = _joined(place, summed) if config.takes_summaries else []
     numbers = tuple(k for k in everybody if k not in left)
     what = "rows" if config.groups_asked is None else "rows or groups"
     what = f"{what} or events" if getattr(config.data, "event", None) is not None else what
     notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
-    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
+    among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, summaries=among)
 
 
 def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
@@ -497,7 +510,7 @@ def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
             if parties.specs is None:
                 check_header(table.names, parties.spec, table.source, parties.names[k])
             few = find_few(usual, table, parties.spec_of(table.names), parties.names[k])
-            if few is not None:
+            if few is not None and not few.by_summary:
                 apart[parties.names[k]] = few.own
     everybody = tuple(range(parties.n_clients))
     return Kept(_renumbered(parties, everybody, tables), everybody, apart=apart)
@@ -535,11 +548,11 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     return place.mine(kept.parties.n_clients)
 
 
-def _joined(place: Place, own: Mapping[int, str]) -> list[int]:
-    """Returns the clients that are left out, of all places."""
+def _joined(place: Place, own: Iterable[int]) -> list[int]:
+    """Returns the clients, of all places, that are left out or take part by a summary."""
     mine = json.dumps(sorted(own)).encode()
     all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
-    with reading("the server: which clients are left out"):
+    with reading("the server: which clients are left out, or take part by a summary"):
         return [int(k) for k in json.loads(all_of_them)]
 
 

@@ -426,6 +426,11 @@ class JobConfig(Section):
         return False
 
     @property
+    def takes_summaries(self) -> bool:
+        """Whether a client that is too small for values at draws takes part by a summary."""
+        return False
+
+    @property
     def tells_products(self) -> bool:
         """Whether every client's messages tell sums of products of two columns, and no more of covariates."""
         return False

@@ -94,11 +94,13 @@ class At(Generic[C]):
     ----------
     part, parties : the work, and who does it
     stages : all that may be exchanged: as far as the job file tells them, and those of the model once it is known
+    summaries : the clients that take part by a summary
     """
 
     part: Part[C]
     parties: Parties
     stages: tuple[Stage, ...]
+    summaries: frozenset[int] = field(default=frozenset(), kw_only=True)
 
     @property
     def place(self) -> Place:

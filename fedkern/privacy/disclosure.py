@@ -24,6 +24,7 @@ class Rules(NamedTuple):
     rows_of_one_column : of a client, where the model has one column
     values, values_of_one_column : rows a coefficient where log-likelihoods at draws and exact curvatures are sent
     weighed : the same of their effective number, as the fit of a client's rows weighs them
+    summary : rows a coefficient, by both numbers, of a client that is too small for values and takes part by a summary; 0: none
     full, diagonal : rows a coefficient where sites of such a covariance are sent
     linear : rows a coefficient where cross-products alone are sent
     rows_per_value : rows that have a level, or a value of a column of two, if any has it
@@ -46,6 +47,7 @@ class Rules(NamedTuple):
     values: float = 0
     values_of_one_column: float = 0
     weighed: float = 0
+    summary: float = 0
     full: float = 0
     diagonal: float = 0
     linear: float = 0
@@ -65,7 +67,9 @@ class Rules(NamedTuple):
     def with_strictest(self, other: Rules) -> Rules:
         """Returns of each rule the stricter one."""
         both = {name: max(own, getattr(other, name)) for name, own in self._asdict().items()}
-        return Rules(**both | {"leverage": min(self.leverage, other.leverage)})
+        # A level that asks for rows a coefficient and has no summaries takes none.
+        summaries = [rules.summary for rules in (self, other) if rules.of_coefficients]
+        return Rules(**both | {"leverage": min(self.leverage, other.leverage), "summary": min(summaries, default=0)})
 
 
 # Rows a coefficient at `strict`: twice the most that were computed, within a minute, from what is sent of a full covariance, or
@@ -83,6 +87,7 @@ LEVELS: Mapping[Level, Rules] = {
         values=12,
         values_of_one_column=15,
         weighed=12,
+        summary=3,
         full=6,
         diagonal=4,
         linear=2,

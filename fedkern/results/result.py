@@ -94,7 +94,7 @@ class Result:
 
     @property
     def converged(self) -> Word:
-        """True, False, "settled" (a fit that moves no more) or "not judged"; `summary["verdict"]` says why."""
+        """True, False, "settled" (a fit that moves no more), "not judged" or "approximate"; `summary["verdict"]` says why."""
         word: Word = self.summary["converged"]
         return word
 
@@ -276,7 +276,7 @@ class Result:
         """Returns the lines above the table."""
         s = self.summary
         done = f"{s['rounds']} rounds of {len(s['clients'])} clients ({self.stop})"
-        lines = [str(s["verdict"]), f"{s['method']}, {s['claim']}: {done}"]
+        lines = [str(s["verdict"]), *shown.by_summary(s), f"{s['method']}, {s['claim']}: {done}"]
         if s["metrics"]:
             lines.append("test rows: " + ", ".join(f"{name} {plain.real(value):.4f}" for name, value in s["metrics"].items()))
         if s["privacy"]:

@@ -30,6 +30,13 @@ ROUTINE = (
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
+def by_summary(summary: Record) -> list[str]:
+    """Returns the line that names clients which take part by a summary; none without any."""
+    clients = summary.get("summaries", {}).get("clients", {})
+    said = [f"{name} ({one['rows']} rows)" if "rows" in one else str(name) for name, one in clients.items()]
+    return [f"by a summary, and in no check of the model: {', '.join(said)}"] if said else []
+
+
 def blocks(summary: Record) -> list[str]:
     """Returns the beginnings of coefficients' names: "mild:" for each level that has coefficients, else one empty text."""
     return [f"{level}:" for level in summary.get("nominal", ())] or [""]

@@ -14,7 +14,7 @@ from .diagnostics import MARKED
 from .reweighed import Reweighed
 
 Array = NDArray[np.float64]
-Word = bool | Literal["settled", "not judged"]
+Word = bool | Literal["settled", "not judged", "approximate"]
 
 RHAT = 1.01  # of converged chains: the largest R-hat
 ESS = 100  # and the least ESS, for each chain
@@ -22,7 +22,13 @@ MARK = "*"  # after the name of a number whose chains do not agree
 LEGEND = f"{MARK} R-hat above {MARKED:g}: chains do not agree about it yet"
 # Where a normal q is too narrow:
 REMEDY = 'for these take algorithm.inference = "nested" (of a built prior of at most 400 latents), or "hmc"'
-HEADS = {True: "converged", False: "not converged", "settled": "settled", "not judged": "convergence not judged"}
+HEADS = {
+    True: "converged",
+    False: "not converged",
+    "settled": "settled",
+    "not judged": "convergence not judged",
+    "approximate": "approximate",
+}
 
 
 class Ending(NamedTuple):
@@ -52,7 +58,8 @@ class Verdict:
 
     Attributes
     ----------
-    converged : True, False, "settled" (an optimiser that moves no more, where nothing says that it is right) or "not judged"
+    converged : True, False, "settled" (an optimiser that moves no more, where nothing says that it is right), "not judged", or
+        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much)
     why : the numbers that decided, or the reason why there are none
     worst : name of the quantity that is farthest from convergence; "" where none is known
     """
@@ -87,6 +94,11 @@ def ending(stop: str | None) -> Ending:
 def not_judged(why: str) -> Verdict:
     """Returns the verdict "not judged", with a reason of a few words."""
     return Verdict("not judged", why)
+
+
+def approximate(why: str) -> Verdict:
+    """Returns the verdict on a result that has converged to what is near the posterior, by as much as `why` says."""
+    return Verdict("approximate", why)
 
 
 def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float = RHAT, ess: float | None = None) -> Verdict:

@@ -9,7 +9,7 @@ from ..core import once
 from ..core.messages import NOTHING, Message, RemoteFault, Tells
 
 DIMS = {"verdict": 4096, "name": 512}  # bytes at most
-WORDS = (False, True, "settled", "not judged")  # `converged` of summary.json, by its number in the message
+WORDS = (False, True, "settled", "not judged", "approximate")  # `converged` of summary.json, by its number in the message
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from .messages import (
     DECIMALS,
     LOST,
     AskCurvature,
+    AskNormal,
     AskValues,
     Curvature,
     Posterior,
@@ -29,6 +30,7 @@ from .messages import (
     Values,
 )
 from .settings import Settings, rounded
+from .summaries import QUESTIONS, average
 
 Array = NDArray[np.float64]
 
@@ -84,13 +86,19 @@ def client(name: str, index: int, settings: Settings, model: Model) -> Client:
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers one question; at the end it takes the draws of the posterior."""
-    if not isinstance(event, AskCurvature | AskValues | Posterior) or state.told is not None:
+    if not isinstance(event, AskCurvature | AskNormal | AskValues | Posterior) or state.told is not None:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    if not isinstance(event, Posterior):
+        _may_be_asked(state, event)
     if event.round != state.round or not state.settings.nodes <= event.nodes <= state.settings.most_nodes:
         raise RemoteFault(
             f"server: {type(event).__name__} of round {event.round} with {event.nodes} nodes was not expected in round "
             f"{state.round}"
         )
+    if isinstance(event, AskNormal):
+        with np.errstate(all="ignore"):
+            answer = _told(event.round, *average(state.model, event, state.settings.seed), np.zeros(1))
+        return evolve(state, round=state.round + 1, nodes=event.nodes), [answer]
     if state.settings.box is not None:
         state.settings.box.check(event.draws if isinstance(event, Posterior) else _points(event, state), type(event).__name__)
     if isinstance(event, Posterior):
@@ -107,6 +115,19 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             before = [] if state.values is None else [*state.values]
             state = evolve(state, values=np.array([*before, answer.values]))
         return evolve(state, drawn=state.drawn + 1), [answer]
+
+
+def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) -> None:
+    """Refuses a question that this client does not answer: of one by a summary all but its point and its normal, each once."""
+    of_summaries = (AskCurvature, AskNormal)
+    if state.index not in state.settings.summaries:
+        if isinstance(asked, AskNormal):
+            raise RemoteFault("server: AskNormal was not expected: this client takes part by values at draws")
+    elif state.round >= QUESTIONS or not isinstance(asked, of_summaries[state.round]):
+        raise RemoteFault(
+            f"server: {type(asked).__name__} was not expected after {state.round} questions: this client takes part by a "
+            "summary, and answers one point and one normal distribution, each once"
+        )
 
 
 def _sums(state: Client, asked: AskCurvature | AskValues, rows: Saturated) -> tuple[Client, ClientEffects]:
@@ -135,14 +156,15 @@ def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
 
 
 def _curvature(model: Model, asked: AskCurvature) -> Curvature:
-    value, gradient, hessian = model.curvature(asked.points, asked.nodes)
+    return _told(asked.round, *model.curvature(asked.points, asked.nodes), np.abs(model.rule(asked.points, asked.nodes)))
+
+
+def _told(round: int, value: Array, gradient: Array, hessian: Array, rule: Array) -> Curvature:
+    """Returns an answer, in which nothing stands for numbers that are none."""
     good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
-    rule = np.abs(model.rule(asked.points, asked.nodes))
     good &= value > LOST
     gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
-    return Curvature(
-        asked.round, np.where(good, value, LOST), gradient, packed(hessian), np.where(good, _finite(rule), 0.0)
-    )  # fmt: skip
+    return Curvature(round, np.where(good, value, LOST), gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
 
 
 def _values(model: Model, asked: AskValues, coarser: float) -> Values:

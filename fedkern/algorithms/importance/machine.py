@@ -11,6 +11,8 @@ walk.
 Each client compares its quadrature with one of more nodes, at the mode and at draws; while the sum of the differences is too
 large, the number of nodes is doubled for all. A value that is no number has weight 0.
 
+Clients of `Settings.summaries` are asked two questions and none about draws: quadratics stand in their place (`summaries`).
+
 Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there (with one
 round the quadrature is also looked at away from the mode), and `read_result(state)` has the mode and the precision of xi.
 Hamiltonian Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is
@@ -31,6 +33,7 @@ from .messages import (
     SUMS,
     WIDTH,
     AskCurvature,
+    AskNormal,
     AskValues,
     Curvature,
     MaskedCurvature,
@@ -44,7 +47,7 @@ from .server import Found, Prior, Server, finished, offset, read_result, server_
 from .settings import Settings
 
 __all__ = [
-    "SUMS", "WIDTH", "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
+    "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
     "MaskedCurvature", "MaskedValues", "Model", "Posterior", "Prior", "Server", "Settings", "Values", "WithoutLocal",
     "client", "client_receive", "finished", "load", "offset", "protocol", "read_result", "save", "server_receive", "start",
     "unresolved",
@@ -56,6 +59,8 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     of_curvature, of_values = (Curvature, Values) if settings.box is None else (SummedCurvature, SummedValues)
     down: tuple[type[Message], ...] = (AskCurvature,)
     up: tuple[type[Any], ...] = (of_curvature,)
+    if settings.summaries:
+        down = (*down, AskNormal)
     if settings.rounds:
         down, up = (*down, AskValues, *((Posterior,) if settings.told else ())), (*up, of_values)
     return Protocol("importance", down, up, server_receive, client_receive, finished, save, load)

@@ -20,6 +20,7 @@ Centre = Annotated[NDArray[np.float64], "xi"]
 Steps = Annotated[bytes, "steps"]
 Drops = Annotated[bytes, "drops"]
 Told = Annotated[NDArray[np.float64], "t xi"]
+Triangle = Annotated[NDArray[np.float64], "tri"]
 
 LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
@@ -49,6 +50,17 @@ class Curvature(Message, kind=201, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     gradient: Places
     hessian: Packed
     rule: PerPlace
+
+
+@dataclass(frozen=True)
+class AskNormal(Message, kind=271):
+    """Server to a client that takes part by a summary: the normal distribution, with its packed covariance, over which the
+    log-likelihood and its derivatives are averaged; the answer is a `Curvature` at its mean."""
+
+    round: int
+    nodes: int
+    mean: Centre
+    covariance: Triangle
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...kernels import rng
-from ...models.dense import unpacked
+from ...models.dense import packed, unpacked
 from ...models.weighted import Weighted
 from ..core.box import REACH, WIDEST
 from ..core.kept import GIVEN
 from ..core.messages import SERVER, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import in_order, needs_all, summed, tell_all, to_each
+from ..core.rounds import in_order, needs_all, summed, to_each
 from .coordinates import Coordinates, Derivatives, name_flagged
 from .learnt_scale import Scaled, held
-from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
+from .messages import LOST, WIDTH, AskCurvature, AskNormal, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
+from .summaries import QUESTIONS, Quadratics, merged
 
 Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
@@ -83,6 +84,8 @@ class Server:
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
     first_gradient, first_hessian : (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
+    quadratics : of the clients that take part by a summary
+    summing : 1 while such clients are asked, else 0
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answers to the open questions
     """
@@ -102,6 +105,8 @@ class Server:
     asked: Array
     first_gradient: Array
     first_hessian: Array
+    quadratics: Quadratics
+    summing: int = 0
     round: int = 0
     newton: int = 0
     drawn: int = 0
@@ -123,6 +128,11 @@ class Server:
     def n_clients(self) -> int:
         """The number of clients."""
         return len(self.names)
+
+    @property
+    def exact(self) -> list[int]:
+        """The clients that are asked for values at draws."""
+        return [k for k in range(len(self.names)) if k not in self.settings.summaries]
 
     @property
     def sources(self) -> tuple[Proposal | Scaled, ...]:
@@ -170,6 +180,8 @@ class Found:
     first : gradient (J, P) and minus second derivatives (J, P, P) of each client's log-likelihood there; None where not kept
     error : by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
+    summed : by how many posterior sds averages have moved any number of the mode, and the largest share of the information on one
+        of them that is told by summaries; None where no client takes part by one
     """
 
     posterior: Weighted | None
@@ -192,6 +204,7 @@ class Found:
     converged: bool
     reason: str
     first: tuple[Array, Array] | None = None
+    summed: tuple[float, float] | None = None
 
 
 def start(
@@ -215,6 +228,8 @@ def start(
         raise ValueError(f"importance: starts must have the shape {(settings.starts, coordinates.size)}, got {starts.shape}")
     if not np.isfinite(starts).all():
         raise ValueError("importance: starts must be finite")
+    if settings.summaries and (coordinates.scales or coordinates.fold or coordinates.learnt is not None):
+        raise ValueError("importance: summaries need coordinates without scales")
     units = coordinates.units(starts[0])
     empty = np.empty((0, coordinates.size))
     climb = Climb.begin(coordinates.of(starts))
@@ -223,7 +238,9 @@ def start(
     own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
     kept = len(names) if keeps_first else 0
     asked = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
-    state = Server(settings, prior, names, coordinates, units, climb, *own, settings.nodes, np.zeros(2), none, *asked)
+    quadratics = Quadratics.none(len(settings.summaries), P)
+    begun = climb, *own, settings.nodes, np.zeros(2), none, *asked, quadratics
+    state = Server(settings, prior, names, coordinates, units, *begun)
     return _ask_curvature(state)
 
 
@@ -234,6 +251,8 @@ def finished(state: Server) -> bool:
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
     needs_all(event, state.names, state.round)
+    if state.summing:
+        return _summed(state, sender, event)
     before = state.answers.get(sender, ())
     # All that is asked at once is answered in the order of the questions, each of which is a round of its own.
     round, of_one = state.round + len(before), state.open[len(before)] if sender in state.waiting else None
@@ -247,23 +266,27 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if len(before) + 1 < len(state.open):
         return state, []
     state = evolve(state, waiting=state.waiting.minus(sender))
-    if state.waiting:
-        return state, []
+    return (state, []) if state.waiting else _answered(state)
+
+
+def _answered(state: Server) -> tuple[Server, ServerEffects]:
+    """Goes on when all have answered."""
     state = evolve(state, round=state.round + len(state.open))
     return _climbed(state) if state.open[0] is Curvature else _drawn(state)
 
 
 def _ask(state: Server, questions: Sequence[AskCurvature | AskValues]) -> tuple[Server, ServerEffects]:
-    """Asks every client all of these questions at once."""
-    everyone = range(len(state.names))
-    state = evolve(state, waiting=PersistentSet(everyone), answers=PersistentMap())
-    return state, [effect for question in questions for effect in to_each(everyone, question)]
+    """Asks every client all of these questions at once, but those that take part by a summary."""
+    state = evolve(state, waiting=PersistentSet(state.exact), answers=PersistentMap())
+    if not state.exact:
+        return _answered(state)
+    return state, [effect for question in questions for effect in to_each(state.exact, question)]
 
 
-def _answers_of(state: Server, kind: type[M]) -> list[list[M]]:
-    """Returns the answers to each open question of this kind, in the order of the clients."""
-    several = zip(*in_order(state.answers), strict=True)
-    return [[one for one in answers if isinstance(one, kind)] for answers in several if isinstance(answers[0], kind)]
+def _answers_of(state: Server, kind: type[M], several: int = 1) -> list[list[M]]:
+    """Returns the answers to each of several open questions of this kind, in the order of the clients that were asked."""
+    own = [[one for one in answers if isinstance(one, kind)] for answers in in_order(state.answers)]
+    return [[answers[i] for answers in own] for i in range(several)]
 
 
 # The mode --------------------
@@ -287,6 +310,8 @@ def _sent(state: Server, trial: Array) -> Array:
 def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     """Takes a step of each climb, or makes the first draws."""
     (answers,), s = _answers_of(state, Curvature), state.settings
+    of_summaries = state.quadratics.curvatures(state.round, _sent(state, state.climb.trial))
+    answers = merged(answers, of_summaries, s.summaries)
     first = not np.isfinite(state.climb.value).any()
     if first:
         values = np.array([answer.value for answer in answers])
@@ -315,15 +340,61 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
         return _ask_curvature(_without_draws(state))
-    if not climb.ended and state.newton < s.newton:
+    # Where all take part by summaries steps are no questions, and each of many climbs may have as many.
+    climbs = 1 if state.exact else 1 + int(state.quadratics.answered.sum())
+    if not climb.ended and state.newton < s.newton * climbs:
         # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
         once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
+        once = once and not state.quadratics.due
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
+    if state.quadratics.due:
+        return _ask_summaries(state)
     if s.rounds == 0:
         return _end(state, MODE)
     return _drawn(evolve(state, ahead=0)) if state.ahead else _ask_values(state, _first(state))
+
+
+def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks clients that take part by a summary about the mode that is known without their next answers.
+
+    Where nobody else is asked, it is one after another, each about the mode by those before it.
+    """
+    climb, quadratics = state.climb, state.quadratics
+    at, due = climb.at[0], quadratics.due if state.exact else quadratics.due[:1]
+    round = int(quadratics.answered[due[0]])
+    if round == 0:
+        question: Message = AskCurvature(round, state.nodes, climb.at[:1])
+    else:
+        B = Metric.of(climb.hessian[0]).factor
+        question = AskNormal(round, state.nodes, at, packed((B @ B.T)[np.newaxis])[0])
+    if quadratics.answered.max() < QUESTIONS:
+        quadratics = evolve(quadratics, before=at)
+    who = [state.settings.summaries[i] for i in due]
+    state = evolve(state, summing=1, quadratics=quadratics, waiting=PersistentSet(who), answers=PersistentMap())
+    return state, to_each(who, question)
+
+
+def _summed(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes a summary; after the last of these questions the mode is looked for with them."""
+    summaries, q = state.settings.summaries, state.quadratics
+    i = summaries.index(sender) if sender in summaries else -1
+    if sender not in state.waiting or not isinstance(event, Curvature) or event.round != int(q.answered[i]):
+        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to the question for its summary")
+    if event.value[0] <= LOST:
+        raise NumericalError(
+            f"the log-likelihood of client {state.names[sender]!r}, which takes part by a summary, is not finite about the "
+            f"others' mode: {state.settings.advice.lost}"
+        )
+    state = evolve(state, waiting=state.waiting.minus(sender), answers=state.answers.plus(sender, (event,)))
+    if state.waiting:
+        return state, []
+    for k, answers in sorted(state.answers.items()):
+        (answer,) = answers
+        assert isinstance(answer, Curvature)
+        q = q.with_answer(summaries.index(k), state.climb.at[0], answer)
+    return _ask_curvature(evolve(state, summing=0, quadratics=q, climb=state.climb.again()))
 
 
 def _without_draws(state: Server) -> Server:
@@ -429,20 +500,19 @@ def _of_draws(state: Server, round: int) -> list[AskValues]:
 
 def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     """Takes the values of draws, and ends, draws more, or asks the same once more with more nodes."""
-    several, s = _answers_of(state, Values), state.settings
+    s = state.settings
+    several = _answers_of(state, Values, len(state.asked) // s.points)
     at_draws = max(sum(answer.rule for answer in answers) for answers in several)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
         # What was found before is as uncertain: draws begin anew from the last proposal, with its first round.
         first = {"proposals": state.proposals[-1:], "scaled": state.scaled[-1:], "asked": state.asked[: s.points]}
         given_up = state.drawn + len(several) - 1  # their values have been told, and count among the rounds that may be
         return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
-    values = [np.array([answer.values for answer in answers]).T for answers in several]
+    points = [drawn(state.centre, steps) for steps in np.split(state.asked, len(several))]
+    values = [_values(state, answers, xi) for answers, xi in zip(several, points, strict=True)]
     lost = [one <= LOST for one in values]
     _finite_enough(state, np.concatenate(lost))
-    draws = [
-        _draws_of(state, drawn(state.centre, steps), np.where(none, -np.inf, one))
-        for steps, one, none in zip(np.split(state.asked, len(several)), values, lost, strict=True)
-    ]
+    draws = [_draws_of(state, xi, np.where(none, -np.inf, one)) for xi, one, none in zip(points, values, lost, strict=True)]
     state = evolve(
         state,
         draws=(*state.draws, *draws),
@@ -461,6 +531,15 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     if isinstance(proposal, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
         proposal = proposal.with_wide(state.coordinates.flat(every, posterior.smoothed))
     return _ask_values(state, proposal, _rounds_at_once(state, posterior))
+
+
+def _values(state: Server, answers: list[Values], xi: Array) -> Array:
+    """Returns the values (n, J) of all clients at draws; those by a summary have their quadratics'."""
+    values = np.empty((len(xi), len(state.names)))
+    values[:, list(state.settings.summaries)] = state.quadratics.values(xi).T
+    for k, answer in zip(state.exact, answers, strict=True):
+        values[:, k] = answer.values
+    return values
 
 
 def _draws_of(state: Server, xi: Array, values: Array) -> Draws:
@@ -553,7 +632,10 @@ def _end(state: Server, why: str, posterior: Weighted | None = None) -> tuple[Se
     if posterior is None or not s.told:
         return tell_nobody(state)
     told = posterior.draws[posterior.resampled(s.told, offset(s.seed))]
-    return tell_all(state, Posterior(state.round, state.nodes, int(not _against(state, posterior)), told))
+    rounds = {k: QUESTIONS if k in s.summaries else state.round for k in range(len(state.names))}
+    right = int(not _against(state, posterior))
+    state, _ = tell_nobody(state)
+    return state, [(k, Posterior(round, state.nodes, right, told)) for k, round in rounds.items()]
 
 
 def tell_nobody(state: Server) -> tuple[Server, ServerEffects]:
@@ -612,6 +694,7 @@ def read_result(state: Server) -> Found:
     mode = c.sent(z, state.units)
     several = state.draws
     posterior = weighted(state) if several else None
+    summed = state.quadratics.judged(z[0], climb.hessian[which[0]]) if state.settings.summaries else None
     why = _against(state, posterior)
     error = (np.nan, np.nan) if posterior is None else errors(state, posterior)
     # A proposal follows the draws that it was made from, and their mean ratio is too small: the last draws are free of that.
@@ -624,5 +707,5 @@ def read_result(state: Server) -> Found:
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
         unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
         state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
-        error, not why, why, first,
+        error, not why, why, first, summed,
     )  # fmt: skip

@@ -59,6 +59,7 @@ class Settings:
     advice : the remedies in errors
     singly : whether clients keep the values that they have told at draws, to tell them once more without masks
     box : where clients answer, if the server gets sums alone; None: it gets each client's answers
+    summaries : the clients that take part by a summary
     """
 
     points: int
@@ -73,6 +74,7 @@ class Settings:
     advice: Advice = OF_REGRESSIONS
     singly: bool = False
     box: Box | None = None
+    summaries: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -84,6 +86,8 @@ class Settings:
                 refuse(name, f"at least {fewest}")
         if not self.effective > 0:
             refuse("effective", "positive")
+        if self.summaries and not (self.starts == 1 and self.rounds and self.box is None):
+            raise ValueError("importance: summaries need one start, rounds of draws, and each client's answers")
         if self.most_nodes < self.nodes:
             refuse("most_nodes", f"at least nodes, {self.nodes}")
 

@@ -137,6 +137,9 @@ class AlgorithmSection(Section):
     burn_in: int | None = key(None, ge=0, help="hmc: rounds in which steps adapt; default half of them")
     leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange")
     starts: Count | None = key(None, help=f"own: points from which the mode is looked for; default {own_keys.STARTS}")
+    approximate: bool | None = key(
+        None, help="whether the job goes on where every client is too small for values at draws, and takes part by a summary"
+    )
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
@@ -310,6 +313,12 @@ class Config(JobConfig):
     @property
     def tells_products(self) -> bool:
         return self._plain_linear
+
+    @property
+    def takes_summaries(self) -> bool:
+        effects = self.random.group is not None or self.random.client or self.random.client_slopes
+        plain = self.row_kind in ("responses", "ordered", "nominal") and not self._plain_linear
+        return plain and not effects and not self.chains and not self.secure
 
     def weighing(self, coefficients: int) -> int:
         if self.own:

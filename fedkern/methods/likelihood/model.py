@@ -61,12 +61,14 @@ class Model(WeighedModel[OutputSection]):
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     units : of the response, once they are known
     coarse : whether the response is a score of few whole numbers, as the server alone knows
+    summaries : the clients that take part by a summary
     """
 
     config: Config
     encoding: Encoding
     units: Units = field(default_factory=Units)
     coarse: bool = False
+    summaries: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -344,6 +346,7 @@ class Model(WeighedModel[OutputSection]):
             advice=OF_SUMS if self.secure else OF_REGRESSIONS,
             singly=self.config.singly,
             box=self.box,
+            summaries=tuple(sorted(self.summaries)),
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,

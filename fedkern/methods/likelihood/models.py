@@ -19,9 +19,10 @@ MODELS: Mapping[RowKind, type[Model]] = {
 }
 
 
-def model_of(config: Config, names: tuple[str, ...], encoding: Encoding) -> Model:
-    """Returns the model of a job and the columns that its parties have agreed on.
+def model_of(config: Config, names: tuple[str, ...], encoding: Encoding, summaries: frozenset[int] = frozenset()) -> Model:
+    """Returns the model of a job and the columns that its parties have agreed on; `summaries`: clients that take part by one.
 
     Columns are not centred where there is no intercept: the predictor of a row with covariates of 0 is then 0.
     """
-    return MODELS[config.row_kind](config, names, encoding.uncentred if config.without_intercept else encoding)
+    encoding = encoding.uncentred if config.without_intercept else encoding
+    return MODELS[config.row_kind](config, names, encoding, summaries=summaries)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.messages import Message
+from ...algorithms.core.messages import Message, evolve
+from ...algorithms.core.persistent import PersistentMap
 from ...algorithms.importance import machine as importance
 from ...errors import owned
 from ...jobs.run import Run
@@ -78,7 +79,14 @@ def ask_clients(
     told : one of these -> the answer; a fault of it belongs to that client
     """
     clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
-    return run.ask(stage, question, asked, clients)[0]
+    # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
+    nothing = once.impossible(question.reply, stage.dims, zeros=True)
+    clients |= {k: once.ready_client(nothing) for k in run.summaries & owns.keys()}
+    server = run.ask(stage, question, asked, clients)[0]
+    if server is None or not run.summaries:
+        return server
+    told_rows = {k: reply for k, reply in server.replies.items() if k not in run.summaries}
+    return evolve(server, replies=PersistentMap(told_rows))
 
 
 def _told(k: int, told: Callable[[T], A], own: T, asked: Message) -> A:

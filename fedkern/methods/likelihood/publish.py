@@ -21,7 +21,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts, given_scales
+from . import contrasts, given_scales, summaries
 from .differently import (
     INTERCEPTS,
     OF_A_COLUMN,
@@ -76,6 +76,7 @@ class Ended:
     checked : what clients' sums say of the model
     chains : the last state of the machine of the chains, where these are run
     singly : (N, J) the clients' own log-likelihoods at the draws, where the job has secure sums and names them
+    sizes : of each client the number of rows, where the server was told them
     """
 
     mode: importance.Server | None
@@ -83,6 +84,7 @@ class Ended:
     checked: Checked = field(default_factory=Checked)
     chains: hmc.Server | None = None
     singly: Array | None = None
+    sizes: tuple[int, ...] = ()
 
 
 def bare(model: Model, ended: Ended, test: Design | None) -> Fit:
@@ -145,7 +147,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
-        **_left_out(model, ended.checked.content, weights, sampled.values.sum(axis=1)),
+        **_left_out(model, ended.checked.content, weights, sampled.values),
+        **summaries.content(sampled, model.names, model.summaries, ended.sizes),
     }
     slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
@@ -159,17 +162,20 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     more |= {**scored, **made.more, **_summarised(model, weights.draws[posterior.chosen.ravel()])}
     return replace(
         made,
-        verdict=judge_draws(
-            sampled,
-            (
-                *ended.doubts,
-                *model.doubts(sampled.began),
-                *filter(None, [given_scales.doubt(sampled, model)]),
-                *([] if other_way is None else filter(None, [other_way.doubt])),
-                *filter(None, [ended.checked.doubt]),
+        verdict=summaries.judged(
+            judge_draws(
+                sampled,
+                (
+                    *ended.doubts,
+                    *model.doubts(sampled.began),
+                    *filter(None, [given_scales.doubt(sampled, model)]),
+                    *([] if other_way is None else filter(None, [other_way.doubt])),
+                    *filter(None, [ended.checked.doubt]),
+                ),
+                model.settings.effective,
+                model.reason(sampled.reason),
             ),
-            model.settings.effective,
-            model.reason(sampled.reason),
+            sampled,
         ),
         metrics=metrics,
         notes=[
@@ -198,8 +204,10 @@ def _unseen(model: Model) -> list[str]:
 def _left_out(model: Model, content: Record, weights: weighted.Weighted, values: Array) -> Record:
     """`loo` of summary.json, where the log-likelihood of all rows is known at more draws than clients were told.
 
-    With effects of groups or clients rows do not add up to it, nor without the rows of a client whose answer was refused.
+    With effects of groups or clients rows do not add up to it, nor without the rows of a client whose answer was refused. Rows of
+    clients that take part by a summary are not in it.
     """
+    values = values[:, [k for k in range(values.shape[1]) if k not in model.summaries]].sum(axis=1)
     if not content.get("loo") or model.layout.group or model.layout.client:
         return {}
     if content["loo"]["rows"] != content.get("predictive", {}).get("rows"):

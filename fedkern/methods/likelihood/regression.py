@@ -16,7 +16,7 @@ from ...errors import owned
 from ...jobs import column_notes, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.run import Run
-from . import response
+from . import response, summaries
 from .keys import Config
 from .model import Model
 from .models import model_of
@@ -38,12 +38,13 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
     OwnFault
         A client's file lacks groups or times that the job asks for.
     JobError
-        The agreed columns have no patient whose curves the job asks for.
+        The agreed columns have no patient whose curves the job asks for, or small clients take no part in such a job.
     """
+    summaries.check(run.config, run.names, run.summaries)
     for k, table in tables.items():  # before anything leaves
         with owned(k):
             check_file(run.config, table, run.parties.spec, run.names[k])
-    model = model_of(run.config, run.names, agreeing.agreed(run, tables))
+    model = model_of(run.config, run.names, agreeing.agreed(run, tables), run.summaries)
     notes = model.check_columns()
     run.hooks.notes += notes if run.place.is_server else []
     return Columns(model, exchange_response)
@@ -77,6 +78,8 @@ class Columns:
                 rows[k] = model.read(designs[k], table, run.names[k])
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
+                if k in model.summaries:
+                    summaries.check_rows(*designs[k].X.shape, model.size, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
         said = column_notes.exchange_notes(run, degenerates)

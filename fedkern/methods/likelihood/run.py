@@ -47,7 +47,8 @@ def fit(run: Run[Config]) -> Fit | None:
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
         return None
-    result = steps.make_fit(read.model, publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly), read.test)
+    ended = publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly, run.sizes)
+    result = steps.make_fit(read.model, ended, read.test)
     return replace(result, more={**result.more, **read.content})
 
 

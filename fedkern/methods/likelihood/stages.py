@@ -36,7 +36,7 @@ from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import changes, durations, own_check, own_variational
+from . import changes, durations, own_check, own_variational, summaries
 from .keys import Config
 from .model import TOLD, Model
 from .models import model_of
@@ -84,6 +84,7 @@ MAY_SEND = (
 
 
 USUAL = 6  # questions to the mode and for draws, in most jobs
+OF_SUMMARIES = 6  # more: two questions for summaries, and two of the others after each
 DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 
@@ -112,7 +113,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
     settings = model.settings
     to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
-    times |= {importance.AskValues: of_draws, importance.Values: of_draws}
+    times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: 1}
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
     rounds = to_mode + of_draws
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
@@ -123,7 +124,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
         rounds=rounds,
         resumable=not model.chains,
         times=times,
-        trips=USUAL + bool(model.chains),
+        trips=USUAL + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
         usually=True,
     )
     return stage.with_sums(importance.SUMS, secure=model.secure)
@@ -165,6 +166,7 @@ def check_job(at: Check[Config]) -> Said | None:
     """Returns the words on the job, at the server's place; None elsewhere."""
     if (own := terms_of(at.config)) is not None:
         return own_check.checked(at, own)
+    summaries.check(at.config, at.names, at.summaries)
     for k in at.mine:
         rows = at.parties.rows(k)
         with owned(k):
@@ -175,7 +177,7 @@ def check_job(at: Check[Config]) -> Said | None:
         return None
     if (test := at.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
-    model, unknown = model_of(at.config, at.names, encoding), at.unknown(encoding)
+    model, unknown = model_of(at.config, at.names, encoding, at.summaries), at.unknown(encoding)
     singly = "log-likelihoods at the draws (SingleValues)" if at.config.singly else ""
     response = ("times" if model.config.hazards else "response") if model.compares_alone else ""
     sums = [*secure.describe(at.place, at.names, singly=singly, response=response)] if model.secure else []
@@ -220,6 +222,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {model.describe_response()}"
     yield from model.describe_kind()
+    yield from summaries.describe(model.names, model.summaries)
     yield from _rounds(model)
 
 

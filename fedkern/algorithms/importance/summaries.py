@@ -1,0 +1,147 @@
+"""Puts quadratics in the place of clients that are too small for values at draws: each takes part by a summary.
+
+Such a client answers two questions, each once: its log-likelihood L, gradient and curvature at the mode that is known without it,
+and then the averages of these over the normal approximation N(m, V) of the posterior, its first quadratic included. Over the
+normal, the quadratic with gradient E[L'] and Hessian E[L''] at m, and the mean E[L], is the nearest to L of all quadratics in
+mean square: by Stein's lemma these are the coefficients of its expansion in Hermite polynomials. That at the mode alone follows
+the tangent. Averages are over Sobol's points and their mirror images, which any log-likelihood can be asked for.
+
+By how far the mode moves from the first quadratics to the second ones is seen how much remains. Source:
+docs/spec/likelihood.md, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol as Shape
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ...models.dense import factor, packed, unpacked
+from ..core.messages import RemoteFault, evolve
+from ..core.nets import sobol
+from .messages import AskNormal, Curvature
+from .newton import Metric
+
+Array = NDArray[np.float64]
+
+AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
+QUESTIONS = 2  # of a client: at a point, and over a normal
+CELLS = 0.8  # of a client's cells, numbers that it may tell
+
+
+class Curved(Shape):
+    """Is a client's log-likelihood, as `client.Model` has it."""
+
+    def curvature(self, points: Array, nodes: int) -> tuple[Array, Array, Array]:
+        """Returns the log-likelihood (c,), its gradients (c, P), and minus its Hessians (c, P, P)."""
+
+
+@dataclass(frozen=True)
+class Quadratics:
+    """Holds a quadratic of each of s clients; before its first answer it is 0.
+
+    Attributes
+    ----------
+    answered : (s,) questions that each has answered
+    at, value, gradient, hessian : (s, P), (s,), (s, P), (s, P, P) of each about its centre; minus the Hessian
+    before : (P,) the mode by the quadratics of points
+    """
+
+    answered: Array
+    at: Array
+    value: Array
+    gradient: Array
+    hessian: Array
+    before: Array
+
+    @classmethod
+    def none(cls, s: int, P: int) -> Quadratics:
+        """Returns those of s clients that have not been asked."""
+        return cls(np.zeros(s), np.zeros((s, P)), np.zeros(s), np.zeros((s, P)), np.zeros((s, P, P)), np.zeros(P))
+
+    @property
+    def due(self) -> list[int]:
+        """Those that have answered least; empty where all have answered all."""
+        least = self.answered.min(initial=QUESTIONS)
+        return [] if least == QUESTIONS else np.flatnonzero(self.answered == least).tolist()
+
+    def with_answer(self, i: int, at: Array, answer: Curvature) -> Quadratics:
+        """Returns them with the next answer of the i-th, about `at`."""
+        hessian = unpacked(answer.hessian, len(at))[0]
+        parts = {"at": at, "value": answer.value[0], "gradient": answer.gradient[0], "hessian": hessian}
+        new = {name: getattr(self, name).copy() for name in (*parts, "answered")}
+        for name, part in parts.items():
+            new[name][i] = part
+        new["answered"][i] += 1
+        return evolve(self, **new)
+
+    def curvatures(self, round: int, points: Array) -> list[Curvature]:
+        """Returns the answers at points (c, P) that follow from them."""
+        sloped = self._sloped(points)
+        c, none = len(points), np.zeros(len(points))
+        return [
+            Curvature(round, value, gradient, np.tile(packed(own[np.newaxis]), (c, 1)), none)
+            for value, gradient, own in zip(self.values(points), sloped, self.hessian, strict=True)
+        ]
+
+    def values(self, points: Array) -> Array:
+        """Returns log-likelihoods (s, n) at points (n, P)."""
+        off = points - self.at[:, np.newaxis]
+        mean_slope = (self.gradient[:, np.newaxis] + self._sloped(points)) / 2
+        return np.asarray(self.value[:, np.newaxis] + (mean_slope * off).sum(axis=2))
+
+    def _sloped(self, points: Array) -> Array:
+        """(s, n, P) gradients at points (n, P)."""
+        off = points - self.at[:, np.newaxis]
+        return np.asarray(self.gradient[:, np.newaxis] - off @ self.hessian)
+
+    def judged(self, mode: Array, hessian: Array) -> tuple[float, float]:
+        """Returns by how many posterior sds averages have moved any number of the mode, and the largest share of the information
+        on one of them that is the summaries'; `hessian`: minus that of the log-posterior at the mode.
+        """
+        B = Metric.of(hessian).factor
+        covariance = B @ B.T
+        variance = np.diag(covariance)
+        own = np.diag(covariance @ self.hessian.sum(axis=0) @ covariance)
+        return float(np.abs((mode - self.before) / np.sqrt(variance)).max()), float((own / variance).max())
+
+
+def average(model: Curved, asked: AskNormal, seed: int) -> tuple[Array, Array, Array]:
+    """Returns a log-likelihood's quadratic over a normal distribution, as `curvature` at its mean has it.
+
+    Returns
+    -------
+    value (1,), gradient (1, P) and minus the Hessian (1, P, P)
+
+    Raises
+    ------
+    RemoteFault
+        The question has no covariance matrix.
+    """
+    P = len(asked.mean)
+    covariance = unpacked(asked.covariance[np.newaxis], P)[0]
+    try:
+        L = np.tril(factor(covariance))
+    except np.linalg.LinAlgError:
+        raise RemoteFault("server: AskNormal.covariance is no covariance matrix") from None
+    z = ndtri(sobol(AVERAGED // 2, P, (seed,)))
+    points = asked.mean + np.concatenate([z, -z]) @ L.T
+    several = [model.curvature(points[at : at + BLOCK], asked.nodes) for at in range(0, AVERAGED, BLOCK)]
+    value, gradient, hessian = (sum(one[i].sum(axis=0) for one in several) / AVERAGED for i in range(3))
+    # At the mean the quadratic is above its own average.
+    top = value + (hessian * covariance).sum() / 2
+    return np.array([top]), gradient[np.newaxis], hessian[np.newaxis]
+
+
+def told(P: int) -> int:
+    """Returns how many numbers a client with a summary of P unknowns tells in all."""
+    return QUESTIONS * (1 + P + P * (P + 1) // 2)
+
+
+def merged(answers: list[Curvature], summed: list[Curvature], summaries: tuple[int, ...]) -> list[Curvature]:
+    """Returns answers of clients and of summaries in client order."""
+    own, others = dict(zip(summaries, summed, strict=True)), iter(answers)
+    return [own[k] if k in own else next(others) for k in range(len(answers) + len(summed))]

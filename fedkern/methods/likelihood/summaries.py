@@ -1,0 +1,85 @@
+"""Says which jobs may have clients that take part by a summary, of which rows, and how a result names them.
+
+Such a client is too small for values at draws; which these are all places have agreed on before (`jobs.few`). It answers two
+questions in the rounds, none about the checks of the model, and a quadratic stands in the place of its log-likelihood
+(`algorithms.importance.summaries`). Source: docs/spec/likelihood.md, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...algorithms.importance.machine import Found
+from ...algorithms.importance.summaries import CELLS, told
+from ...errors import JobError, OwnFault
+from ...results import verdict as verdict_of
+from ...results.plain import Record
+from ...results.verdict import Verdict
+from .keys import Config
+
+MOVED, SHARE = 0.1, 0.25  # posterior sds by which no mean moves, and the share of the information, where that is the posterior
+KINDS = ("responses", "ordered", "nominal")
+
+
+def check(config: Config, names: Sequence[str], summaries: Collection[int]) -> None:
+    """Refuses a job whose small clients cannot take part by a summary, or whose every client would, with a JobError."""
+    if not summaries:
+        return
+    several = [repr(names[k]) for k in sorted(summaries)]
+    begin = f"client {several[0]} has" if len(several) == 1 else f"clients {' and '.join(several)} have"
+    begin += " too few rows for values of the likelihood at draws"
+    unlike = {
+        f'model.family = "{config.model.family}"': not config.own and config.row_kind not in KINDS,
+        'model.kind = "own"': config.own,
+        "[model.random]": config.random.group is not None or config.random.client,
+        'algorithm.sampler = "hmc"': config.chains,
+        'job.sums = "secure"': config.secure,
+    }
+    if others := [what for what, there in unlike.items() if there]:
+        remedy = "go on without (data.clients), or pool these rows with another site's"
+        raise JobError(f"{begin}, and no client takes part by a summary in a job with {others[0]}: {remedy}")
+    if len(summaries) == len(names) and not config.algorithm.approximate:
+        remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
+        raise JobError(f"{begin}, and there is no other client: {remedy}")
+
+
+def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:
+    """Refuses rows of which a summary would tell too much, as the client's own fault."""
+    most, wanted = int(CELLS * rows * columns), told(unknowns)
+    if wanted <= most:
+        return
+    remedy = "take fewer columns, leave it out of data.clients, or pool its rows with another site's"
+    text = f"client {client!r} has too few rows to take part by a summary: {remedy}"
+    own = f"client {client!r}, {source}: {rows} rows of {columns} columns may tell {most} numbers, and a summary is of {wanted}"
+    raise OwnFault(text, f"{own}: {remedy}")
+
+
+def describe(names: Sequence[str], summaries: Collection[int]) -> list[str]:
+    """Returns the line of `fedkern check`."""
+    who = ", ".join(names[k] for k in sorted(summaries))
+    return [f"summary  gradient and curvature at one point and over one normal, no values at draws: {who}"] if who else []
+
+
+def content(found: Found, names: Sequence[str], summaries: Collection[int], sizes: Sequence[int]) -> Record:
+    """Returns `summaries` of summary.json: who takes part by one, with its rows where the server was told `sizes`, and what the
+    verdict is made of; nothing without any.
+    """
+    if found.summed is None:
+        return {}
+    moved, share = found.summed
+    clients = {names[k]: {"rows": sizes[k]} if sizes else {} for k in sorted(summaries)}
+    return {"summaries": {"clients": clients, "moved": moved, "share": share}}
+
+
+def judged(own: Verdict, found: Found) -> Verdict:
+    """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate."""
+    if found.summed is None or own.converged is not True:
+        return own
+    moved, share = found.summed
+    why = (
+        f"summaries moved the mean by {moved:.2f} sd (wanted {MOVED:g}) and have {100 * share:.0f} % of the information (wanted "
+        f"less than {100 * SHARE:g} %)"
+    )
+    if moved <= MOVED and share < SHARE:
+        return Verdict(True, f"{own.why}; {why}", own.worst)
+    return verdict_of.approximate(f"{why}; {own.why}")

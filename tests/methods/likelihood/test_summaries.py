@@ -1,0 +1,243 @@
+"""Clients too small for values at draws take part by a summary: the posterior is that of all rows, or said to be near it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import gammaln, log_expit
+from scipy.stats import multivariate_t
+from sklearn.datasets import load_breast_cancer, load_diabetes
+
+import fedkern
+from fedkern.algorithms.exchanges import verdicts
+from fedkern.api import find_ending
+from fedkern.cli.show import describe_result
+from fedkern.errors import JobError, OwnFault
+from fedkern.jobs import few
+from fedkern.jobs.hooks import RunHooks
+from fedkern.results.verdict import HEADS
+
+Array = NDArray[np.float64]
+Data = dict[str, tuple[Array, Array]]
+JOB: dict[str, Any] = {"job": {"method": "likelihood", "seed": 3}, "data": {"response": "y"}, "model": {"family": "bernoulli"}}
+SIZES = (49, 106, 216)
+
+
+@pytest.fixture
+def by_a_summary(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has these clients take part by a summary, whatever rules count of their rows."""
+    kept = few.kept
+    monkeypatch.setattr(few, "find_few", lambda *args, **more: None)
+
+    def choose(*clients: int) -> None:
+        monkeypatch.setattr(few, "kept", lambda *args, **more: kept(*args, **more)._replace(summaries=frozenset(clients)))
+
+    return choose
+
+
+def dealt(X: Array, y: Array, seed: int) -> Data:
+    order = np.random.default_rng(seed).permutation(len(y))[: sum(SIZES)]
+    parts = np.split(order, np.cumsum(SIZES)[:-1])
+    return {name: (X[part], y[part]) for name, part in zip("abc", parts, strict=True)}
+
+
+def cancer(seed: int = 0) -> Data:
+    read = load_breast_cancer()
+    return dealt(read.data[:, [1, 4, 8, 9]], read.target.astype(float), seed)
+
+
+def progression(seed: int = 0) -> Data:
+    """Counts: a measure of disease, in steps of 25."""
+    read = load_diabetes(scaled=False)
+    return dealt(read.data[:, [0, 2, 3, 8]], np.floor(read.target / 25), seed)
+
+
+def exact(data: Data, family: str) -> tuple[Array, Array]:
+    """Means and sds of the coefficients of standardised columns, the intercept first: by many draws about the mode."""
+    X, y = (np.concatenate(parts) for parts in zip(*data.values(), strict=True))
+    X = np.column_stack([np.ones(len(X)), (X - X.mean(axis=0)) / X.std(axis=0)])
+    level = y.mean() if family == "poisson" else y.mean() / (1 - y.mean())
+    centre, weight = np.array([np.log(level), 0, 0, 0, 0]), np.array([5.0, 2.5, 2.5, 2.5, 2.5]) ** -2.0
+    at = centre.copy()
+    for _ in range(100):
+        mean = np.exp(X @ at) if family == "poisson" else np.exp(log_expit(X @ at))
+        H = (X.T * (mean if family == "poisson" else mean * (1 - mean))) @ X + np.diag(weight)
+        at = at + np.linalg.solve(H, X.T @ (y - mean) - weight * (at - centre))
+    q = multivariate_t(at, 1.1 * np.linalg.inv(H), df=7, seed=1)
+    draws = q.rvs(200_000)
+    eta = draws @ X.T
+    rows = y * eta - np.exp(eta) - gammaln(y + 1) if family == "poisson" else y * log_expit(eta) + (1 - y) * log_expit(-eta)
+    log_w = rows.sum(axis=1) - 0.5 * ((draws - centre) ** 2 @ weight) - q.logpdf(draws)
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    mean = w @ draws
+    return mean, np.sqrt(w @ (draws - mean) ** 2)
+
+
+def off(result: fedkern.Result, data: Data, family: str) -> tuple[float, float]:
+    """By how many sds the worst mean is off, and by what part the worst sd."""
+    mean, sd = exact(data, family)
+    rows = [result.parameters[name] for name in ("intercept_std", *(f"theta_std[x{k}]" for k in range(1, 5)))]
+    means, sds = (np.array([row[key] for row in rows]) for key in ("mean", "sd"))
+    return float(np.abs((means - mean) / sd).max()), float(np.abs(sds / sd - 1).max())
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_posterior_is_that_of_all_rows(by_a_summary: Callable[..., None], family: str, seed: int) -> None:
+    data = cancer(seed) if family == "bernoulli" else progression(seed)
+    by_a_summary(0)
+    result = fedkern.run({**JOB, "model": {"family": family}}, data=data)
+    assert result.converged is True
+    mean, sd = off(result, data, family)
+    assert mean < 0.1
+    assert sd < 0.05
+    told = result.summary["summaries"]
+    assert told["clients"] == {"a": {"rows": 49}}
+    assert told["moved"] <= 0.1
+    assert told["share"] < 0.25
+    assert "summaries moved the mean by 0.0" in result.summary["verdict"]
+    assert find_ending(result, 0) == (0, None)
+    # Nothing of its rows is in the checks of the model.
+    assert result.summary["predictive"]["rows"] == 322
+
+
+def test_a_result_in_which_summaries_weigh_much_is_approximate(by_a_summary: Callable[..., None]) -> None:
+    data = cancer()
+    by_a_summary(0, 1)
+    result = fedkern.run(JOB, data=data)
+    assert result.converged == "approximate"
+    assert result.summary["verdict"].startswith("approximate: summaries moved the mean by ")
+    assert find_ending(result, 0) == (6, "the result is approximate, as its first line says")
+    mean, sd = off(result, data, "bernoulli")
+    assert mean < 0.1
+    assert sd < 0.05
+    named = "by a summary, and in no check of the model: a (49 rows), b (106 rows)"
+    assert list(describe_result(result))[:2] == [result.summary["verdict"], named]
+    assert repr(result).splitlines()[1] == named
+
+
+def test_the_word_is_known_to_clients_and_readers() -> None:
+    assert HEADS["approximate"] == "approximate"
+    assert verdicts.read_verdict(verdicts.make_question("approximate", "approximate: so", ""))["converged"] == "approximate"
+
+
+def test_a_job_of_summaries_alone_goes_on_where_it_asks_for_that(by_a_summary: Callable[..., None]) -> None:
+    by_a_summary(0, 1, 2)
+    with pytest.raises(JobError, match=r"clients 'a' and 'b' and 'c' have too few rows .* set algorithm\.approximate = true"):
+        fedkern.run(JOB, data=cancer())
+    result = fedkern.run({**JOB, "algorithm": {"approximate": True}}, data=cancer())
+    assert result.converged == "approximate"
+    assert "predictive" not in result.summary
+
+
+@pytest.mark.parametrize(
+    ("sections", "what"),
+    [
+        ({"algorithm": {"sampler": "hmc"}}, r"algorithm\.sampler = \"hmc\""),
+        ({"model": {"family": "bernoulli", "random": {"client": True}}}, r"\[model\.random\]"),
+        ({"job": {**JOB["job"], "sums": "secure"}}, r"job\.sums = \"secure\""),
+    ],
+)
+def test_jobs_without_summaries_say_so(by_a_summary: Callable[..., None], sections: dict[str, Any], what: str) -> None:
+    by_a_summary(0)
+    wanted = f"client 'a' has too few rows for values of the likelihood at draws, and no client takes part by a summary .* {what}"
+    with pytest.raises(JobError, match=wanted):
+        fedkern.run({**JOB, **sections}, data=cancer())
+    with pytest.raises(JobError, match=wanted):
+        fedkern.check({**JOB, **sections}, data=cancer())
+
+
+def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Callable[..., None]) -> None:
+    """Of 5 columns 42 numbers, which are more than .8 of 9 rows of 5, and not of 11."""
+    by_a_summary(0)
+    whole = cancer()
+    for n in (9, 11):
+        data = whole | {"a": (whole["a"][0][:n], whole["a"][1][:n])}
+        if n == 11:
+            assert fedkern.run(JOB, data=data).converged is True
+            continue
+        with pytest.raises(OwnFault, match="client 'a' has too few rows to take part by a summary") as fault:
+            fedkern.run(JOB, data=data)
+        assert "9 rows of 5 columns may tell 36 numbers, and a summary is of 42" in fault.value.own
+
+
+def test_a_separated_summary_takes_part(by_a_summary: Callable[..., None]) -> None:
+    """All its responses are 1."""
+    by_a_summary(0)
+    data = cancer()
+    data["a"] = (data["a"][0], np.ones(49))
+    result = fedkern.run(JOB, data=data)
+    assert result.converged in (True, "approximate")
+    if result.converged is True:
+        mean, sd = off(result, data, "bernoulli")
+        assert mean < 0.1
+        assert sd < 0.1
+
+
+def test_levels_and_measured_responses(by_a_summary: Callable[..., None]) -> None:
+    """Any log-likelihood of rows without effects can be averaged: with numbers beside its coefficients, too."""
+    by_a_summary(0)
+    read = load_diabetes(scaled=False)
+    data = dealt(read.data[:, [0, 2, 3, 8]], read.target, 0)
+    for family in ("gaussian", "student"):
+        job = {**JOB, "model": {"family": family}}
+        result = fedkern.run(job, data=data)
+        by_a_summary()  # nobody
+        whole = fedkern.run(job, data=data)
+        by_a_summary(0)
+        assert result.converged is True
+        for name, row in whole.parameters.items():
+            if name != "nu":  # of which the rows say little
+                assert abs(result.parameters[name]["mean"] - row["mean"]) < 0.1 * row["sd"]
+                assert abs(result.parameters[name]["sd"] / row["sd"] - 1) < 0.06
+
+
+def test_checks_and_sites_are_those_of_the_others(by_a_summary: Callable[..., None]) -> None:
+    by_a_summary(0)
+    job = {**JOB, "output": {"loo": True, "marginal": True, "sites": True, "without": True}}
+    result = fedkern.run(job, data=cancer())
+    assert result.summary["loo"]["rows"] == result.summary["marginal"]["rows"] == 322
+    assert sorted(result.summary["sites"]) == ["b", "c"]
+    assert sorted(result.summary["without"]) == ["a", "b", "c"]
+    assert not any("'a'" in note for note in result.notes)
+
+
+def test_a_run_that_died_goes_on_to_the_same_result(
+    by_a_summary: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_a_summary(0, 1)
+    job = {**JOB, "algorithm": {"checkpoint_every": 1e-6}}
+    whole = fedkern.run(job, data=cancer())
+    for death in (22, 26, 36, 42):  # among the steps, and beside the two questions
+        seen, out = 0, tmp_path / str(death)
+
+        class Crash(Exception):
+            pass
+
+        def observe(self: RunHooks, state: object, event: object, death: int = death, crash: type[Exception] = Crash) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == death:
+                raise crash
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RunHooks, "observe", observe)
+            with pytest.raises(Crash):
+                fedkern.run(job, data=cancer(), out=out)
+        assert fedkern.run(job, data=cancer(), out=out, resume=True).digest == whole.digest
+        ledger = [json.loads(line) for line in next(out.rglob("ledger/a.jsonl")).read_text().splitlines()]
+        assert any("Curvature" in json.dumps(line) for line in ledger)
+
+
+def test_check_names_them(by_a_summary: Callable[..., None]) -> None:
+    by_a_summary(0)
+    said = str(fedkern.check(JOB, data=cancer()))
+    assert "summary  gradient and curvature at one point and over one normal, no values at draws: a" in said
+    assert "AskNormal" in said
