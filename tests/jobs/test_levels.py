@@ -197,3 +197,24 @@ def test_a_lowered_number_is_said_first() -> None:
     assert few.lowered(parse(at("strict"))) is None
     assert few.lowered(parse(at("standard", rows=50))) is None
     assert few.lowered(parse({**JOB, "model": {"family": "gaussian"}, "disclosure": {"rows_per_coefficient": 3}})) is None
+
+
+def test_a_client_with_few_rows_a_coefficient_takes_part_by_a_summary() -> None:
+    """Three hospitals of 49, 106 and 216 patients, four covariates: at "standard" the first is no refusal."""
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.normal(size=(371, 3)), columns=list("xyz")).assign(sex=random.choice(["f", "m"], 371))
+    X["died"] = (random.random(371) < 1 / (1 + np.exp(1 - 0.8 * X.x + 0.5 * (X.sex == "m")))).astype(int)
+    data = {"a": X[:49], "b": X[49:155], "c": X[155:]}
+    job = {**JOB, "data": {"response": "died"}}
+    whole, small = (fedkern.run({**job, "disclosure": {"level": level}}, data=data) for level in ("none", "standard"))
+    assert small.summary["summaries"]["clients"] == {"a": {"rows": 49}}
+    assert small.converged is True
+    assert whole.summary["disclosure"]["apart"] == {}
+    for name in ("theta[x]", "theta[y]", "theta[z]"):
+        one, two = (run.summary["parameters"][name] for run in (whole, small))
+        assert abs(one["mean"] - two["mean"]) < 0.1 * one["sd"]
+        assert two["sd"] == pytest.approx(one["sd"], rel=0.05)
+    with pytest.raises(JobError, match="client 'a'.*more than 75 rows are asked for"):
+        fedkern.run({**job, "disclosure": {"level": "strict"}}, data=data)
+    with pytest.raises(JobError, match="client 'a'.*more than 60 rows are asked for"):
+        fedkern.run({**job, "data": {"response": "died"}, "disclosure": {"level": "standard"}}, data={**data, "a": X[:14]})
