@@ -219,7 +219,7 @@ def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterato
     every = combinations(table, spec, rows) if rules.combinations and config.tells_combinations else None
     of_file, of_job = table, spec
     table, spec = looked_at(table, spec, client)  # the columns that a formula makes
-    p = coefficients(table, spec)
+    p = coefficients(config, table, spec)
     yield from _rows(config, of_file, n, rules.rows_of_one_column if p <= 1 + spec.intercept else rules.rows)
     if not n:
         return
@@ -346,7 +346,7 @@ def _of_combinations(config: JobConfig, table: Table, spec: Spec, n: int, every:
     least = config.rules.combinations
     if every is None or not (rare := int((every.rows * config.batch < least - NEARLY).sum())):
         return
-    enough = every.possible >= EQUATIONS * coefficients(table, spec) ** 2
+    enough = every.possible >= EQUATIONS * coefficients(config, table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return
     own = (
@@ -358,16 +358,20 @@ def _of_combinations(config: JobConfig, table: Table, spec: Spec, n: int, every:
     yield Broken("has too few rows for covariates of few different values", own, remedy, "combinations", 0, of_values=True)
 
 
-def coefficients(table: Table, spec: Spec) -> int:
+def coefficients(config: JobConfig, table: Table, spec: Spec) -> int:
     """Returns the number of coefficients of the model that this file's own columns and levels make.
 
+    At level "standard" these are the identified ones: beside an intercept, or another factor, a factor of K levels has K - 1.
     (Of an undeclared column, levels in few rows are a fault.)
     """
     if spec.coefficients is not None:
         return spec.coefficients
     most = table.n_rows // LEAST_OF_LEVEL
-    levels = _levels(table, spec).items()
-    return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in levels)
+    levels = _levels(table, spec)
+    counts = {name: count if name in spec.columns else max(1, min(count, most)) for name, count in levels.items()}
+    factors = sum(1 for name in counts if column_of(spec, table, name).levels is not None)
+    follow = 0 if config.rules.search else max(factors - (not spec.intercept), 0)
+    return spec.intercept + sum(counts.values()) - follow
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:

@@ -96,7 +96,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         It lacks one, or has too few rows of it; cells are for the holder.
     """
     check_groups(config, table, spec, client)
-    family, wanted = config.model.family, config.told_up_to(few.coefficients(table, spec)) + 1
+    family, wanted = config.model.family, config.told_up_to(few.coefficients(config, table, spec)) + 1
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)
@@ -228,7 +228,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     table, spec = looked_at(table, spec)
     numbers = np.bincount(codes)
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
-    wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(table, spec)) + 1), LEAST_OF_LEVEL
+    wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(config, table, spec)) + 1), LEAST_OF_LEVEL
     if config.random.slopes:  # then a group's message is of its own rows, and not of all of its size
         wanted, pairs = max(wanted, config.rules.sloped_groups), max(pairs, config.rules.sloped_groups)
     remedy = "join these groups to others, leave their rows out, or name another column"
