@@ -224,9 +224,10 @@ def test_the_response_of_a_client_that_tells_it_is_a_cell_like_others(tmp_path: 
 
 
 def test_what_is_left_of_a_vertical_job_must_be_enough(tmp_path: Path) -> None:
-    made = vertical(tmp_path, dict.fromkeys(range(12), "x") | dict.fromkeys(range(20, 32), "z"), "drop")
+    lacking = dict.fromkeys(range(12), "x") | dict.fromkeys(range(20, 32), "z")
+    made = vertical(tmp_path, lacking, "drop", disclosure={"level": "strict"})
     for act in (fedkern.run, fedkern.check):
-        with pytest.raises(JobError, match=r"fewer rows are complete at all parties than data\.least_rows") as caught:
+        with pytest.raises(JobError, match=r"fewer rows are complete at all parties than disclosure\.rows") as caught:
             act(made)
         assert "16" not in str(caught.value)
 

@@ -21,7 +21,7 @@ from fedkern.jobs import holders
 from support.command import mpirun_jobs
 
 ROWS, REFUSED = 60, "client 'b': refused by the holder's policy"
-STRICT = '[disclosure]\ndifferencing = "refuse"'
+STRICT = '[disclosure]\nlevel = "strict"\ndifferencing = "refuse"'
 
 
 def rows(root: Path, name: str, n: int = ROWS, of: str = "west", alone: int = 0) -> None:
@@ -64,7 +64,7 @@ def using(*columns: str) -> tuple[str, str]:
 
 
 def asking(least: int) -> tuple[str, str]:
-    return "--set", f"data.least_rows={least}"
+    return "--set", f"disclosure.rows={least}"
 
 
 def noted(home: Path) -> list[str]:
@@ -85,7 +85,8 @@ def answers(root: Path, of: str) -> Iterator[str]:
         for least in range(37, 44):
             sections: dict[str, Any] = {
                 "job": {"rounds": 1},
-                "data": {"clients": [str(root / f"{name}.csv") for name in "ab"], "response": "y", "least_rows": least},
+                "data": {"clients": [str(root / f"{name}.csv") for name in "ab"], "response": "y"},
+                "disclosure": {"level": "strict", "rows": least, "rows_per_value": least // 2},
                 "model": {"family": "gaussian", "scale": 1.0, "missing": "drop"},
             }
             sections["data"] |= {"dialect": {"missing": codes}, "ignore": ["u", "v", "icu"]}
@@ -145,7 +146,7 @@ def test_few_alike_and_nearly_known_rows_are_one_sentence(fedkern: Any, tmp_path
     rows(tmp_path, "a", 3 * ROWS, alone=30)
     rows(tmp_path, "b", alone=1)
     why = {
-        "few": (asking(ROWS + 1), f"{ROWS} rows that count; {ROWS + 1} are asked for (data.least_rows)"),
+        "few": (asking(ROWS + 1), f"{ROWS} rows that count; {ROWS + 1} are asked for"),
         "near": (using("u"), "were those of this one but for fewer than 20"),
         "alike": (using("icu"), "'icu' has a value that 1 row has"),
         "near and few": ((*using("u"), *asking(ROWS + 1)), f"fewer than 20: {'what was told'}"),

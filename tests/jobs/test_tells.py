@@ -27,7 +27,8 @@ from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 from support import input_cases
 
-FEWEST = "the fewest that this job takes (data.least_rows)"
+FEWEST = "the fewest that this job takes (disclosure.rows)"
+ANY = ("rows_per_coefficient=0", "rows_per_value=0", "combinations=0", "leverage=1", "groups=0")
 MODULES = [import_module(found.name) for found in pkgutil.walk_packages(fedkern.algorithms.__path__, "fedkern.algorithms.")]
 PROTOCOLS = {id(value): value for module in MODULES for value in vars(module).values() if isinstance(value, Protocol)}.values()
 OURS = [kind for kind in KINDS.values() if kind.__module__.startswith("fedkern.")]
@@ -77,7 +78,16 @@ def computed(path: Path, *sets: str) -> str:
 
 
 def federation(folder: Path, method: str) -> Path:
-    return folder / input_cases.METHODS[method](folder).job
+    """A job at the strict level, where it has one, of which a test sets the number of rows."""
+    path = folder / input_cases.METHODS[method](folder).job
+    if method in ("pvi", "sparse", "vertical"):
+        path.write_text(f'{path.read_text("utf-8")}\n[disclosure]\nlevel = "strict"\n', "utf-8")
+    return path
+
+
+def of_rows(n: int) -> tuple[str, ...]:
+    """Of clients of n rows, of which nothing else is asked."""
+    return tuple(f"disclosure.{one}" for one in (f"rows={n}", *ANY))
 
 
 @pytest.mark.usefixtures("_here")
@@ -94,10 +104,10 @@ class TestTheLine:
         assert "combinations" not in linear
         assert "of every client: by second moments of its columns, response included, how many rows have a value of" in linear
         assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no more in any way that was tried" in told
-        told = computed(path, "data.least_rows=3")
+        told = computed(path, *of_rows(3))
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
-        told = computed(path, "data.least_rows=1", "output.reweigh=false")
+        told = computed(path, *of_rows(1), "output.reweigh=false")
         assert "each column's values (SchemaReply), its response (LevelSums), its rows and labels (SiteDelta)" in told
 
     def test_of_a_full_covariance(self, tmp_path: Path) -> None:
@@ -109,11 +119,11 @@ class TestTheLine:
             rows = [f"{','.join(f'{x:.3f}' for x in row)},{i % 2}" for i, row in enumerate(cells)]
             (tmp_path / f"{name}.csv").write_text("\n".join([f"{columns},y", *rows]) + "\n")
         path = tmp_path / "job.toml"
-        path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+        path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n[disclosure]\nlevel = "strict"\n')
         for full in ("model.covariance=full", "model.covariance=auto"):
             with pytest.raises(JobError, match="client 'a' has too few rows for its coefficients and a full covariance"):
                 computed(path, full)
-            few = computed(path, full, "data.least_rows=19")
+            few = computed(path, full, *of_rows(19))
             assert "its rows and labels (SiteDelta, LogTermsOf)" in few
             assert "(Slope)" in few
         with pytest.raises(JobError, match="client 'a' has too few rows for its coefficients and a diagonal covariance"):
@@ -148,13 +158,13 @@ class TestTheLine:
         assert gathered.startswith("computed  every other client and the server can compute")
         pooled = "algorithm.statistics=pooled"
         rotated = "its rows up to a rotation (of two rows their difference) with no more rows than coefficients + 1 (Statistics)"
-        assert rotated in computed(path, pooled, "data.least_rows=2")
+        assert rotated in computed(path, pooled, *of_rows(2))
         assert rotated not in computed(path, pooled)
 
     @pytest.mark.parametrize(
         ("method", "sets"),
         [
-            ("pvi", ("algorithm.batch=0.5", "algorithm.optimiser=adam", "data.least_rows=3")),
+            ("pvi", ("algorithm.batch=0.5", "algorithm.optimiser=adam", *of_rows(3))),
             ("sparse", ("model.family=bernoulli", "algorithm.random_source=keyed")),
         ],
     )
