@@ -271,7 +271,7 @@ def _of_curvature(config: JobConfig, table: Table, spec: Spec, n: int, p: int) -
     if not wanted or may_tell_curvature(config, n, p):
         return
     levels = _levels(table, spec)
-    every = spec.intercept + sum(levels.values())
+    every = spec.intercept + sum(levels.values()) if config.rules.search else p
     widest = max(levels, key=lambda name: levels[name], default="")
     named = widest and levels[widest] > max(2, WIDE * every)  # its number of levels is for the holder alone
     fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"

@@ -214,7 +214,7 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
     """
     if config.model.missing != "drop":
         return
-    least = max([1, *(holders.bound(config, own).rules.rows for own in policies.values())])
+    least = max([1, config.rules.rows, *(holders.bound(config, own).rules.rows for own in policies.values())])
     if n_rows < least:
         raise JobError(
             'model.missing = "drop": fewer rows are complete at all parties than disclosure.rows, or a holder\'s policy, asks '
