@@ -294,7 +294,7 @@ def said(rows: Sequence[Row], title: str) -> Iterator[str]:
     yield f"points in the place of quadrature move a mean by at most {max(one.points for one in rows):.4f} sd"
     shares = {who: np.array([(one.share, one.of_one) for one in rows if one.who == who]) for who in WHO}
     for who, of in shares.items():
-        yield f"{who:16}share of the information {np.median(of[:, 0]):.2f} (to {of[:, 0].max():.2f}), "
+        yield f"{who:16}share of the information {np.median(of[:, 0]):.2f} (to {of[:, 0].max():.2f})"
         yield f"{'':16}on the one coefficient where it is most {np.median(of[:, 1]):.2f} (to {of[:, 1].max():.2f})"
 
 
