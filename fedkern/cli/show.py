@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..methods import load_method
-from ..results import guard
+from ..results import guard, shown
 from ..results.result import Result
 from ..results.verdict import ending
 
 
 def describe_result(result: Result) -> Iterator[str]:
     """Yields whether the result has converged, why the run ended, and the lines of its method."""
-    yield result.summary["verdict"]
+    yield shown.first_line(result.summary)
     with guard.collecting() as faults:
         lines = _describe_run(result)
     yield from lines

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import Summary
+from ..algorithms.exchanges.columns import TWO_LABELS, Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
-from ..labels import label
+from ..labels import event_of, label
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
@@ -81,7 +81,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     if not table.n_rows:
         raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
     marks = Marks(table)
-    y, offset, weights = _roles(table, spec.encoding(()), marks, spec.missing)
+    of_file = with_event(spec, table)
+    y, offset, weights = _roles(table, of_file.encoding(()), marks, spec.missing)
     _mark_offset(offset, spec, marks)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
@@ -103,14 +104,12 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
             levels[name] = _levels(cells)
             if declared is None and identifies:
                 identifiers += _identifier(cells, name, table.names, known)
-    of_response: tuple[str, ...] = ()
-    if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
-        of_response = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
+    of_response = _labels_of(table, spec)
     # All bad cells are named at once, before any check that needs good ones.
     marks.refuse(client, known)
     if identifiers:
         raise _of_identifiers(identifiers, begin)
-    _check_labels(of_response, spec, begin)
+    _check_labels(of_response, of_file, begin)
     _check_constants(names, kinds_found, spec, table.names, begin)
     values = _stacked(table, names, kinds_found, numeric)
     tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
@@ -123,6 +122,30 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     # Rows of weight 0 must not enter the sums that are exchanged.
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     return Summary(names, tuple(kinds_found), levels, of_response, values if spec.standardise == "exchange" else None, counts)
+
+
+def with_event(spec: Spec, table: Table) -> Spec:
+    """Returns the facts with the label that counts as 1, where labels of all clients decide, as far as this file tells it.
+
+    A file with both labels tells it as all do; of a single label it is not known yet, and it is taken for the event.
+    """
+    labels = _labels_of(table, spec) if spec.undecided else ()
+    return replace(spec, positive=event_of(labels)) if labels else spec
+
+
+def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
+    """Returns the labels of a response that all clients are to agree on; none where they are 0 and 1, or truth values."""
+    cells = table.columns.get(spec.response or "")
+    if cells is None or spec.declared_labels is not None or not (spec.undecided or spec.positive is not None):
+        return ()
+    numeric = not isinstance(cells, Text) or cells.kind() == "numeric"
+    cells = labels(cells)
+    there = {cells.levels[code] for code in np.unique(cells.codes)}
+    if not spec.undecided:
+        return tuple(sorted(there))
+    there -= {level for level in there if level == "" or (numeric and level.lower() in MISSING)}
+    known = there <= {"0", "1", "True", "False"} or (numeric and len(there) != 2)  # or numbers of which some are faults
+    return () if known else tuple(sorted(there))
 
 
 def _counting(weights: _Values) -> NDArray[np.float64] | None:
@@ -175,12 +198,9 @@ def _check_labels(own_labels: tuple[str, ...], spec: Spec, begin: str) -> None:
     """Refuses, before labels leave, a response without two labels of which one is positive."""
     if len(own_labels) > 2 or (len(own_labels) == 2 and spec.positive not in own_labels):
         what = f"{begin}: column {spec.response!r}"
-        remedy = (
-            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: correct "
-            "the cells of the file that differs, or [data] positive"
-        )
-        own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), {remedy}"
-        raise OwnFault(f"{what} has other labels than a response may have, {remedy}; {HINT}", own)
+        remedy = f"positive = {spec.positive!r}; {TWO_LABELS}"
+        own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), and {remedy}"
+        raise OwnFault(f"{what} has other labels than a response may have, and {remedy}; {HINT}", own)
 
 
 def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:
@@ -440,12 +460,14 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
-    # Numbers: their domain is that of the family, or counts if there are trials.
+    # Numbers: their domain is that of the family, or counts if there are trials. TRUE and FALSE are 1 and 0 in a binary response.
+    record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
+    if record.binary and not of_trials and isinstance(column, Text):
+        column = replace(labels(column), truths=True)
     y = floats(column)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
         marks.mark(empty, name, "is missing", f"fill in the value or remove the row ({LEFT_OUT})")
-    record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
     domain = COUNTS if of_trials else record.domain
     if record.binary and not of_trials:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ..algorithms.core.messages import reading
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
-from ..data.design import column_of, describe
+from ..data.design import column_of, describe, with_event
 from ..data.faults import Faults
 from ..data.formula import check, looked_at
 from ..data.header import check_header
@@ -158,7 +158,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
 
     Where lowering data.least_rows is a way out, its holder reads the value that this file needs.
     """
-    policies = tuple(policies)
+    policies, spec = tuple(policies), with_event(spec, table)
     found = _find_few(config, table, spec, client, policies)
     if (
         found is None
@@ -437,7 +437,7 @@ def kept(
             spec, policies = parties.spec_of(table.names), bindings[k].policies
             # The rows are noted before they are counted: the answer depends on them.
             with between(k):
-                near = holders.asked(config, parties, k, bindings[k], table, spec)
+                near = holders.asked(config, parties, k, bindings[k], table, with_event(spec, table))
             few = find_few(config, table, spec, name, policies)
             if few is not None and few.of_values and not near:
                 describe(table, spec, name, identifies=False)  # a value that is a fault is told as one

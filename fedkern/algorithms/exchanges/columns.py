@@ -5,7 +5,8 @@ A client sends the following as JSON in pieces of a fixed size (`pieces`), and w
 * names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not seen in the
   rows);
 * in a job that is not private, once all have the same columns: the levels of its categorical columns and the labels of its
-  response, where the job file does not declare them;
+  response, where the job file does not declare them. A binary response of 0 and 1 has no labels; of two others the labels of all
+  clients decide which one counts as 1 (`event_of`);
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
   server has told the pooled means, the sums of the deviations from them and of their squares. Two legs, because
   sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
@@ -34,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault, mark_party
+from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
 from ..core import pieces
@@ -88,6 +90,11 @@ class Agreed(Message, kind=3):
     parts: int
     text: Annotated[bytes, "schema"]
 
+
+TWO_LABELS = (
+    "a response has the same two labels in all files, one of which counts as 1: correct the cells of the file that differs, or "
+    "[data] positive"
+)
 
 TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations
 
@@ -144,6 +151,7 @@ class Server:
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
+    positive: str | None = None
     labels: tuple[str, ...] = ()
     rows: int = 0
     means: tuple[float, ...] = ()
@@ -254,8 +262,9 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
             raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
 
     # The roles come from the job file alone, and so must agree exactly.
-    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept", "trials"):
+    for name in ("response", "family", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
+    same("positive", agreed.positive, _event(agreed.labels) if spec.undecided else spec.positive)
     # A client may lack covariates only where values may be missing.
     own = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
@@ -274,7 +283,9 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
             raise RemoteFault(f"server: Agreed.columns[{j}] has constants, of which this client's job file knows nothing")
     # Labels that nobody declared must at least hold this client's.
     labels = spec.declared_labels
-    if labels is not None or spec.private or spec.positive is None:
+    if spec.undecided:
+        _compare_texts("labels", agreed.labels, None, summary.labels)
+    elif labels is not None or spec.private or spec.positive is None:
         same("labels", agreed.labels, labels or ())
     elif agreed.labels or spec.positive in summary.labels:
         _compare_texts("labels", agreed.labels, None, summary.labels)
@@ -294,7 +305,7 @@ def _wanted(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
     if spec.private:
         return set()
     wanted = {"levels"} if any(_open_levels(spec, name, kind) for name, kind in zip(names, kinds)) else set()
-    if spec.positive is not None and spec.declared_labels is None:
+    if spec.undecided or (spec.positive is not None and spec.declared_labels is None):
         wanted.add("labels")
     if spec.standardise == "exchange" and any(k == "numeric" and not spec.complete(name) for name, k in zip(names, kinds)):
         wanted |= {"rows", "sums"}
@@ -391,7 +402,9 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
     told = {column.name: [reply.get("levels", {}).get(column.name, ()) for reply in replies] for column in open_ones}
     notes, doubts = slips.of_levels(open_ones, told, state.clients)
-    state = replace(state, columns=columns, labels=_labels(state, replies), notes=notes, doubts=doubts)
+    labels = _labels(state, replies)
+    positive = _event(labels) if state.spec.undecided else state.spec.positive
+    state = replace(state, columns=columns, positive=positive, labels=labels, notes=notes, doubts=doubts)
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
@@ -525,20 +538,33 @@ def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
-    """Returns the two labels of a response with a positive one."""
+    """Returns the two labels of a response; none where they are 0 and 1, or where no client has the positive one."""
     spec = state.spec
-    if spec.positive is None or spec.declared_labels is not None:
+    if not spec.undecided and (spec.positive is None or spec.declared_labels is not None):
         return ()
     counts = Counter(label for reply in replies for label in reply["labels"])
-    if len(counts) > 2 or (len(counts) == 2 and spec.positive not in counts):
-        rarest = min(counts.keys() - {spec.positive}, key=lambda label: (counts[label], label))
+    positive = spec.positive if spec.positive is not None else max(counts, key=lambda label: (counts[label], label), default=None)
+    if len(counts) > 2 or (len(counts) == 2 and positive not in counts):
+        rarest = min(counts.keys() - {positive}, key=lambda label: (counts[label], label))
         client = next(name for name, reply in zip(state.clients, replies) if rarest in reply["labels"])
         raise JobError(
-            f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels, "
-            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: "
-            "correct the cells of the file that differs, or [data] positive"
+            f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels"
+            f"{_positive(spec)}; {TWO_LABELS}"
         )
-    return tuple(sorted(counts)) if spec.positive in counts else ()
+    if spec.undecided and len(counts) == 1:
+        raise JobError(
+            f"{spec.response!r} has one label at all clients, {positive!r}, and a binary response has two: see whether it is the "
+            "response, or name the label that counts as 1 in [data] positive"
+        )
+    return tuple(sorted(counts)) if positive in counts else ()
+
+
+def _positive(spec: Spec) -> str:
+    return "" if spec.positive is None else f", and positive = {spec.positive!r}"
+
+
+def _event(labels: Sequence[str]) -> str | None:
+    return event_of(labels) if labels else None
 
 
 def _deviations_known(state: Server) -> tuple[Column, ...]:
@@ -569,7 +595,7 @@ def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEf
     """Sends the agreed encoding to all."""
     encoding = state.spec.encoding(columns)
     if state.labels:
-        encoding = replace(encoding, labels=state.labels)
+        encoding = replace(encoding, positive=state.positive, labels=state.labels)
     state = replace(state, leg=DONE, columns=columns, replies=PersistentMap(), encoding=encoding)
     return _to_all(state, Agreed, DONE, encoding.to_dict())
 

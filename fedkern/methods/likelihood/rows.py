@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import MISSING, labels
-from ...data.design import Design, column_of
+from ...data.design import Design, column_of, with_event
 from ...data.faults import HINT, who
 from ...data.formula import looked_at
 from ...data.table import Table
@@ -95,6 +95,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     OwnFault
         It lacks one, or has too few rows of it; cells are for the holder.
     """
+    spec = with_event(spec, table)
     check_groups(config, table, spec, client)
     family, wanted = config.model.family, config.told_up_to(few.coefficients(table, spec)) + 1
     if (columns := times_of(config)) is not None:
