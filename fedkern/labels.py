@@ -12,8 +12,8 @@ from collections.abc import Collection
 __all__ = ["event_of", "label", "whole"]
 
 TRUTHS = {"true": "True", "false": "False"}
-EVENTS = frozenset({"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"})
-OTHERS = frozenset({"no", "n", "false", "control", "controls", "alive", "censored", "none", "negative", "neg", "absent"})
+EVENTS = {"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"}
+OTHERS = {"no", "n", "false", "control", "controls", "alive", "censored", "none", "negative", "neg", "absent"}
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
@@ -29,9 +29,9 @@ def label(cell: str, decimal: str = ".") -> str:
 
 
 def event_of(labels: Collection[str]) -> str:
-    """Returns the label of a binary response that counts as 1: by a short list (yes, true, case, dead ..), else the last in order.
+    """Returns the label of a binary response that counts as 1: by a short list (yes, true, case, dead ..), else the last one.
 
-    Numbers stand in their order, texts as they are sorted: of 1 and 2 it is 2, as R's Surv has it.
+    Numbers stand in their order, as in R's Surv, texts as they are sorted.
 
     Examples
     --------

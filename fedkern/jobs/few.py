@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from ..algorithms.core.messages import reading
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
-from ..data.design import column_of, describe, with_event
-from ..data.faults import Faults
-from ..data.formula import check, looked_at
+from ..data.design import column_of, with_event
+from ..data.faults import Faults, Refusals
+from ..data.formula import looked_at
 from ..data.header import check_header
 from ..data.table import Table
-from ..errors import JobError, OwnFault, owned
+from ..errors import JobError, OwnFault, own_text, owned
 from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
@@ -43,6 +43,7 @@ from .holding.binding import Binding
 from .holding.policy import Policy
 from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
+from .refusals import find_refusals, say_the_same
 
 Array = NDArray[np.float64]
 
@@ -193,13 +194,13 @@ def _find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies
         every = combinations(table, spec, rows) if told else None
         of_file, of_job = table, spec
         table, spec = looked_at(table, spec, client)  # the columns that a formula makes
-        few = _for_curvature(config, table, spec, client, n)
-        few = few or _for_events(config, table, spec, client, least, weights(table, spec))
-        if few or table.broken:  # rows that cannot be read end the job, with a text of their own
-            return few
-        few = _for_groups(config, of_file, of_job, client, rows, policies)
-        few = few or _for_combinations(config, table, spec, client, n, every)
-        return few or _for_values(config, table, spec, client, least, rows, every)
+        found = [_for_curvature(config, table, spec, client, n)]
+        found.append(_for_events(config, table, spec, client, least, weights(table, spec)))
+        if not table.broken:  # rows that cannot be read end the job, with a text of their own
+            found.append(_for_groups(config, of_file, of_job, client, rows, policies))
+            found.append(_for_combinations(config, table, spec, client, n, every))
+            found.append(_for_values(config, table, spec, client, least, rows, every))
+        return _together([few for few in found if few is not None])
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
     own = (
@@ -207,6 +208,15 @@ def _find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies
         "since what is sent of fewer may tell them: pool them with another site's, or take part in private jobs only"
     )
     return Few(f"client {client!r} has fewer rows than this job, or its holder, asks for", own)
+
+
+def _together(found: list[Few]) -> Few | None:
+    """Returns all reasons as one; that which ends in a lower number of rows comes last, for the value that would do follows."""
+    if not found:
+        return None
+    found = sorted(found, key=lambda few: few.own.endswith(alike.LOWER))
+    told, own = "; also: ".join(few.told for few in found), "\n".join(few.own for few in found)
+    return Few(told, own, all(few.of_values for few in found), found[0].of)
 
 
 def _for_groups(
@@ -429,31 +439,37 @@ def kept(
         return Kept(parties, everybody)
     assert isinstance(config.data, FewSection)
     leaves_out, tables, own = config.data.small == "leave-out", dict[int, Table](), dict[int, str]()
+    faulty = Refusals()
     for k in place.mine(parties.n_clients):
-        with owned(k):
+        why: list[str] = []
+        with faulty.collecting(), owned(k):
             table, name = parties.rows(k), parties.names[k]
             if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
                 check_header(table.names, parties.spec, table.source, name)
             spec, policies = parties.spec_of(table.names), bindings[k].policies
             # The rows are noted before they are counted: the answer depends on them.
             with between(k):
-                near = holders.asked(config, parties, k, bindings[k], table, with_event(spec, table))
-            few = find_few(config, table, spec, name, policies)
-            if few is not None and few.of_values and not near:
-                describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
-                check(table, spec, name)
+                near = holders.asked(config, parties, k, bindings[k], table, spec)
+            refusals = find_refusals(parties, table, spec, name) if config.looks_at_values else Refusals()
+            few = None
+            with refusals.collecting():
+                few = find_few(config, refusals.usable(table), spec, name, policies)
             why = [*(near or ()), *([few.own] if few else [])]
             if near is not None and why and not leaves_out:
                 with between(k):
-                    holders.refuse(holders.who(parties.names, k), policies, why)
+                    holders.refuse(holders.who(parties.names, k), policies, [*why, *map(own_text, refusals.errors)])
             if few is not None and not leaves_out:
                 also = "" if config.secure else ' (where clients have rows of their own also by data.small = "leave-out")'
                 remedy = f"leave it out of data.clients{also}"
-                raise OwnFault(f"{few.told}; {remedy}", few.own)
+                say_the_same(refusals, f"{few.told}; {remedy}")
+                refusals.errors.append(OwnFault(f"{few.told}; {remedy}", few.own))
+            if not why or not leaves_out or (few and few.of_values):  # a value that is a fault is told as one
+                refusals.refuse()
+            if not why:
+                tables[k] = table
         if why:
             own[k] = "; ".join(why)
-        else:
-            tables[k] = table
+    faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)

@@ -46,6 +46,7 @@ class Parties:
     specs : names of a file's columns -> the facts of them, where these differ by client
     texts : columns that are read as text
     site : client number -> the content of its site file
+    check : table, the facts of its columns, the client's name -> OwnFault where the method asks for more than columns
     fingerprint : client number -> that of its file, see `fingerprint`; None for built-in data
     """
 
@@ -61,6 +62,7 @@ class Parties:
     specs: Callable[[tuple[str, ...]], Spec] | None = None
     texts: frozenset[str] = frozenset()
     site: Callable[[int], Site] = lambda client: Site()
+    check: Callable[[Table, Spec, str], None] = lambda table, spec, client: None
 
     @property
     def n_clients(self) -> int:

@@ -128,7 +128,7 @@ def test_what_is_masked_is_missing(part: str) -> None:
     hidden = {"X": X, "y": y}[part][:15].copy()
     hidden[3] = 1e6
     masked = np.ma.masked_array(hidden, hidden == 1e6)
-    with pytest.raises(JobError, match=r"row 4, column '\w+': 'nan' is not (a )?finite") as caught:
+    with pytest.raises(JobError, match=r"row 4, column '\w+': 'nan' is (missing|not finite)") as caught:
         fedkern.run(job, data=whole | {"a": (masked, y[:15]) if part == "X" else (X[:15], masked)})
     assert "1000000" not in str(caught.value)
     with pytest.raises(JobError, match="a masked array of texts"):
@@ -277,8 +277,7 @@ def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
     value, said = ODD[odd]
     with pytest.raises(JobError, match=said) as fault:
         fedkern.run(JOB, data={"a": value, "b": frame()})
-    assert "'a'" in str(fault.value)
-    assert "\n" not in str(fault.value)
+    assert "'a'" in str(fault.value).splitlines()[0]
     assert SECRET not in str(fault.value)
     assert "--local" not in str(fault.value)
 

@@ -20,7 +20,7 @@ from . import response
 from .keys import Config
 from .model import Model
 from .models import model_of
-from .rows import check_file, describe_groups, times_of
+from .rows import describe_groups, times_of
 from .steps import Read, Tables
 
 ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
@@ -40,9 +40,6 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
     JobError
         The agreed columns have no patient whose curves the job asks for.
     """
-    for k, table in tables.items():  # before anything leaves
-        with owned(k):
-            check_file(run.config, table, run.parties.spec, run.names[k])
     model = model_of(run.config, run.names, agreeing.agreed(run, tables))
     notes = model.check_columns()
     run.hooks.notes += notes if run.place.is_server else []

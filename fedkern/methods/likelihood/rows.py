@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import MISSING, labels
 from ...data.design import Design, column_of, with_event
-from ...data.faults import HINT, who
+from ...data.faults import HINT, LEFT_OUT, who
 from ...data.formula import looked_at
 from ...data.table import Table
 from ...errors import JobError, OwnFault
@@ -59,14 +60,14 @@ def parties(config: Config, folder: Path) -> Parties:
             spec = spec if config.lifetimes else replace(spec, group=data.strata)
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
-        return job_parties
+        return replace(job_parties, check=partial(check_file, config))
     dealt = jobs.dealt(data)
     jobs.fits(model.family, dealt)
     columns, response = {**dealt.columns, **declared}, data.response or dealt.response or None
     known = known._replace(response=response, positive=dealt.positive, columns=columns)
     job_parties = jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, known))
     _several(config, job_parties)
-    return job_parties
+    return replace(job_parties, check=partial(check_file, config))
 
 
 def _several(config: Config, parties: Parties) -> None:
@@ -199,7 +200,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     cells = labels(table.columns[name])
     empty = np.array([level.strip() == "" or level.lower() in MISSING for level in cells.levels])[cells.codes]
     if empty.any():
-        remedy = "give each row its group, or leave the row out"
+        remedy = f"give each row its group, or leave the row out ({LEFT_OUT})"
         n, first = int(empty.sum()), table.place(int(np.flatnonzero(empty)[0]))
         text = f"{begin}: model.random.group: column {name!r} is empty in some rows; {remedy}"
         raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")

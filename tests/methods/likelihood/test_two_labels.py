@@ -79,7 +79,8 @@ def test_secure_sums_tell_labels_alone() -> None:
 
 @pytest.mark.parametrize(("labels", "said"), [
     ([("no", "yes"), ("no", "yess"), ("no", "yes")], "client 'b': 'y' has a label too many: all clients together have 3 labels"),
-    ([("no", "yes"), ("no", "yes"), (0, 1)], "client 'c'.*'[01]' is not a label; the labels are no, yes; correct the cell"),
+    ([("no", "yes"), ("no", "yes"), (0, 1)], "client 'a': 'y' has labels, and 0 and 1 at client 'c'; write the same two labels"),
+    ([(1, 2), (1, 2), (0, 1)], "client 'c'.*'0' is not a label; the labels are 1, 2; correct the cell, or the file that differs"),
     ([("yes", "yes")] * 3, "'y' has one label at all clients, 'yes', and a binary response has two"),
 ])  # fmt: skip
 def test_labels_that_are_not_the_same_two_are_refused(labels: list[Any], said: str) -> None:
