@@ -102,11 +102,6 @@ class OwnFault(JobError):
         return super().__str__() + ("; fault.txt in its own folder has all of it" if self.kept else "")
 
 
-def own_text(error: BaseException) -> str:
-    """Returns the text of an error for the party whose rows it is about."""
-    return error.own if isinstance(error, OwnFault) else str(error)
-
-
 def describe_no_memory(error: MemoryError) -> str:
     """Returns the sentence for a job whose memory is not enough."""
     said = " ".join(str(error).split()) or "no memory is left"

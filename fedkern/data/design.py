@@ -105,7 +105,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
     # Kinds and levels of each covariate; cells at fault are marked, to be refused together.
-    kinds_found, levels, numeric, identifiers, mixed = [], {}, [], [], set()
+    kinds_found, levels, numeric, open_ones, mixed = [], {}, [], dict[str, Text](), set()
     for name in names:
         column = table.columns[name]
         declared = spec.columns.get(name)
@@ -123,11 +123,14 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
             if declared is None and isinstance(column, Text) and column.mixed:
                 mixed.add(name)
             if declared is None:
-                identifiers += _identifier(cells, name, table.names, known)
+                open_ones[name] = cells
     of_response = _labels_of(table, spec)
     with refusals.collecting():
         marks.refuse(client, known)
-    if identifiers:
+    # Levels are counted as they are once faulty rows have gone.
+    good = np.flatnonzero(~marks.bad) if not marks.bad.all() else slice(None)
+    found = (_identifier(replace(cells, codes=cells.codes[good]), name, table.names, known) for name, cells in open_ones.items())
+    if identifiers := [one for ones in found for one in ones]:
         refusals.errors.append(_of_identifiers(identifiers, begin))
     with refusals.collecting():
         _check_labels(of_response, of_file, begin)

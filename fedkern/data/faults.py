@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import HolderError, JobError, OwnFault, own_text
+from ..errors import HolderError, JobError, OwnFault
 from . import plain_text
 from .table import Table
 
@@ -218,6 +218,11 @@ class Refusals:
             raise Refused(self.errors)
         for error in self.errors:
             raise error
+
+
+def own_text(error: BaseException) -> str:
+    """Returns the text of an error for the party whose rows it is about."""
+    return error.own if isinstance(error, OwnFault) else str(error)
 
 
 class Refused(OwnFault):

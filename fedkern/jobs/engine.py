@@ -26,9 +26,9 @@ from ..algorithms.exchanges import column_notes
 from ..data import far, table
 from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
-from ..data.faults import Refusals, Refused
+from ..data.faults import Refusals, Refused, own_text
 from ..data.formula import of_file
-from ..errors import JobError, own_text, owned
+from ..errors import JobError, owned
 from ..printing import printable
 from ..results import guard
 from ..results.result import Result

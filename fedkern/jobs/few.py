@@ -28,11 +28,11 @@ from ..algorithms.core.messages import reading
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, with_event
-from ..data.faults import Faults, Refusals
+from ..data.faults import Faults, Refusals, own_text
 from ..data.formula import looked_at
 from ..data.header import check_header
 from ..data.table import Table
-from ..errors import JobError, OwnFault, own_text, owned
+from ..errors import JobError, OwnFault, owned
 from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
