@@ -288,7 +288,9 @@ def _in_memory(held: Held | None, private: bool, *, alone: bool) -> Iterator[Non
             raise
         if not alone:
             raise HolderError(error.own, told=LOOK.sub("", str(error))) from None
-        text = LOOK.sub("", str(error)) if private else error.own.partition("\n")[0]
+        # Each row that is wrong stands on a line of its own, which begins with blanks: the lines before name the first ones.
+        lines = [line for line in error.own.splitlines() if not line.startswith(" ")]
+        text = LOOK.sub("", str(error)) if private else "\n".join(lines)
         raise JobError(text) from None
 
 

@@ -7,10 +7,13 @@ TRUE, true and True are one. 03 is another label than 3, for codes may have zero
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-__all__ = ["label", "whole"]
+__all__ = ["event_of", "label", "whole"]
 
 TRUTHS = {"true": "True", "false": "False"}
+EVENTS = {"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"}
+OTHERS = {"no", "n", "false", "control", "controls", "alive", "censored", "none", "negative", "neg", "absent"}
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
@@ -23,3 +26,21 @@ def whole(cell: str, decimal: str = ".") -> str:
 def label(cell: str, decimal: str = ".") -> str:
     """Returns the label that a cell, or a text of the job file, stands for."""
     return TRUTHS.get(cell.lower()) or whole(cell, decimal)
+
+
+def event_of(labels: Collection[str]) -> str:
+    """Returns the label of a binary response that counts as 1: by a short list (yes, true, case, dead ..), else the last one.
+
+    Numbers stand in their order, as in R's Surv, texts as they are sorted.
+
+    Examples
+    --------
+    >>> from fedkern.labels import event_of
+    >>> event_of(["control", "case"]), event_of(["alive", "dead"]), event_of(["2", "1"]), event_of(["bad", "good"])
+    ('case', 'dead', '2', 'good')
+    """
+    named = [one for one in labels if one.lower() in EVENTS]
+    if len(named) == 1:
+        return named[0]
+    left = [one for one in labels if one.lower() not in OTHERS] or [*labels]
+    return max(left, key=lambda one: (float(one), one) if _WHOLE.fullmatch(one) else (0.0, one))

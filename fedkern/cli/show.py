@@ -12,7 +12,7 @@ from ..results.verdict import ending
 
 def describe_result(result: Result) -> Iterator[str]:
     """Yields whether the result has converged, why the run ended, and the lines of its method."""
-    yield result.summary["verdict"]
+    yield shown.first_line(result.summary)
     yield from shown.by_summary(result.summary)
     with guard.collecting() as faults:
         lines = _describe_run(result)

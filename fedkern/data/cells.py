@@ -19,6 +19,8 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 TRUTH = {"False": 0.0, "True": 1.0}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only (`incomplete`)
 
+FEW = 20  # values of a column that are categories if one of them is no number
+EACH = 3  # rows of each such value, on average
 MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
 TOO_LARGE = "correct the cell, or give the column in another unit: its size must be at most 1e150, so that it can be squared"
 LEAST = 1e-150  # between a column's smallest and largest value, if they are two: below, squares of what differs are no numbers
@@ -65,17 +67,27 @@ class Text:
         return f"{level} (a point, where decimals have commas)" if pointed else level
 
     def kind(self) -> Literal["numeric", "categorical"]:
-        """Tells whether the column is numeric: at least half of the cells that are not missing are numbers, be it with a decimal
-        comma.
+        """Tells whether the column is of numbers or of categories, which are labels.
 
-        The other cells of such a column are mistakes, not levels.
+        With a cell that is no number it is of categories: where less than half of its cells are numbers, or few values are
+        (0, 1, 2, 3+), each in `EACH` rows on average. Of more values such a cell is a mistake, and so is one without letter and
+        digit (?). Missing cells do not count, and numbers with a decimal comma are numbers.
         """
         if self.truths:
             return "categorical"
-        present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
-        numeric = ~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool)
         counts = np.bincount(self.codes, minlength=len(self.levels))
-        return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
+        there = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool) & (counts > 0)
+        numbers = there & (~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool))
+        words = there & ~numbers & np.array([any(map(str.isalnum, level)) for level in self.levels], dtype=bool)
+        rows = int(counts[there].sum())
+        if 2 * counts[numbers].sum() < rows:
+            return "categorical"
+        return "categorical" if words.any() and there.sum() <= min(FEW, rows // EACH) else "numeric"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some of its labels are numbers, as in a column of categories at whose other clients all may be."""
+        return self.kind() == "categorical" and not self.truths and bool((~np.isnan(self.values)).any())
 
 
 Cells = np.ndarray | Text

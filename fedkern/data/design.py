@@ -9,28 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import Summary
+from ..algorithms.exchanges.columns import TWO_LABELS, Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
-from ..labels import label
+from ..labels import event_of, label
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, labels, number, too_far, too_large
-from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, name_column, who
+from .cells import (
+    FEW,
+    LEAST,
+    MISSING,
+    MOST_COUNTED,
+    TOO_FAR,
+    TOO_LARGE,
+    TOO_SMALL,
+    Text,
+    floats,
+    labels,
+    number,
+    too_far,
+    too_large,
+)
+from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, Refusals, name_column, who
 from .header import check_header
 from .reading import INFINITE, UNNAMED, Reader, categories, hot, read_numbers, some
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode", "read_numbers"]
 
+SAME_LABELS = "correct the cell, or the file that differs: all write the same two labels"
 _Values = NDArray[np.float64]
+
+
+class Identifies(OwnFault):
+    """Reports columns whose levels would tell who the rows are."""
 
 
 @dataclass(frozen=True)
@@ -67,34 +87,37 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     Raises
     ------
     JobError
-        A fault of the file; in a job that is not private also bad rows, and a column that names its rows.
+        Faults of the file; in a job that is not private also bad rows, and columns that name their rows: all of them together.
     """
     check_header(table.names, spec, table.source, client)
     names = spec.covariates(table.names)
     if spec.private:
         return Summary(names, tuple(spec.columns[name].kind for name in names))
     begin, known, in_matrix = who(client, table.source), spec.known, frozenset(table.matrix_names)
-    # Faults of whole columns come before those of cells, which they would cause in every row.
-    for name in table.texts & spec.columns.keys() & set(names):
+    # All faults are raised together. Those of whole columns would be faults of cells in every row.
+    refusals, stored = Refusals(), set[str]()
+    for name in sorted(table.texts & spec.columns.keys() & set(names)):
         if spec.columns[name].kind == "numeric":
+            stored.add(name)
             remedy = f"give levels = [...] in [data.columns.{name}], ignore it in [data], or store numbers"
-            raise JobError(f"{begin}: column {name!r} is stored as text, not as numbers; {remedy}")
+            refusals.errors.append(JobError(f"{begin}: column {name!r} is stored as text, not as numbers; {remedy}"))
     if not table.n_rows:
         raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
     marks = Marks(table)
-    y, offset, weights = _roles(table, spec.encoding(()), marks, spec.missing)
+    of_file = with_event(spec, table)
+    y, offset, weights = _roles(table, of_file.encoding(()), marks, spec.missing)
     _mark_offset(offset, spec, marks)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
     # Kinds and levels of each covariate; cells at fault are marked, to be refused together.
-    kinds_found, levels, numeric, identifiers = [], {}, [], []
+    kinds_found, levels, numeric, open_ones, mixed = [], {}, [], dict[str, Text](), set()
     for name in names:
         column = table.columns[name]
         declared = spec.columns.get(name)
         kind = declared.kind if declared else column.kind() if isinstance(column, Text) else "numeric"
         kinds_found.append(kind)
         if kind == "numeric":
-            if name not in in_matrix:
+            if name not in in_matrix and name not in stored:
                 numeric.append(read_numbers(table, name, marks, spec.missing))
         else:
             cells = categories(table, name, marks)
@@ -102,17 +125,24 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
                 hot(cells, declared, marks)
                 continue
             levels[name] = _levels(cells)
+            if declared is None and isinstance(column, Text) and column.mixed:
+                mixed.add(name)
             if declared is None and least_of_level is not None:
-                identifiers += _identifier(cells, name, table.names, known, least_of_level)
-    of_response: tuple[str, ...] = ()
-    if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
-        of_response = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
-    # All bad cells are named at once, before any check that needs good ones.
-    marks.refuse(client, known)
-    if identifiers:
-        raise _of_identifiers(identifiers, begin)
-    _check_labels(of_response, spec, begin)
-    _check_constants(names, kinds_found, spec, table.names, begin)
+                open_ones[name] = cells
+    of_response = _labels_of(table, spec)
+    with refusals.collecting():
+        marks.refuse(client, known)
+    # Levels are counted as they are once faulty rows have gone.
+    good = np.flatnonzero(~marks.bad) if not marks.bad.all() else slice(None)
+    left = {name: replace(cells, codes=cells.codes[good]) for name, cells in open_ones.items()}
+    found = (_identifier(cells, name, table.names, known, least_of_level or 0) for name, cells in left.items())
+    if identifiers := [one for ones in found for one in ones]:
+        refusals.errors.append(_of_identifiers(identifiers, begin))
+    with refusals.collecting():
+        _check_labels(of_response, of_file, begin)
+    with refusals.collecting():
+        _check_constants(names, kinds_found, spec, table.names, begin)
+    refusals.refuse()  # before checks that need good cells
     values = _stacked(table, names, kinds_found, numeric)
     tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
     if spec.response is not None and FAMILIES[spec.family].measured:
@@ -123,7 +153,52 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
     # Rows of weight 0 must not enter the sums that are exchanged.
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
-    return Summary(names, tuple(kinds_found), levels, of_response, values if spec.standardise == "exchange" else None, counts)
+    numbers = values if spec.standardise == "exchange" else None
+    levels_of = partial(_levels_of_numbers, table, known, begin)
+    return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of)
+
+
+def _levels_of_numbers(table: Table, known: Collection[str], begin: str, name: str) -> tuple[str, ...]:
+    """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number.
+
+    Raises
+    ------
+    OwnFault
+        It has more values than a column of categories, or one in few rows.
+    """
+    cells = labels(table.columns[name])
+    levels, what = _levels(cells), f"{name_column(name, table.names, known)} is a category, for at another client it has words"
+    remedy = f'correct the cells there, or set kind = "numeric" in [data.columns.{name if name in known else "NAME"}]'
+    if len(levels) > FEW:
+        own = f"{what}, and here {len(levels)} numbers"
+        raise OwnFault(f"{begin}: {what}, and here too many numbers; {remedy}", f"{begin}: {own}; {remedy}")
+    if identifiers := _identifier(cells, name, table.names, known):
+        raise _of_identifiers(identifiers, f"{begin}: {what}")
+    return levels
+
+
+def with_event(spec: Spec, table: Table) -> Spec:
+    """Returns the facts with the label that counts as 1, where labels of all clients decide, as far as this file tells it.
+
+    A file with both labels tells it as all do; of a single label it is not known yet, and it is taken for the event.
+    """
+    labels = _labels_of(table, spec) if spec.undecided else ()
+    return replace(spec, positive=event_of(labels)) if labels else spec
+
+
+def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
+    """Returns the labels of a response that all clients are to agree on; none where they are 0 and 1, or truth values."""
+    cells = table.columns.get(spec.response or "")
+    if cells is None or spec.declared_labels is not None or not (spec.undecided or spec.positive is not None):
+        return ()
+    cells = labels(cells)
+    there = {cells.levels[code] for code in np.unique(cells.codes)} - {""}
+    if not spec.undecided:
+        return tuple(sorted(there))
+    numbers = {level for level in there if not np.isnan(number(level))}
+    there -= {level for level in there if numbers and level.lower() in MISSING}
+    faulty = bool(numbers) and (len(there) != 2 or numbers != there)
+    return () if faulty or there <= {"0", "1", "True", "False"} else tuple(sorted(there))
 
 
 def _counting(weights: _Values) -> NDArray[np.float64] | None:
@@ -162,26 +237,23 @@ def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection
     return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}")]
 
 
-def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> OwnFault:
+def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> Identifies:
     """Returns the error for columns whose levels would tell who the rows are."""
     remedy = (
         "such levels may say who the rows are: join them in the file, ignore the column in [data], or declare it in "
         '[data.columns.NAME] with kind = "categorical" if others may know them'
     )
     texts = ("; ".join(texts) for texts in zip(*columns))
-    return OwnFault(*(f"{begin}: {text}; {remedy}" for text in texts))
+    return Identifies(*(f"{begin}: {text}; {remedy}" for text in texts))
 
 
 def _check_labels(own_labels: tuple[str, ...], spec: Spec, begin: str) -> None:
     """Refuses, before labels leave, a response without two labels of which one is positive."""
     if len(own_labels) > 2 or (len(own_labels) == 2 and spec.positive not in own_labels):
         what = f"{begin}: column {spec.response!r}"
-        remedy = (
-            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: correct "
-            "the cells of the file that differs, or [data] positive"
-        )
-        own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), {remedy}"
-        raise OwnFault(f"{what} has other labels than a response may have, {remedy}; {HINT}", own)
+        remedy = f"positive = {spec.positive!r}; {TWO_LABELS}"
+        own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), and {remedy}"
+        raise OwnFault(f"{what} has other labels than a response may have, and {remedy}; {HINT}", own)
 
 
 def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:
@@ -434,19 +506,22 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         cells = categories(table, name, marks, UNNAMED)
         if encoding.labels:
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
-            marks.mark(~known, name, "is not a label", f"the labels are {some(encoding.labels)}; correct the cell")
+            marks.mark(~known, name, "is not a label", f"the labels are {some(encoding.labels)}; {SAME_LABELS}")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
         numbers = level_numbers(categories(table, name, marks, UNNAMED), encoding.labels)
         remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
-    # Numbers: their domain is that of the family, or counts if there are trials.
+    # Numbers: their domain is that of the family, or counts if there are trials. TRUE and FALSE are 1 and 0 in a binary response.
+    record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
+    if record.binary and not of_trials and isinstance(column, Text):
+        column = replace(labels(column), truths=True)
     y = floats(column)
+    empty = np.isnan(y)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
-        marks.mark(empty, name, "is missing", f"fill in the value or remove the row ({LEFT_OUT})")
-    record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
+    marks.mark(empty, name, "is missing", f"fill in the value or remove the row ({LEFT_OUT})")
     domain = COUNTS if of_trials else record.domain
     if record.binary and not of_trials:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")

@@ -1,4 +1,4 @@
-"""Collects the faults of rows: all of them for the party that holds the rows, and the part that other parties may read.
+"""Collects the faults of a file: all of them for the party that holds the rows, and the part that other parties may read.
 
 Cells, counts of rows, and names that the job file lacks, are the holder's own (`OwnFault.own`). The text for everybody names the
 columns that the job file names, and points to the others by their place.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import OwnFault
+from ..errors import HolderError, JobError, OwnFault
 from . import plain_text
 from .table import Table
 
@@ -24,9 +25,10 @@ NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "
 LEFT_OUT = 'or set model.missing = "drop" (likelihood, pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
 LABEL = (
-    'or, where all files have the same two labels, name the one that counts as 1: [data] positive = "..."; where other files '
-    "have 0 and 1, write 0 and 1 in this one"
+    "or write 0 and 1, or the same two labels, in all files; a private job names the label that counts as 1: [data] positive = "
+    '"..."'
 )
+NAMED = 6  # rows of each fault
 OF_JOBS = tuple(
     (re.compile(pattern, re.DOTALL), instead)
     for pattern, instead in (
@@ -97,11 +99,11 @@ class Marks:
         self.table = table
         self.bad = np.zeros(table.n_rows, dtype=bool)
         self.by_reason: list[tuple[NDArray[np.int64], str | None, str, str]] = []
-        self._told: list[tuple[str | None, str, str]] = []
+        self._told: list[tuple[NDArray[np.int64], str | None, str, str]] = []
         for reason in dict.fromkeys(table.broken.values()):
             rows = np.array([row for row, why in table.broken.items() if why == reason], dtype=np.int64)
             self._add(rows, None, reason, "correct or remove the line")
-            self._told.append((None, reason, "correct or remove the line"))
+            self._told.append((rows, None, reason, "correct or remove the line"))
         self._broken, self._of_column = self.bad.copy(), dict[str, NDArray[np.bool_]]()
 
     def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
@@ -109,7 +111,7 @@ class Marks:
         before = self._of_column.get(column, self._broken)
         if (bad & ~before).any():
             self._of_column[column] = before | bad
-            self._told.append((column, reason, remedy))
+            self._told.append((np.flatnonzero(bad & ~before), column, reason, remedy))
         rows = np.flatnonzero(bad & ~self.bad)  # a row is named once, by its first fault
         if rows.size:
             self._add(rows, column, reason, remedy)
@@ -134,18 +136,105 @@ class Marks:
 
     def refuse(self, client: str, known: Collection[str]) -> None:
         """Ends a job that is not private if a row is bad. `known`: names of columns that every party may read."""
-        faults = self.faults()
-        if not faults.rows:
+        if not self.bad.any():
             return
         said = set[str]()
-        for column, reason, _ in self._told:
+        for _, column, reason, _ in self._told:
             where = "the row" if column is None else name_column(column, self.table.names, known)
             said.add(f"{where} {plain_text.public_reason(reason) if column is None else reason}")
         listed = ", ".join(sorted(said))
         ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
         text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
-        others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
-        own = "\n  ".join([f"{begin}, {faults.first[0]}{others}", *map(str, faults.first[1:])])
-        raise OwnFault(text, own)
+        own = [f"{begin}, {self._described(*told)}" for told in self._told]
+        more = [f"  {fault}" for fault in self.faults().first] if int(self.bad.sum()) > 1 else []
+        raise RowFault(text, "\n".join([*own, *more]), self.bad)
+
+    def _described(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> str:
+        """Returns one fault of a column for the holder: its first cell, and the places of the others."""
+        places = [self.table.place(row) for row in rows[:NAMED].tolist()]
+        value = "" if column is None else self.table.text(column, int(rows[0]))
+        first = str(Fault(places[0], column, value, reason, remedy))
+        more = ", ..." if len(rows) > NAMED else ""
+        return first if len(rows) == 1 else f"{first} ({len(rows)} rows: {', '.join(places)}{more})"
+
+
+class RowFault(OwnFault):
+    """Reports faults of rows; `bad`: (n,) which rows have one."""
+
+    def __init__(self, text: str, own: str, bad: NDArray[np.bool_]) -> None:
+        super().__init__(text, own)
+        self.bad = bad
+
+
+class Refusals:
+    """Collects the reasons why one party's rows end a job, so that its holder mends all at once: they are raised together.
+
+    Examples
+    --------
+    >>> from fedkern.data.faults import Refusals
+    >>> from fedkern.errors import OwnFault
+    >>> refusals = Refusals()
+    >>> for column in ("age", "sex"):
+    ...     with refusals.collecting():
+    ...         raise OwnFault(f"a cell of {column} is empty", own=f"{column}: row 7 is empty")
+    ...
+    >>> try:
+    ...     refusals.refuse()
+    ... except OwnFault as error:
+    ...     print(error, error.own, sep="\\n")
+    ...
+    a cell of age is empty; also: a cell of sex is empty
+    age: row 7 is empty
+    sex: row 7 is empty
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[JobError] = []
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keeps a refusal of the block, after which others are looked for; a holder's own (HolderError) ends the job at once."""
+        try:
+            yield
+        except HolderError:
+            raise
+        except JobError as error:
+            alone = hasattr(error, "party") or not isinstance(error, Refused)  # of several clients each has its own
+            self.errors += [error] if alone else error.errors
+
+    def usable(self, table: Table) -> Table:
+        """Returns the table without its faulty rows, as the holder will have it; the table itself where all are."""
+        bad = np.zeros(table.n_rows, dtype=bool)
+        for error in every(self.errors):
+            if isinstance(error, RowFault):
+                bad |= error.bad
+        return table if bad.all() or not bad.any() else table.select(np.flatnonzero(~bad))
+
+    def refuse(self) -> None:
+        """Raises the refusals: one as it is, several together."""
+        if len(self.errors) > 1:
+            raise Refused(self.errors)
+        for error in self.errors:
+            raise error
+
+
+def own_text(error: BaseException) -> str:
+    """Returns the text of an error for the party whose rows it is about."""
+    return error.own if isinstance(error, OwnFault) else str(error)
+
+
+class Refused(OwnFault):
+    """Reports several refusals at once, of one party or of several that live here."""
+
+    def __init__(self, errors: Sequence[JobError]) -> None:
+        own = [line for error in errors for line in own_text(error).splitlines()]
+        super().__init__("; also: ".join(dict.fromkeys(map(str, errors))), "\n".join(dict.fromkeys(own)))
+        self.errors = [*errors]
+
+
+def every(errors: Sequence[BaseException]) -> Iterator[BaseException]:
+    """Yields the refusals that were raised, each by itself."""
+    for error in errors:
+        yield from every(error.errors) if isinstance(error, Refused) else [error]

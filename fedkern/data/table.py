@@ -43,7 +43,8 @@ class Table:
 
     `columns`: name -> values (n,), or `Text`. `matrix`: if all covariates are one array (npy, npz), that array, whose columns
     `matrix_names` names; `columns` then holds views of it. `broken`: row -> the fault of the whole row. `texts`: columns whose
-    type in the file is not a number (csv files have no types). `incomplete`: rows that lack a cell, if that was asked.
+    type in the file is not a number (csv files have no types). `incomplete`: rows that lack a cell, if that was asked. `whole`:
+    (n,) of a part of a table, the number of each row in the whole.
     """
 
     source: str
@@ -56,10 +57,13 @@ class Table:
     lines: Sequence[int] | None = None  # csv: line of each row in the file
     texts: frozenset[str] = frozenset()
     incomplete: int | None = None
+    whole: NDArray[np.int64] | None = None
 
     def place(self, row: int) -> str:
         """Returns where a person finds this row."""
-        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+        if self.lines is not None:
+            return f"line {self.lines[row]}"
+        return f"row {(row if self.whole is None else self.whole[row]) + 1}"
 
     def text(self, name: str, row: int) -> str:
         """Returns the cell as a person would write it, for the holder."""
@@ -80,7 +84,8 @@ class Table:
         place = {int(row): i for i, row in enumerate(rows)} if self.broken else {}
         broken = {place[row]: reason for row, reason in self.broken.items() if row in place}
         lines = None if self.lines is None else [self.lines[row] for row in rows]
-        return Table(source or self.source, self.names, columns, len(rows), broken=broken, lines=lines)
+        whole = rows if self.whole is None else self.whole[rows]
+        return Table(source or self.source, self.names, columns, len(rows), broken=broken, lines=lines, whole=whole)
 
 
 def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", dialect: Dialect = PLAIN) -> Table:

@@ -302,7 +302,7 @@ def _of_weights(table: Table, spec: Spec, wanted: int) -> tuple[Rare, ...]:
 def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
     """Returns (n,) the events of each row, and (n,) its trials, where rows have them."""
     cells = table.columns[str(spec.response)]
-    if spec.positive is not None and isinstance(cells, Text):
+    if spec.positive is not None:
         cells = labels(cells)
         y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     else:

@@ -16,7 +16,7 @@ from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
 from ..data import far
 from ..data.degenerate import Degenerate, degenerate, with_far
-from ..data.design import check_header, column_of, describe, encode
+from ..data.design import check_header, column_of, describe, encode, with_event
 from ..data.faults import who
 from ..data.formula import of_file
 from ..data.table import Table
@@ -118,6 +118,7 @@ class OwnFile(Generic[C]):
 
 def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
     """Returns the columns of one file that teach nothing; their kinds and levels are taken from the file."""
+    spec = with_event(spec, table)
     if spec.formula is not None:
         encoding = of_file(spec, table)
     else:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.cells import MISSING, Cells, Text, floats, plain
-from ..data.design import column_of
+from ..data.design import column_of, with_event
 from ..data.formula import looked_at
 from ..data.incomplete import marked
 from ..data.rare import effective, without_faults
@@ -122,6 +122,7 @@ def rows_of(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Rows:
 
     A row goes with its weight: other weights of a few rows are other rows too.
     """
+    spec = with_event(spec, table)
     numbers, row_weights = _numbers(table, key), weights(table, spec)
     there = row_weights > 0
     weight = np.ascontiguousarray(_relative(row_weights[there]))

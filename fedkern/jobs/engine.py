@@ -25,8 +25,9 @@ from threadpoolctl import threadpool_limits
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import far, table
-from ..data.design import check_header, encode
+from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
+from ..data.faults import Refusals, Refused, own_text
 from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
@@ -46,6 +47,7 @@ from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint, mark_of_rows
 from .publish import publish
+from .refusals import find_refusals
 from .run import Output, Part, Run, spec_of_agreement
 from .stage import Stage
 
@@ -266,7 +268,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     dialect = _written(parties, path) or config.data.dialect.dialect
     rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y", dialect=dialect)
     rows = incomplete.prepared(config, parties, rows)
-    spec = parties.spec_of(rows.names)
+    spec = with_event(parties.spec_of(rows.names), rows)
     check_header(rows.names, spec, rows.source)
     # Where a job has a factory of its own, the factory alone knows which columns it reads, so no cell is looked at.
     encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())
@@ -285,8 +287,16 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
-        too_few = few.find_few(config, rows, spec, client, policies)
-        return None if too_few is None or too_few.by_summary else f"too few {too_few.of}: {too_few.own}"
+        found = find_refusals(config, parties, rows, spec, client) if config.counts_rows and not config.private else Refusals()
+        too_few = None
+        with found.collecting():
+            too_few = few.find_few(config, found.usable(rows), spec, client, policies)
+        reasons = [unfit] if unfit and found.errors else []
+        # Each faulty row stands on a line of its own below.
+        reasons += [line for line in own_text(Refused(found.errors)).splitlines() if not line.startswith(" ")]
+        if too_few is not None and not too_few.by_summary:
+            reasons.append(f"too few {too_few.of}: {too_few.own}")
+        return "\n    ".join(reasons) or None
 
     plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731
     said = holders.local(config, parties, path, rows, dialect, plan, little, unfit)

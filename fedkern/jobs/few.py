@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from ..algorithms.core.messages import reading
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
-from ..data.design import column_of, describe
-from ..data.faults import Faults
-from ..data.formula import check, looked_at
+from ..data.design import column_of, with_event
+from ..data.faults import Faults, Refusals, own_text
+from ..data.formula import looked_at
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
@@ -43,6 +43,7 @@ from .holding.binding import Binding
 from .holding.policy import Policy
 from .keys import JobConfig
 from .parties import Parties
+from .refusals import find_refusals, say_the_same
 
 Array = NDArray[np.float64]
 
@@ -177,7 +178,7 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
 
 def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
     """Returns the rules of the job, and of the client's own policies, that its rows break; None if they break none."""
-    mine = config.rules
+    mine, spec = config.rules, with_event(spec, table)
     config = holders.bound(config, policies)
     if config.rules == type(config.rules)():
         return None
@@ -464,9 +465,10 @@ def kept(
     if config.level == "none":
         return _in_one_process(place, config, parties)
     leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
-    summed = set[int]()
+    summed, faulty = set[int](), Refusals()
     for k in place.mine(parties.n_clients):
-        with owned(k):
+        why: list[str] = []
+        with faulty.collecting(), owned(k):
             table, name = parties.rows(k), parties.names[k]
             if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
                 check_header(table.names, parties.spec, table.source, name)
@@ -474,25 +476,29 @@ def kept(
             # The rows are noted before they are counted: the answer depends on them.
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
-            few = find_few(config, table, spec, name, policies)
+            refusals = find_refusals(config, parties, table, spec, name)
+            few = None
+            with refusals.collecting():
+                few = find_few(config, refusals.usable(table), spec, name, policies)
             if few is not None and few.by_summary:
                 summed.add(k)
                 few = None
-            if few is not None and few.of_values and not near:
-                describe(table, spec, name, least_of_level=None)  # a value that is a fault is told as one
-                check(table, spec, name)
             why = [*(near or ()), *([few.own] if few else [])]
             if near is not None and why and not leaves_out:
                 with between(k):
-                    holders.refuse(holders.who(parties.names, k), policies, why)
+                    holders.refuse(holders.who(parties.names, k), policies, [*why, *map(own_text, refusals.errors)])
             if few is not None and not leaves_out:
                 also = "" if config.secure else ' (where clients have rows of their own also by disclosure.small = "leave-out")'
                 remedy = f"leave it out of data.clients{also}"
-                raise OwnFault(f"{few.told}; {remedy}", few.own)
+                say_the_same(refusals, f"{few.told}; {remedy}")
+                refusals.errors.append(OwnFault(f"{few.told}; {remedy}", few.own))
+            if not why or not leaves_out or (few and few.of_values):  # a value that is a fault is told as one
+                refusals.refuse()
+            if not why:
+                tables[k] = table
         if why:
             own[k] = "; ".join(why)
-        else:
-            tables[k] = table
+    faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
     summaries = _joined(place, summed) if config.takes_summaries else []
@@ -507,15 +513,20 @@ def kept(
 def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
     """Returns that all go on, and who would not if parties were apart."""
     usual = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
-    tables, apart = dict[int, Table](), dict[str, str]()
+    tables, apart, faulty = dict[int, Table](), dict[str, str](), Refusals()
     for k in place.mine(parties.n_clients):
-        with owned(k):
-            tables[k] = table = parties.rows(k)
+        with faulty.collecting(), owned(k):
+            tables[k], name = parties.rows(k), parties.names[k]
             if parties.specs is None:
-                check_header(table.names, parties.spec, table.source, parties.names[k])
-            few = find_few(usual, table, parties.spec_of(table.names), parties.names[k])
-            if few is not None and not few.by_summary:
-                apart[parties.names[k]] = few.own
+                check_header(tables[k].names, parties.spec, tables[k].source, name)
+            spec = parties.spec_of(tables[k].names)
+            refusals = find_refusals(config, parties, tables[k], spec, name)
+            with refusals.collecting():
+                few = find_few(usual, refusals.usable(tables[k]), spec, name)
+                if few is not None and not few.by_summary:
+                    apart[name] = few.own
+            refusals.refuse()
+    faulty.refuse()
     everybody = tuple(range(parties.n_clients))
     return Kept(_renumbered(parties, everybody, tables), everybody, apart=apart)
 

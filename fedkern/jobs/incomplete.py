@@ -14,6 +14,7 @@ from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
 from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
+from ..data.design import with_event
 from ..data.dialect import Dialect
 from ..data.table import Table
 from ..errors import owned
@@ -112,7 +113,7 @@ def prepared(config: JobConfig, parties: Parties, table: Table, client: str = ""
     if of(config) == "indicator":
         return incomplete.fill_cells(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
-        return incomplete.without(table, parties.spec_of(table.names), client, _roles(config))
+        return incomplete.without(table, with_event(parties.spec_of(table.names), table), client, _roles(config))
     return table
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
+from ..data.faults import Refused
 from ..errors import (
     BudgetSpent,
     DeviceError,
@@ -336,6 +337,10 @@ class Keeper(Hooks):
         """
         hidden = PRIVATE_TEXT if self.private else ()
         foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
+        if isinstance(error, Refused) and not hasattr(error, "party"):  # of several clients that live here
+            written = [self.write_fault(one) for one in error.errors]
+            error.kept = any(written)
+            return error.kept
         if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
             return False
         whole = error.own if isinstance(error, OwnFault) else "".join(traceback.format_exception(error))

@@ -180,7 +180,9 @@ class DataSection(Section):
     split: SplitSection = key(SplitSection(), help="how built-in data are dealt to clients")
     preprocess: Literal["public", "paper"] = key("public", help="paper: constants from all rows, as published; not private")
     response: str | None = key(None, help="the column to be explained")
-    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    positive: str | None = key(
+        None, help="the label that counts as 1 in a binary response; open jobs: default by all files' labels"
+    )
     offset: str | None = key(None, help="a column that is added to the linear predictor")
     weight: str | None = key(
         None, help='a column of case weights, for method = "pvi", and "likelihood" with family = "cox" alone'

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data import mark, table
@@ -46,6 +46,7 @@ class Parties:
     specs : names of a file's columns -> the facts of them, where these differ by client
     texts : columns that are read as text
     site : client number -> the content of its site file
+    check : the job, a table, the facts of its columns, the client's name -> OwnFault where the method asks for more than columns
     fingerprint : client number -> that of its file, see `fingerprint`; None for built-in data
     """
 
@@ -61,6 +62,7 @@ class Parties:
     specs: Callable[[tuple[str, ...]], Spec] | None = None
     texts: frozenset[str] = frozenset()
     site: Callable[[int], Site] = lambda client: Site()
+    check: Callable[[Any, Table, Spec, str], None] = lambda config, table, spec, client: None
 
     @property
     def n_clients(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
 from ..data.table import Table
-from ..errors import owned
-from ..models.encoding import Encoding, Spec
+from ..errors import OwnFault, owned
+from ..models.encoding import Column, Encoding, Spec
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
@@ -258,10 +258,25 @@ class Run(At[C]):
         if server is not None:
             self.hooks.notes += naming_rows(column.name for column in encoding.columns if column.name not in spec.columns)
         self.know_alike(encoding.to_json())
+        categories = {column.name for column in encoding.columns if column.levels is not None}
+        for k, summary in summaries.items():
+            summaries[k] = summary.with_categories(categories)
+            if summaries[k] is not summary:
+                with owned(k):
+                    self._look_again(k, tables[k], spec, categories)
         if told is not spec:
             encoding = self._scaled(encoding, spec, summaries, alias)
             self.know_alike(encoding.to_json())
         return encoding
+
+    def _look_again(self, k: int, table: Table, spec: Spec, categories: Collection[str]) -> None:
+        """Refuses rows that columns single out which are of numbers here, and of categories at all clients (OwnFault)."""
+        as_categories = {name: Column(name, "categorical") for name in categories if name not in spec.columns}
+        binding = self.hooks.bindings.get(k)
+        spec = replace(spec, columns={**spec.columns, **as_categories})
+        found = few.find_few(self.config, table, spec, self.names[k], () if binding is None else binding.policies)
+        if found is not None and not found.by_summary:
+            raise OwnFault(found.told, found.own)
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..data import table
-from ..data.cells import MISSING, Cells, Text, floats, number
+from ..data.cells import MISSING, Cells, Text, floats, labels, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
 from ..data.header import IDS
@@ -37,7 +38,7 @@ RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "co
 # Of a 0/1 response beside them: how long a row was seen, and no covariate.
 TIMES = re.compile(
     r"(time|months?|days?|weeks?|years?)|(follow_?up|fu|surv(ival)?|os|pfs|dfs|event|death)(_?(time|months?|days?|weeks?|years?))?"
-    r"|(time|months?|days?|weeks?|years?)_?(to|of|until)_?\w+|f(ollow)?_?u(p)?_?time|t?stop(_?(time|months?|days?))?"
+    r"|(time|months?|days?|weeks?|years?)_?(to|of|until)_?\w+|f(ollow)?_?u(p)?_?time|([dprs]|rfs)time|t?stop(_?(time|months?|days?))?"
 )
 # Columns of a survival study that are no covariates: each is left out of the job, and the key that it may be of is said.
 OTHERS = (
@@ -116,6 +117,8 @@ class Seen:
     dates : columns of dates
     crowded : columns of text with nearly as many levels as rows, that do not name each row
     numbered : columns of few whole numbers that may number wards, or the like
+    zeros : columns of numbers of which some are 0, as counts are
+    several : columns of text with three labels or more
     """
 
     names: tuple[str, ...]
@@ -126,6 +129,18 @@ class Seen:
     dates: frozenset[str] = frozenset()
     crowded: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
+    zeros: frozenset[str] = frozenset()
+    several: frozenset[str] = frozenset()
+
+    def family(self, response: str, *, levels: bool = False) -> str:
+        """Returns the family of a response: whole numbers are counts where some are 0, and else measurements.
+
+        `levels`: whether the method takes a response of several.
+        """
+        kind = self.kinds[response]
+        if kind in ("count", "real") and response not in self.two:
+            return "poisson" if kind == "count" and response in self.zeros else "gaussian"
+        return "multinomial" if levels and response in self.several else "bernoulli"
 
 
 def job(wanted: Wanted) -> Draft:
@@ -272,12 +287,12 @@ def _rounds(method: str, private: bool) -> list[str]:
 def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a partitioned job."""
     response = _response(wanted, seen)
-    said, asked = _response_lines(response, seen)
+    said, asked = _response_lines(response, seen, asks=wanted.private)
     ignored = _ignored(seen, {response})
     lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=False)]
     lines += ['standardise = "public"   # by [data.columns] below'] if wanted.private else []
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
-    lines += ["", "[model]", *_family(response, seen), *(scale := _scale(seen.kinds[response], wanted.private))]
+    lines += ["", "[model]", *_family(response, seen), *(scale := _scale(seen.family(response), wanted.private))]
     asked += ["model.scale: the standard deviation of the response's noise"] if scale else []
     if seen.gaps - {*ignored} and not wanted.private:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
@@ -287,13 +302,14 @@ def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str])
 def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a job of method "likelihood"."""
     response = _response(wanted, seen)
-    said, asked = _response_lines(response, seen)
-    ignored = _ignored(seen, {response})
-    if (time := _time(response, seen, ignored)) is not None:
-        return _survival(time, response, seen, said[1:], asked)
+    event = _event(response, seen)
+    ignored = _ignored(seen, {event})
+    if (time := response if event != response else _time(event, seen, ignored)) is not None:
+        return _survival(time, event, seen)
+    said, asked = _response_lines(response, seen, asks=False, levels=True)
     lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=True)]
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
-    lines += ["", "[model]", *_family(response, seen)]
+    lines += ["", "[model]", *_family(response, seen, levels=True)]
     if seen.gaps - {*ignored}:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
     lines += ["", "# [model.random]          # effects that are normal over groups of rows, or over clients"]
@@ -306,9 +322,24 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
     return Part(lines, asked, frozenset({response, *ignored}), ignored)
 
 
+def _event(response: str, seen: Seen) -> str:
+    """Returns the event of a response that is a time to it, by their names; the response itself where it is none."""
+    if not TIMES.fullmatch(response.lower()) or seen.kinds[response] not in ("real", "count"):
+        return response
+    return next((name for name in seen.names if STATUS.fullmatch(name.lower()) and _tells(name, seen)), response)
+
+
+def _tells(name: str, seen: Seen) -> bool:
+    """Returns whether a column may say which event a row ended with."""
+    several = name in seen.several or (seen.kinds[name] == "count" and name not in seen.two)
+    if several:
+        return STATUS.fullmatch(name.lower()) is not None
+    return seen.kinds[name] in ("binary", "text") or name in seen.two
+
+
 def _time(response: str, seen: Seen, ignored: Sequence[str]) -> str | None:
     """Returns the column that seems to say how long a row was seen, where the response may be whether it ended with an event."""
-    if seen.kinds[response] not in ("binary", "text") and response not in seen.two:
+    if not _tells(response, seen):
         return None
     numeric = [name for name in seen.names if name not in {response, *ignored} and seen.kinds[name] in ("real", "count")]
     times = [name for name in numeric if TIMES.fullmatch(name.lower())]
@@ -319,7 +350,7 @@ def _time(response: str, seen: Seen, ignored: Sequence[str]) -> str | None:
     return next((name for name in times if head in name.lower().split("_")), next(iter(times), None))
 
 
-def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[str]) -> Part:
+def _survival(time: str, event: str, seen: Seen) -> Part:
     """Drafts a job of survival times.
 
     Other times and events, entries, ends of intervals, weights and strata are no covariates: they are left out, and named.
@@ -334,11 +365,10 @@ def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[
         and ((TIMES.fullmatch(name.lower()) and seen.kinds[name] in ("real", "count")) or STATUS.fullmatch(name.lower()))
     ]
     ignored += [*keys, *after]
-    if event in seen.two:  # as 1 and 2 of R's lung: nothing tells which is the event
-        labels = [*labels, '# positive = ".."   # fill in: the value that says that the event was seen']
+    (_, *labels), asked = _response_lines(event, seen, asks=False)
+    if event in seen.several or (seen.kinds[event] == "count" and event not in seen.two):
         asked = [
-            *asked,
-            f"data.positive: which of its two values says that the event of {event} was seen (R's Surv: the larger one)",
+            f"data.event: {event} has more than two values; add a column to the files that says of one event whether it was seen"
         ]
     if re.search("censor", event.lower()):
         asked = [*asked, f'data.event: 1 must say that the event was seen; where 1 in {event} says censored, give positive = "0"']
@@ -373,9 +403,9 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
         lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model (kind = "mrf")'] if seen.gaps else []
         return Part(lines, [], frozenset())
     response = _response(wanted, seen)
-    said, asked = _response_lines(response, seen)
+    said, asked = _response_lines(response, seen, asks=False)
     ignored = _ignored(seen, {response})
-    binary = seen.kinds[response] in ("binary", "text", "names")
+    binary = seen.family(response) == "bernoulli"
     lines = [*said, *_ignore_lines(ignored, seen), "", "[model]", 'kind = "regression"']
     lines += _family(response, seen) if binary else []
     gaps = seen.gaps - {*ignored}
@@ -470,11 +500,25 @@ def _response(wanted: Wanted, seen: Seen, without: Collection[str] = ()) -> str:
     raise JobError(f"init: which column is to be explained? give --response, one of {names}")
 
 
-def _response_lines(response: str, seen: Seen) -> tuple[list[str], list[str]]:
-    """Returns lines of [data], and open choices."""
+def _response_lines(response: str, seen: Seen, *, asks: bool = True, levels: bool = False) -> tuple[list[str], list[str]]:
+    """Returns lines of [data], and open choices.
+
+    Parameters
+    ----------
+    asks : whether the job must say which of two labels counts as 1; else all files' labels decide
+    levels : whether the method takes a response of several levels
+    """
     lines = [f"response = {_text(response)}"]
-    if seen.kinds[response] not in ("text", "names"):
+    if levels and seen.family(response, levels=True) == "multinomial":
+        lines.append('# levels = ["..", ".."]   # fill in: all labels of the response, the reference first')
+        return lines, [f'data.levels: the labels of {response}, the reference first; of family = "ordinal" in their order']
+    if seen.kinds[response] not in ("text", "names") and (asks or response not in seen.two):
         return lines, []
+    if not asks:
+        return [
+            *lines,
+            '# positive = ".."   # the label that counts as 1; else all files\' labels decide, and the result says it',
+        ], []
     lines.append('# positive = ".."   # fill in: the label that counts as 1, all others as 0')
     return lines, [f"data.positive: the label of {response} that counts as 1"]
 
@@ -521,21 +565,26 @@ def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str
     ]
 
 
-def _family(response: str, seen: Seen) -> list[str]:
+def _family(response: str, seen: Seen, *, levels: bool = False) -> list[str]:
     """Drafts model.family."""
-    kind = seen.kinds[response]
-    labels = _note('two values: if they are labels take "bernoulli", and data.positive') if response in seen.two else ""
-    if kind == "real":
-        return [f'family = "gaussian"{labels}']
-    if kind == "count":
-        whole = '     # whole numbers; "gaussian" if they are measurements'
-        return [f'family = "poisson"{labels or whole}']
-    return ['family = "bernoulli"']
+    family, notes = (
+        seen.family(response, levels=levels),
+        {
+            "poisson": 'whole numbers, with zeros; "gaussian" if they are measurements',
+            "multinomial": 'or "ordinal", where the labels have an order',
+            "gaussian": 'whole numbers, none of them 0; "poisson" if they count something',
+            "bernoulli": 'two values; "gaussian" if they are measurements',
+        },
+    )
+    said = (
+        family in ("poisson", "multinomial") or response in seen.two or (family == "gaussian" and seen.kinds[response] == "count")
+    )
+    return [f'family = "{family}"{_note(notes[family]) if said else ""}']
 
 
-def _scale(kind: str, private: bool) -> list[str]:
+def _scale(family: str, private: bool) -> list[str]:
     """Drafts model.scale of a response of real numbers."""
-    if kind != "real":
+    if family != "gaussian":
         return []
     if private:  # a number that nobody has chosen would pass for one that is known
         return ["# scale = ..            # standard deviation of the response's noise, from public knowledge: fill in"]
@@ -604,7 +653,7 @@ def _seen(tables: Sequence[Table]) -> Seen:
     """Looks at all columns of the files; a column has the widest kind over the files that have it."""
     order = ("binary", "count", "real", "text")
     names = tuple(dict.fromkeys(name for one in tables for name in one.names))
-    kinds, gaps, two = dict[str, str](), set[str](), set[str]()
+    kinds, gaps, two, zeros, several = dict[str, str](), set[str](), set[str](), set[str](), set[str]()
     for name in names:
         holding = [one for one in tables if name in one.names]
         own_kinds = [kind for kind in (_kind(one, name) for one in holding) if kind != "empty"]
@@ -615,13 +664,19 @@ def _seen(tables: Sequence[Table]) -> Seen:
         gaps |= {name} if any(_lacks(one, name) for one in holding) else set()
         if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
             two.add(name)
+        zeros |= {name} if any((_numbers(one, name) == 0).any() for one in holding) else set()
+        several |= (
+            {name}
+            if kinds[name] == "text" and len({*chain(*(labels(one.columns[name]).levels for one in holding)), ""}) > 3
+            else set()
+        )
     codes = {name for name in names for one in tables if name in one.names and _zeros_before(one.columns[name])}
     kinds |= dict.fromkeys(codes, "names")
     own = {name: [one for one in tables if name in one.names] for name in names}
     dates = {name for name in names if name not in codes and all(_are_dates(one, name) for one in own[name])}
     crowded = {name for name in names if kinds[name] == "text" and any(_is_crowded(one, name) for one in own[name])} - dates
     numbered = {name for name in names if kinds[name] == "count" and all(_are_codes(one, name) for one in own[name])} - dates
-    sets = (gaps, two - codes, codes, dates, crowded, numbered)
+    sets = (gaps, two - codes, codes, dates, crowded, numbered, zeros, several)
     return Seen(names, kinds, *map(frozenset, sets))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
-from ..labels import label
+from ..labels import event_of, label
 from ..plain import Record
 from .formula.expansion import Formula
 
@@ -126,7 +126,7 @@ class Spec:
     Attributes
     ----------
     response : None where all columns are alike (a graph's nodes)
-    positive : the response's text that counts as 1; None if the response is 0/1 already
+    positive : the response's text that counts as 1; None if the response is 0/1 already, or its labels are to be agreed on
     columns : the public knowledge of some columns; with a `formula` it may have constants of its terms
     missing : whether a numeric cell may be empty
     trials : a column; the response is then a number of successes in this number of trials
@@ -163,6 +163,9 @@ class Spec:
     derived: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        declared = self.declared_labels or ()
+        if self.positive is None and len(declared) == 2 and FAMILIES[self.family].binary and self.trials is None:
+            object.__setattr__(self, "positive", event_of(declared))
         if self.positive is not None:
             object.__setattr__(self, "positive", label(self.positive))
         if self.private and self.standardise == "exchange":
@@ -239,6 +242,12 @@ class Spec:
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
         texts |= {name for name in (self.row_id, self.group) if name}
         return frozenset(texts | ({self.response} if self.response and self.labelled else set()))
+
+    @property
+    def undecided(self) -> bool:
+        """Whether all clients' labels of a binary response decide which one counts as 1: where the job file does not say."""
+        silent = not self.private and self.positive is None and self.declared_labels is None and self.trials is None
+        return silent and self.response is not None and FAMILIES[self.family].binary
 
     @property
     def labelled(self) -> bool:

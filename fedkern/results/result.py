@@ -276,7 +276,7 @@ class Result:
         """Returns the lines above the table."""
         s = self.summary
         done = f"{s['rounds']} rounds of {len(s['clients'])} clients ({self.stop})"
-        lines = [str(s["verdict"]), *shown.by_summary(s), f"{s['method']}, {s['claim']}: {done}"]
+        lines = [shown.first_line(s), *shown.by_summary(s), f"{s['method']}, {s['claim']}: {done}"]
         if s["metrics"]:
             lines.append("test rows: " + ", ".join(f"{name} {plain.real(value):.4f}" for name, value in s["metrics"].items()))
         if s["privacy"]:

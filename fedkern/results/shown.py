@@ -37,6 +37,14 @@ def by_summary(summary: Record) -> list[str]:
     return [f"by a summary, and in no check of the model: {', '.join(said)}"] if said else []
 
 
+def first_line(summary: Record) -> str:
+    """Returns the verdict, and of a response of two labels the one that counts as 1."""
+    encoding = summary["encoding"]
+    if encoding.get("positive") is None:
+        return str(summary["verdict"])
+    return f"{summary['verdict']}; event: {encoding['response']} = {encoding['positive']}"
+
+
 def blocks(summary: Record) -> list[str]:
     """Returns the beginnings of coefficients' names: "mild:" for each level that has coefficients, else one empty text."""
     return [f"{level}:" for level in summary.get("nominal", ())] or [""]

@@ -140,7 +140,7 @@ def test_what_leaves_a_client_of_an_open_job():
     agree(SPEC, [summary([30.0, 50.0, 52.0])], hooks=wire)
     first, second, third = (json.loads(message.text) for _, message, _ in wire.sent if isinstance(message, SchemaReply))
     assert first == {"names": [*NAMES], "kinds": [*KINDS]}
-    assert second == {"levels": {"job": ["clerk"]}, "rows": 3, "sums": [132.0]}
+    assert second == {"levels": {"job": ["clerk"]}, "labels": [], "rows": 3, "sums": [132.0]}
     assert third == {"sums": [0.0], "squares": [296.0]}
 
 
@@ -292,8 +292,8 @@ BAD_REPLIES = {
     "extra field of rows": (reply(1, good(1) | {"rows_themselves": [1.0]}), "has the fields"),
     "names": (reply(0, good() | {"names": ["age", 3]}), "names must be a list of different texts"),
     "names twice": (reply(0, good() | {"names": ["age", "age"]}), "names must be a list of different texts"),
-    "kinds": (reply(0, good() | {"kinds": ["numeric"]}), "kinds must be numeric or categorical, one for each name"),
-    "kind": (reply(0, good() | {"kinds": ["numeric", "magic"]}), "kinds must be numeric or categorical"),
+    "kinds": (reply(0, good() | {"kinds": ["numeric"]}), "kinds must be numeric, categorical, mixed, one for each name"),
+    "kind": (reply(0, good() | {"kinds": ["numeric", "magic"]}), "kinds must be numeric, categorical, mixed"),
     "levels": (reply(1, good(1) | {"levels": {"age": []}}), "levels must be those of the categorical columns"),
     "level": (reply(1, good(1) | {"levels": {"job": [1]}}), "levels of job must be a list of different texts"),
     "labels": (reply(1, good(1) | {"labels": "yes"}), "labels must be a list of different texts"),
@@ -438,3 +438,24 @@ def test_a_kept_state_goes_on_as_if_nothing_had_happened():
     assert server.encoding == want
     assert PROTOCOL.load(start(SPEC, ("a", "b"))[0], PROTOCOL.save(server)) == server
     assert PROTOCOL.finished(server)
+
+
+OPEN_LABELS = [("no", "yes"), ("no",), ("yes",)]
+
+
+def test_labels_of_all_decide_which_one_counts_as_1():
+    encoding = agree(SPEC, [summary(labels=own) for own in OPEN_LABELS])
+    assert (encoding.positive, encoding.labels) == ("yes", ("no", "yes"))
+    encoding = agree(SPEC, [summary(labels=()) for _ in OPEN_LABELS])
+    assert (encoding.positive, encoding.labels) == (None, ())
+
+
+@pytest.mark.parametrize("other", [{"positive": "no"}, {"positive": None, "labels": []}, {"labels": ["never", "yes"]}])
+def test_a_client_takes_no_other_event_than_its_labels_give(other):
+    state = Client(SPEC, summary(labels=("no", "yes")))
+    encoding = SPEC.encoding((Column("age", "numeric", None, 40.0, 10.0), Column("job", "categorical", ("clerk",)))).to_dict()
+    encoding |= {"positive": "yes", "labels": ["no", "yes"]}
+    taken, _ = PROTOCOL.client_receive(state, agreement.Agreed(3, *pieces.cut(encoding)[0]))
+    assert taken.encoding.positive == "yes"
+    with pytest.raises(RemoteFault, match=r"Agreed\.(positive|labels)"):
+        PROTOCOL.client_receive(state, agreement.Agreed(3, *pieces.cut(encoding | other)[0]))

@@ -126,18 +126,17 @@ def test_what_is_known_afterwards_is_no_covariate(
         assert name in said
 
 
-def test_an_event_that_is_coded_as_1_and_2_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As R's `lung` has it; its time was a covariate of a Poisson job."""
+@pytest.mark.parametrize("response", ["status", "time"])
+def test_an_event_that_is_coded_as_1_and_2_is_of_a_survival_job(response: str, tmp_path: Path) -> None:
+    """As R's `lung` has it: the larger value is the event, as in R's Surv; the job says so, and asks nothing."""
     rng = np.random.default_rng(5)
     rows = zip(rng.uniform(1, 900, 60).round(1), rng.integers(1, 3, 60), rng.integers(40, 80, 60))
     file, path = tmp_path / "a.csv", tmp_path / "job.toml"
     file.write_text("\n".join(["time,status,age", *(",".join(map(str, row)) for row in rows), ""]))
-    assert main(["init", str(file), "--out", str(path)]) == 0
-    assert "data.positive: which of its two values" in capsys.readouterr().out
-    text = path.read_text()
-    job = tomllib.loads(text)
+    assert main(["init", str(file), "--response", response, "--out", str(path)]) == 0
+    job = tomllib.loads(path.read_text())
     assert (job["data"]["time"], job["data"]["event"], job["model"]["family"]) == ("time", "status", "cox")
-    path.write_text(text.replace('# positive = ".."', 'positive = "2"'))
+    assert "positive" not in job["data"]
     assert main(["check", str(path), *few.SET]) == 0
 
 
@@ -300,7 +299,7 @@ def test_check_accepts_drafts_of_odd_files(name: str, file: str, tmp_path: Path,
     out = tmp_path / "job.toml"
     assert main(["init", str(tmp_path / file), "--out", str(out)]) == 0, capsys.readouterr().err
     assert main(["check", str(out), *few.SET]) == 0, capsys.readouterr().err
-    said = {"gaps": 'missing = "drop"', "two values": "if they are labels", "signs": "if they are labels"}
+    said = {"gaps": 'missing = "drop"', "two values": 'family = "bernoulli"   # two values', "signs": 'family = "bernoulli"'}
     assert said.get(name, "") in out.read_text()
 
 
@@ -577,3 +576,56 @@ def test_ordinary_columns_stay_covariates_without_a_word(name: str, cells: list[
     text = (tmp_path / "job.toml").read_text()
     assert "ignore" not in tomllib.loads(text)["data"]
     assert "taken for a number" not in text
+
+
+RNG = np.random.default_rng(8)
+GRAMS = [2700, 4150, 6300, *RNG.integers(60, 120, 57) * 50]  # as body_mass_g of penguins
+BREAKS = [0, 1, 1, 2, *RNG.poisson(3, 56)]
+EXPLAINED: dict[str, tuple[list[Any], str, str]] = {
+    "measured whole numbers": (GRAMS, "gaussian", '"poisson" if they count something'),
+    "whole numbers in a column of decimals": ([*map(float, GRAMS)], "gaussian", '"poisson" if they count something'),
+    "counts": (BREAKS, "poisson", '"gaussian" if they are measurements'),
+    "numbers": (RNG.normal(size=60).round(3).tolist(), "gaussian", ""),
+    "0 and 1": ([0, 1] * 30, "bernoulli", ""),
+    "two labels": (["alive", "dead"] * 30, "bernoulli", "else all files' labels decide, and the result says it"),
+    "three labels": (["setosa", "virginica", "versicolor"] * 20, "multinomial", 'or "ordinal", where the labels have an order'),
+}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_the_family_is_the_response_s_and_check_agrees(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells, family, said = EXPLAINED[name]
+    for k, client in enumerate("ab"):
+        x = np.random.default_rng(k).normal(size=60).round(3)
+        (tmp_path / f"{client}.csv").write_text("x,y\n" + rows(x, cells))
+    path = tmp_path / "job.toml"
+    assert main(["init", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--response", "y", "--out", str(path)]) == 0
+    text = path.read_text()
+    assert f'family = "{family}"' in text
+    assert said in text
+    asked = capsys.readouterr().out
+    assert ("data.levels: the labels of y" in asked) == (family == "multinomial")
+    assert "data.positive" not in asked
+    path.write_text(text.replace('# levels = ["..", ".."]', 'levels = ["setosa", "versicolor", "virginica"]'))
+    assert main(["check", str(path), *few.SET]) == 0, capsys.readouterr().err
+
+
+# Classes of wine are 0, 1 and 2: nothing tells them from counts.
+SHIPPED = {"iris": "multinomial", "wine": "poisson", "breast_cancer": "bernoulli", "diabetes": "gaussian"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_check_agrees_with_drafts_of_public_files(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bunch = getattr(pytest.importorskip("sklearn.datasets"), f"load_{name}")(as_frame=True)
+    frame = bunch.frame.rename(columns=lambda column: re.sub(r"\W+", "_", column).strip("_")).iloc[:, -7:]
+    if name == "iris":
+        frame["target"] = bunch.target_names[frame["target"]]
+    frame = frame.sample(frac=1, random_state=1)
+    for client, part in (("a", frame[::2]), ("b", frame[1::2])):
+        part.to_csv(tmp_path / f"{client}.csv", index=False)
+    path = tmp_path / "job.toml"
+    assert main(["init", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--response", "target", "--out", str(path)]) == 0
+    text = path.read_text()
+    assert f'family = "{SHIPPED[name]}"' in text
+    path.write_text(text.replace('# levels = ["..", ".."]', f"levels = {[*map(str, bunch.get('target_names', ()))]}"))
+    assert main(["check", str(path), *few.SET]) == 0, capsys.readouterr().err

@@ -115,10 +115,19 @@ def test_text_after_a_closing_quote_is_no_part_of_the_cell(csv):
         (["", "", ""], "numeric"),
         (["1", "x", "y"], "categorical"),
         (["a", "", "NA"], "categorical"),
+        (["0", "1", "2", "3+"] * 3, "categorical"),  # few values
+        (["0", "1", "2", "2", "2", "2", "2", "3+"], "numeric"),  # each in fewer than three rows
+        (["0", "1", "?"] * 9, "numeric"),  # no word
+        (["0", "1", "NA"] * 9, "numeric"),
+        (["1,5", "2", "1"] * 9, "numeric"),
+        ([*map(str, range(50))] * 10 + ["12a"], "numeric"),  # a mistake among many values
+        ([*map(str, range(20))] * 10 + ["12a"], "numeric"),
+        ([*map(str, range(19))] * 10 + ["12a"], "categorical"),
     ],
 )
-def test_a_column_is_numeric_if_most_of_it_is(cells, kind):
+def test_a_column_with_a_word_is_of_categories_if_it_has_few_values(cells, kind):
     assert as_text(cells).kind() == kind
+    assert as_text(cells).mixed == (kind == "categorical" and "0" in cells + ["0"] * ("1" in cells))
 
 
 def test_npy_pairs_are_mapped_and_not_read(tmp_path):

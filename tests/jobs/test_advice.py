@@ -134,12 +134,9 @@ def test_labels_that_one_file_alone_has(fedkern: Any, tmp_path: Path) -> None:
     hospitals = Hospitals(tmp_path, fedkern, patients())
     numbers = hospitals.files["bo"]["died"]
     hospitals.files["bo"]["died"] = np.where(numbers, "yes", "no")
-    own = hospitals.refused(
-        "column 'died' is not 0 or 1",
-        'where all files have the same two labels, name the one that counts as 1: [data] positive = "..."; where other files '
-        "have 0 and 1, write 0 and 1 in this one",
+    hospitals.fails(
+        "client 'bo': 'died' has labels, and 0 and 1 at client 'ada'; write the same two labels, or 0 and 1, in all files"
     )
-    assert "write 0 and 1 in this one" in own
     hospitals.data += '\npositive = "yes"'
     ended, _ = hospitals.run()
     assert ended.code == 2
@@ -157,7 +154,7 @@ def test_events_that_one_file_codes_otherwise(fedkern: Any, tmp_path: Path) -> N
     timed = 'time = "months"\nevent = "died"'
     hospitals = Hospitals(tmp_path, fedkern, patients(events=0.8), timed, 'family = "cox"')
     hospitals.files["bo"]["died"] = hospitals.files["bo"]["died"] + 1
-    hospitals.refused("column 'died' is not 0 or 1", "where other files have 0 and 1, write 0 and 1 in this one")
+    hospitals.fails("client 'ada', ada.csv: rows cannot be used (column 'died' is not a label)")
     hospitals.data += '\npositive = "1"'
     hospitals.fails("client 'bo': 'died' has a label too many", "the same two labels in all files", "of the file that differs")
     # Where few rows have the label, that ends the job before labels leave: nobody else knows yet which labels bo has.

@@ -128,7 +128,7 @@ def test_what_is_masked_is_missing(part: str) -> None:
     hidden = {"X": X, "y": y}[part][:15].copy()
     hidden[3] = 1e6
     masked = np.ma.masked_array(hidden, hidden == 1e6)
-    with pytest.raises(JobError, match=r"row 4, column '\w+': 'nan' is not (a )?finite") as caught:
+    with pytest.raises(JobError, match=r"row 4, column '\w+': 'nan' is (missing|not finite)") as caught:
         fedkern.run(job, data=whole | {"a": (masked, y[:15]) if part == "X" else (X[:15], masked)})
     assert "1000000" not in str(caught.value)
     with pytest.raises(JobError, match="a masked array of texts"):
@@ -267,7 +267,7 @@ ODD: dict[str, tuple[Any, str]] = {
     "objects": (frame(o=[object(), 1, "x"]), r"row \d, column 'o': .* among int and object and str; make it a column of numbers"),
     "nested": (pl.DataFrame({"y": [0, 1], "l": [[1], [2]]}), r"column 'l' has type List\(Int64\)"),
     "not a number": (frame(x=[1.0, np.nan, 2.0]), r"data\['a'\], row 2, column 'x': 'nan' is not finite"),
-    "yes and no": (frame().assign(y=["no", "yes", "yes"]), r"row 1, column 'y': 'no' is not 0 or 1; .* \[data\] positive"),
+    "three labels": (frame().assign(y=["no", "yes", "ye"]), r"column 'y' has 3 different labels \(no, ye, yes\)"),
     "no response": (frame().rename(columns={"y": "z"}), "column 'y' is missing"),
 }
 
@@ -277,8 +277,7 @@ def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
     value, said = ODD[odd]
     with pytest.raises(JobError, match=said) as fault:
         fedkern.run(JOB, data={"a": value, "b": frame()})
-    assert "'a'" in str(fault.value)
-    assert "\n" not in str(fault.value)
+    assert "'a'" in str(fault.value).splitlines()[0]
     assert SECRET not in str(fault.value)
     assert "--local" not in str(fault.value)
 

@@ -5,11 +5,15 @@ A client sends the following as JSON in pieces of a fixed size (`pieces`), and w
 * names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not seen in the
   rows);
 * in a job that is not private, once all have the same columns: the levels of its categorical columns and the labels of its
-  response, where the job file does not declare them;
+  response, where the job file does not declare them. A binary response of 0 and 1 has no labels; of two others the labels of all
+  clients decide which one counts as 1 (`event_of`);
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
   server has told the pooled means, the sums of the deviations from them and of their squares. Two legs, because
   sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
   rounding of the first ones' means. From a client with one or two rows these sums are the values.
+
+A column of labels of which some are numbers (0, 1, 2, 3+) is one of categories at all clients: a client all of whose cells are
+numbers is told so with the second question, and tells its numbers as levels.
 
 A file with other columns than the others' is refused before any number of its rows is sent. Columns are matched by name: those of
 the job stand in the order that most clients have.
@@ -24,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from types import MappingProxyType
@@ -34,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault, mark_party
+from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
 from ..core import pieces
@@ -46,6 +51,8 @@ from . import lacking, slips
 DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
+MIXED = "mixed"  # in the first answer: a category, of which some labels are numbers
+KINDS = ("numeric", "categorical", MIXED)
 
 NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
 SUMS = NAMES._replace(
@@ -89,6 +96,11 @@ class Agreed(Message, kind=3):
     text: Annotated[bytes, "schema"]
 
 
+TWO_LABELS = (
+    "a response has the same two labels in all files, one of them positive: correct the cells of the file that differs, or "
+    "[data] positive"
+)
+
 TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations
 
 
@@ -97,7 +109,9 @@ class Summary:
     """Holds the part of a table that a client may tell.
 
     `numeric` (n, p) and `counts` (n,) are rows, and no field of a message: the values of the numeric columns, and how many rows
-    each stands for in sums (its trials where the response is a number of successes, and 0 if it weighs nothing).
+    each stands for in sums (its trials where the response is a number of successes, and 0 if it weighs nothing). `mixed`: columns
+    of labels of which some are numbers. `levels_of` gives the levels of a numeric column that is one of categories elsewhere, or
+    raises OwnFault.
     """
 
     names: tuple[str, ...]
@@ -106,6 +120,17 @@ class Summary:
     labels: tuple[str, ...] = ()
     numeric: np.ndarray | None = None
     counts: NDArray[np.float64] | None = None
+    mixed: frozenset[str] = frozenset()
+    levels_of: Callable[[str], tuple[str, ...]] = field(default=lambda name: (), compare=False)
+
+    def with_categories(self, names: Collection[str]) -> Summary:
+        """Returns the same where some of its numeric columns are of categories; without their levels."""
+        numeric = [name for name, kind in zip(self.names, self.kinds) if kind == "numeric"]
+        at = [j for j, name in enumerate(numeric) if name in names]
+        if not at:
+            return self
+        kinds = tuple("categorical" if name in names else kind for name, kind in zip(self.names, self.kinds))
+        return replace(self, kinds=kinds, numeric=None if self.numeric is None else np.delete(self.numeric, at, axis=1))
 
     @property
     def n_rows(self) -> int:
@@ -144,6 +169,7 @@ class Server:
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
+    positive: str | None = None
     labels: tuple[str, ...] = ()
     rows: int = 0
     means: tuple[float, ...] = ()
@@ -229,11 +255,16 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             raise RemoteFault(f"server: Agreed.text: {fault}") from fault
         _compare(state.spec, state.summary, encoding)
         return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None, counts=None)), []
+    if event.round == ROWS and (categories := _categories(state, content)):
+        levels = {name: state.summary.levels_of(name) for name in categories}
+        summary = state.summary.with_categories(categories)
+        state = replace(state, summary=replace(summary, levels={**summary.levels, **levels}))
     summary = state.summary
     # The client's own job file decides what is answered, never the question alone.
     wanted = _wanted(state.spec, summary.names, summary.kinds)
     if event.round == COLUMNS:
-        answer: dict[str, object] = {"names": list(summary.names), "kinds": list(summary.kinds)}
+        kinds = [MIXED if name in summary.mixed else kind for name, kind in zip(summary.names, summary.kinds)]
+        answer: dict[str, object] = {"names": list(summary.names), "kinds": kinds}
     elif event.round == ROWS and wanted:
         answer = _description(state, wanted)
     elif event.round == DEVIATIONS and "sums" in wanted:
@@ -241,6 +272,14 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     else:
         raise RemoteFault(f"server: AskSchema.round is {event.round}, of which this client's job file says nothing")
     return state, [SchemaReply(event.round, *piece) for piece in pieces.cut(answer)]
+
+
+def _categories(state: Client, content: Mapping[str, object]) -> list[str]:
+    """Returns which of the columns that are of categories at others are of numbers here; RemoteFault where the job says more."""
+    told = pieces.texts("server: AskSchema", "categories", content.get("categories", []))
+    if told and (state.spec.private or {*told} & state.spec.columns.keys()):
+        raise RemoteFault("server: AskSchema.categories are no columns whose kind this client's job file leaves open")
+    return [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric" and name in told]
 
 
 def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
@@ -254,8 +293,9 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
             raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
 
     # The roles come from the job file alone, and so must agree exactly.
-    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept", "trials"):
+    for name in ("response", "family", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
+    same("positive", agreed.positive, _event(agreed.labels) if spec.undecided else spec.positive)
     # A client may lack covariates only where values may be missing.
     own = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
@@ -274,7 +314,9 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
             raise RemoteFault(f"server: Agreed.columns[{j}] has constants, of which this client's job file knows nothing")
     # Labels that nobody declared must at least hold this client's.
     labels = spec.declared_labels
-    if labels is not None or spec.private or spec.positive is None:
+    if spec.undecided:
+        _compare_texts("labels", agreed.labels, None, summary.labels)
+    elif labels is not None or spec.private or spec.positive is None:
         same("labels", agreed.labels, labels or ())
     elif agreed.labels or spec.positive in summary.labels:
         _compare_texts("labels", agreed.labels, None, summary.labels)
@@ -294,7 +336,7 @@ def _wanted(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
     if spec.private:
         return set()
     wanted = {"levels"} if any(_open_levels(spec, name, kind) for name, kind in zip(names, kinds)) else set()
-    if spec.positive is not None and spec.declared_labels is None:
+    if spec.undecided or (spec.positive is not None and spec.declared_labels is None):
         wanted.add("labels")
     if spec.standardise == "exchange" and any(k == "numeric" and not spec.complete(name) for name, k in zip(names, kinds)):
         wanted |= {"rows", "sums"}
@@ -370,6 +412,10 @@ def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
 
 def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
     """Compares the columns, which all clients have told, and asks for the facts that only rows can give."""
+    mixed = {name for reply in in_order(state.replies) for name, kind in zip(reply["names"], reply["kinds"]) if kind == MIXED}
+    content = {"categories": sorted(mixed)} if mixed else {}
+    if mixed:
+        state = replace(state, replies=PersistentMap({k: _with_kinds(reply, mixed) for k, reply in state.replies.items()}))
     if state.spec.missing:
         state = replace(state, replies=PersistentMap(lacking.joined(state.replies)))
     _check_columns(state)
@@ -381,7 +427,13 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
     state = replace(state, columns=columns, order=order, replies=PersistentMap())
     if not _wanted(state.spec, names, kinds):
         return _agree(state, tuple(_joined(state, column, []) for column in state.columns))
-    return _to_all(replace(state, leg=ROWS), AskSchema, ROWS, {})
+    return _to_all(replace(state, leg=ROWS), AskSchema, ROWS, content)
+
+
+def _with_kinds(reply: Record, categories: Collection[str]) -> Record:
+    """Returns a client's answer with the kinds that columns have at all clients."""
+    kinds = ["categorical" if name in categories else kind for name, kind in zip(reply["names"], reply["kinds"])]
+    return {**reply, "kinds": kinds}
 
 
 def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
@@ -391,7 +443,9 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
     told = {column.name: [reply.get("levels", {}).get(column.name, ()) for reply in replies] for column in open_ones}
     notes, doubts = slips.of_levels(open_ones, told, state.clients)
-    state = replace(state, columns=columns, labels=_labels(state, replies), notes=notes, doubts=doubts)
+    labels = _labels(state, replies)
+    positive = _event(labels) if state.spec.undecided else state.spec.positive
+    state = replace(state, columns=columns, positive=positive, labels=labels, notes=notes, doubts=doubts)
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
@@ -525,20 +579,40 @@ def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
-    """Returns the two labels of a response with a positive one."""
+    """Returns the two labels of a response; none where they are 0 and 1, or where no client has the positive one."""
     spec = state.spec
-    if spec.positive is None or spec.declared_labels is not None:
+    if not spec.undecided and (spec.positive is None or spec.declared_labels is not None):
         return ()
     counts = Counter(label for reply in replies for label in reply["labels"])
-    if len(counts) > 2 or (len(counts) == 2 and spec.positive not in counts):
-        rarest = min(counts.keys() - {spec.positive}, key=lambda label: (counts[label], label))
+    positive = spec.positive if spec.positive is not None else max(counts, key=lambda label: (counts[label], label), default=None)
+    if len(counts) > 2 or (len(counts) == 2 and positive not in counts):
+        rarest = min(counts.keys() - {positive}, key=lambda label: (counts[label], label))
         client = next(name for name, reply in zip(state.clients, replies) if rarest in reply["labels"])
         raise JobError(
-            f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels, "
-            f"and positive = {spec.positive!r}; a response has the same two labels in all files, one of them positive: "
-            "correct the cells of the file that differs, or [data] positive"
+            f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels"
+            f"{_positive(spec)}; {TWO_LABELS}"
         )
-    return tuple(sorted(counts)) if spec.positive in counts else ()
+    silent = [name for name, reply in zip(state.clients, replies) if not reply["labels"]]
+    if spec.undecided and silent and counts and not counts.keys() & {"0", "1"}:
+        other = next(name for name in state.clients if name not in silent)
+        raise JobError(
+            f"client {other!r}: {spec.response!r} has labels, and 0 and 1 at client {silent[0]!r}; write the same two labels, or "
+            "0 and 1, in all files"
+        )
+    if spec.undecided and len(counts) == 1:
+        raise JobError(
+            f"{spec.response!r} has one label at all clients, {positive!r}, and a binary response has two: see whether it is the "
+            "response, or name the label that counts as 1 in [data] positive"
+        )
+    return tuple(sorted(counts)) if positive in counts else ()
+
+
+def _positive(spec: Spec) -> str:
+    return "" if spec.positive is None else f", and positive = {spec.positive!r}"
+
+
+def _event(labels: Sequence[str]) -> str | None:
+    return event_of(labels) if labels else None
 
 
 def _deviations_known(state: Server) -> tuple[Column, ...]:
@@ -569,7 +643,7 @@ def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEf
     """Sends the agreed encoding to all."""
     encoding = state.spec.encoding(columns)
     if state.labels:
-        encoding = replace(encoding, labels=state.labels)
+        encoding = replace(encoding, positive=state.positive, labels=state.labels)
     state = replace(state, leg=DONE, columns=columns, replies=PersistentMap(), encoding=encoding)
     return _to_all(state, Agreed, DONE, encoding.to_dict())
 
@@ -586,8 +660,10 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
     if state.leg == COLUMNS:
         pieces.fields(who, content, {"names", "kinds"})
         names, kinds = pieces.texts(who, "names", content["names"]), content["kinds"]
-        if not isinstance(kinds, list) or len(kinds) != len(names) or not all(k in ("numeric", "categorical") for k in kinds):
-            raise RemoteFault(f"{who}: kinds must be numeric or categorical, one for each name")
+        if not isinstance(kinds, list) or len(kinds) != len(names) or not all(k in KINDS for k in kinds):
+            raise RemoteFault(f"{who}: kinds must be {', '.join(KINDS)}, one for each name")
+        if any(kind == MIXED and (state.spec.private or name in state.spec.columns) for name, kind in zip(names, kinds)):
+            raise RemoteFault(f"{who}: the job file has the kind of a column that is said to be mixed")
         return content
     # The last leg: levels, labels and sums of the columns agreed on.
     known = {column.name: column.kind for column in state.columns}

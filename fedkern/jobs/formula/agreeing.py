@@ -74,7 +74,7 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
             {k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first, formula), AGAIN
         )
         columns |= {column.name: column for column in second.columns}
-    return _encoding(spec, formula, columns, first.labels)
+    return _encoding(spec, formula, columns, first)
 
 
 def count_legs(spec: Spec, encoding: Encoding) -> int | None:
@@ -119,12 +119,12 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
     more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in known}
     formula = rows.agreed(spec, formula, {**known, **more})
     columns = {one.name: Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made}
-    return _encoding(spec, formula, columns, first.labels)
+    return _encoding(spec, formula, columns, first)
 
 
-def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], labels: tuple[str, ...]) -> Encoding:
+def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], first: Encoding) -> Encoding:
     every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
-    encoding = replace(spec.encoding(every), labels=labels, formula=formula)
+    encoding = replace(spec.encoding(every), positive=first.positive, labels=first.labels, formula=formula)
     return encoding if formula.intercept else encoding.uncentred
 
 
@@ -182,7 +182,7 @@ def _of(spec: Spec, first: Encoding, formula: Formula) -> Spec:
     columns = {name: column for name, column in spec.columns.items() if name == spec.response}
     if spec.response and first.labels:
         columns[spec.response] = Column(spec.response, "categorical", first.labels)
-    return replace(spec, formula=None, columns=columns, ignore=(), derived=formula.derived)
+    return replace(spec, formula=None, columns=columns, positive=first.positive, ignore=(), derived=formula.derived)
 
 
 def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:

@@ -20,7 +20,7 @@ from . import response, summaries
 from .keys import Config
 from .model import Model
 from .models import model_of
-from .rows import check_file, describe_groups, times_of
+from .rows import describe_groups, times_of
 from .steps import Read, Tables
 
 ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
@@ -41,9 +41,6 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
         The agreed columns have no patient whose curves the job asks for, or small clients take no part in such a job.
     """
     summaries.check(run.config, run.names, run.summaries)
-    for k, table in tables.items():  # before anything leaves
-        with owned(k):
-            check_file(run.config, table, run.parties.spec, run.names[k])
     model = model_of(run.config, run.names, agreeing.agreed(run, tables), run.summaries)
     notes = model.check_columns()
     run.hooks.notes += notes if run.place.is_server else []

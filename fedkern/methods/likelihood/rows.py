@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import MISSING, labels
-from ...data.design import Design, column_of
-from ...data.faults import HINT, who
+from ...data.design import Design, column_of, with_event
+from ...data.faults import HINT, LEFT_OUT, who
 from ...data.formula import looked_at
 from ...data.table import Table
 from ...errors import JobError, OwnFault
@@ -59,14 +59,14 @@ def parties(config: Config, folder: Path) -> Parties:
             spec = spec if config.lifetimes else replace(spec, group=data.strata)
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
-        return job_parties
+        return replace(job_parties, check=check_file)
     dealt = jobs.dealt(data)
     jobs.fits(model.family, dealt)
     columns, response = {**dealt.columns, **declared}, data.response or dealt.response or None
     known = known._replace(response=response, positive=dealt.positive, columns=columns)
     job_parties = jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, known))
     _several(config, job_parties)
-    return job_parties
+    return replace(job_parties, check=check_file)
 
 
 def _several(config: Config, parties: Parties) -> None:
@@ -95,6 +95,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     OwnFault
         It lacks one, or has too few rows of it; cells are for the holder.
     """
+    spec = with_event(spec, table)
     check_groups(config, table, spec, client)
     family, wanted = config.model.family, config.told_up_to(few.coefficients(config, table, spec)) + 1
     if (columns := times_of(config)) is not None:
@@ -198,7 +199,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     cells = labels(table.columns[name])
     empty = np.array([level.strip() == "" or level.lower() in MISSING for level in cells.levels])[cells.codes]
     if empty.any():
-        remedy = "give each row its group, or leave the row out"
+        remedy = f"give each row its group, or leave the row out ({LEFT_OUT})"
         n, first = int(empty.sum()), table.place(int(np.flatnonzero(empty)[0]))
         text = f"{begin}: model.random.group: column {name!r} is empty in some rows; {remedy}"
         raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")

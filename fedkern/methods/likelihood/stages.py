@@ -28,8 +28,7 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import single_values, telling
 from ...algorithms.sfvi import machine as sfvi
-from ...data.design import check_header, describe
-from ...errors import owned
+from ...data.design import check_header
 from ...jobs import incomplete, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
@@ -41,7 +40,6 @@ from .keys import Config
 from .model import TOLD, Model
 from .models import model_of
 from .own_model import OwnModel, terms_of
-from .rows import check_file
 from .sampled_model import SampledModel
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
@@ -167,10 +165,6 @@ def check_job(at: Check[Config]) -> Said | None:
     if (own := terms_of(at.config)) is not None:
         return own_check.checked(at, own)
     summaries.check(at.config, at.names, at.summaries)
-    for k in at.mine:
-        rows = at.parties.rows(k)
-        with owned(k):
-            check_file(at.config, rows, at.parties.spec, at.names[k])
     encoding = at.agreed()
     notes = at.notes(intercept=at.config.model.intercept or at.config.hazards)
     if encoding is None:
@@ -189,8 +183,6 @@ def look_through(file: OwnFile[Config]) -> list[str]:
     """Returns more lines on a holder's own file; JobError where it would end a run."""
     if (own := terms_of(file.config)) is not None:
         return own_check.look_through(file, own)
-    check_file(file.config, file.table, file.spec)
-    describe(file.table, file.spec)
     return durations.describe_duration(file, file.config.job.deadline)
 
 
