@@ -154,11 +154,11 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     # Rows of weight 0 must not enter the sums that are exchanged.
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     numbers = values if spec.standardise == "exchange" else None
-    levels_of = partial(_levels_of_numbers, table, known, begin)
+    levels_of = partial(_levels_of_numbers, table, known, begin, least_of_level)
     return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of)
 
 
-def _levels_of_numbers(table: Table, known: Collection[str], begin: str, name: str) -> tuple[str, ...]:
+def _levels_of_numbers(table: Table, known: Collection[str], begin: str, least: int | None, name: str) -> tuple[str, ...]:
     """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number.
 
     Raises
@@ -172,7 +172,7 @@ def _levels_of_numbers(table: Table, known: Collection[str], begin: str, name: s
     if len(levels) > FEW:
         own = f"{what}, and here {len(levels)} numbers"
         raise OwnFault(f"{begin}: {what}, and here too many numbers; {remedy}", f"{begin}: {own}; {remedy}")
-    if identifiers := _identifier(cells, name, table.names, known):
+    if least is not None and (identifiers := _identifier(cells, name, table.names, known, least)):
         raise _of_identifiers(identifiers, f"{begin}: {what}")
     return levels
 

@@ -21,7 +21,8 @@ def find_refusals(config: JobConfig, parties: Parties, table: Table, spec: Spec,
     if not table.n_rows or parties.specs is not None or not config.looks_at_values:
         return found
     with found.collecting():
-        describe(table, spec, client, least_of_level=config.least_of_level)
+        # Rows of each level are counted by the job's rules, where these ask for any.
+        describe(table, spec, client, least_of_level=None if config.least_of_level is None else 0)
     for look in (check, partial(parties.check, config)):
         with found.collecting():
             look(found.usable(table), spec, client)

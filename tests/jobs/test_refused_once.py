@@ -13,7 +13,12 @@ import pytest
 import fedkern
 from fedkern.errors import JobError
 
-JOB: Any = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
+JOB: Any = {
+    "job": {"method": "likelihood"},
+    "model": {"family": "bernoulli"},
+    "data": {"response": "y"},
+    "disclosure": {"level": "standard"},
+}
 
 
 def rows(seed: int, n: int = 120) -> pd.DataFrame:
@@ -40,9 +45,11 @@ SAID = (
     "row 6, column 'age': '5o.1' is not a number",
     "row 10, column 'y': '' is empty; remove the row",
     'model.missing = "drop"',
-    "column 'site' has 3 levels, 1 of them in fewer than 3 rows",
     "'dose' has a value that 1 row has and all others lack",
-    "data.least_rows",
+    "(the same of 'site' of 1)",
+    "its cell of 'dose' is farthest from the others: 1",
+    "lower disclosure.rows_per_value to 1",
+    "raise disclosure.leverage to 1",
 )
 
 
@@ -55,12 +62,10 @@ def test_in_one_process_everything_is_shown_at_once() -> None:
 
 
 def test_what_is_advised_is_all_that_is_needed() -> None:
-    with pytest.raises(JobError, match=r"lower data\.least_rows to (\d+)"):
-        fedkern.run(JOB, data={"a": rows(1), "b": faulty()})
     frame = faulty()
     frame.loc[5, "age"] = "50.1"
-    data = {**JOB["data"], "least_rows": 1, "columns": {"site": {"kind": "categorical"}}}
-    job = {**JOB, "model": {**JOB["model"], "missing": "drop"}, "data": data}
+    asked = {"level": "standard", "rows_per_value": 1, "leverage": 1.0}
+    job = {**JOB, "model": {**JOB["model"], "missing": "drop"}, "disclosure": asked}
     assert fedkern.run(job, data={"a": rows(1), "b": frame}).summary["converged"] is True
 
 
@@ -69,7 +74,9 @@ def files(tmp_path: Path) -> Path:
     for name, frame in (("a", rows(1)), ("b", faulty())):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     job = tmp_path / "job.toml"
-    job.write_text('[job]\nmethod = "likelihood"\n[data]\nclients = ["?.csv"]\nresponse = "y"\n[model]\nfamily = "bernoulli"\n')
+    job.write_text(
+        '[job]\nmethod = "likelihood"\n[data]\nclients = ["?.csv"]\nresponse = "y"\n[model]\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\n'
+    )
     return job
 
 
@@ -91,7 +98,7 @@ def test_the_holder_has_the_whole_list_and_others_no_cell(files: Path, fedkern: 
     assert "has a level in" not in ended.err, "beside few rows nobody else reads how many have it"
     local = fedkern("check", files, "--local", files.parent / "b.csv")
     assert local.code == 2
-    for said in ("is refused: 4 rows have faults", "column 'site' has 3 levels", "'dose' has a value that 1 row has"):
+    for said in ("is refused: 4 rows have faults", "'dose' has a value that 1 row has", "(the same of 'site' of 1)"):
         assert said in local.out
 
 
