@@ -56,7 +56,11 @@ def test_a_file_that_is_only_a_header(tmp_path: Path, kind: str) -> None:
     (tmp_path / "data" / "b.csv").write_text("id,x,y\n")
     check, run = faults(path)
     assert check == run
-    assert "client 'b' has fewer rows than this job, or its holder, asks for; leave it out of data.clients" in check
+    assert "client 'b', b.csv: no rows; remove the client from [data] clients, or give it data" in check
+    path.write_text(f'{path.read_text()}\n[disclosure]\nlevel = "strict"\n')
+    check, run = faults(path)
+    assert check == run
+    assert "client 'b' has fewer rows than this job, or its holder, asks for: " in check
 
 
 def test_rows_without_a_response_in_a_private_job(tmp_path: Path) -> None:

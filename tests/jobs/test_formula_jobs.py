@@ -29,6 +29,7 @@ from support.command import mpirun
 formulaic = pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
 
 SMALL = {"algorithm": {"points": 256, "effective": 100}, "output": {"draws": 50, "chains": 2}}
+STRICT: dict[str, Any] = {"disclosure": {"level": "strict"}}
 FIXED = "age * sex + cs(bmi, df = 3) + drug"
 
 
@@ -237,7 +238,7 @@ def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_p
 )
 def test_formulas_that_do_not_fit_the_rows(formula: str, told: str, frames: dict[str, pd.DataFrame]) -> None:
     with pytest.raises(JobError, match=told):
-        run(frames, formula)
+        run(frames, formula, **STRICT)
 
 
 def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.DataFrame]) -> None:
@@ -247,9 +248,9 @@ def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.Data
     rare["bo"].loc[both[1:], "drug"] = "a"
     for formula in ("died ~ sex * drug + age", "died ~ sex:drug + age - 1", "died ~ sex + drug + age"):
         with pytest.raises(JobError, match=r"client 'bo', .* that 1 row has and all others lack; (10|3) are asked for"):
-            run(rare, formula)
+            run(rare, formula, **STRICT)
     with pytest.raises(JobError, match=r"client 'bo', .* 6 combinations of values, and 1 of those that occur are in fewer"):
-        run(rare, "died ~ sex * drug")
+        run(rare, "died ~ sex * drug", **STRICT)
 
 
 def test_a_rare_cell_of_three_columns_is_one_where_a_term_has_it(frames: dict[str, pd.DataFrame]) -> None:
@@ -258,16 +259,16 @@ def test_a_rare_cell_of_three_columns_is_one_where_a_term_has_it(frames: dict[st
     bo = rare["bo"]
     all_three = bo.index[(bo.sex == "m") & (bo.drug == "b") & (bo.old == "yes")]
     bo.loc[all_three[1:], "old"] = "no"
-    run(rare, "died ~ sex + drug + old + bmi")
+    run(rare, "died ~ sex + drug + old + bmi", **STRICT)
     for terms in ("sex * drug * old", "(sex + drug + old)**2"):  # the product of two interactions is this cell too
         with pytest.raises(JobError, match=r"client 'bo', .*\[T.b\].* that 1 row has and all others lack"):
-            run(rare, f"died ~ {terms} + bmi")
+            run(rare, f"died ~ {terms} + bmi", **STRICT)
 
 
 def test_ages_through_a_spline_are_still_few_different_values(frames: dict[str, pd.DataFrame]) -> None:
     whole = {name: frame.assign(age=frame.age.round()) for name, frame in frames.items()}
     with pytest.raises(JobError, match=r"its covariates can take .* combinations of values, and .* in fewer than 3 rows"):
-        run(whole, "died ~ cs(age, df = 3)")
+        run(whole, "died ~ cs(age, df = 3)", **STRICT)
 
 
 def test_agreed_knots_that_single_out_rows(frames: dict[str, pd.DataFrame]) -> None:
@@ -278,7 +279,7 @@ def test_agreed_knots_that_single_out_rows(frames: dict[str, pd.DataFrame]) -> N
         "cy": frames["cy"].assign(bmi=frames["cy"].bmi + 40),
     }
     with pytest.raises(JobError, match=r"give knots, lower_bound and upper_bound of the spline"):
-        run(far, "died ~ bs(bmi, df = 6)")
+        run(far, "died ~ bs(bmi, df = 6)", **STRICT)
 
 
 COLUMNS = {"age": {"lower": 0, "upper": 120}, "bmi": {"lower": 5, "upper": 80}, "sex": {"levels": ["f", "m"]}}
