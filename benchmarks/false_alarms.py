@@ -18,16 +18,15 @@ import argparse
 import json
 import platform
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import public_sets
 
 import fedkern
 from fedkern.errors import FedkernError
@@ -115,21 +114,6 @@ statsmodels::modechoice | bernoulli | choice ~ ttme + invc + invt + hinc
 statsmodels::engel | gaussian | foodexp ~ income
 """
 
-PACKAGES = {"sklearn": "scikit-learn", "statsmodels": "statsmodels"}  # the others are R's
-LARGEST = 2000  # rows; of a larger data set some are drawn once
-WRITE = """
-args <- commandArgs(TRUE)
-for (one in args[-1]) {
-  both <- strsplit(one, "::")[[1]]
-  place <- new.env()
-  suppressWarnings(data(list = both[2], package = both[1], envir = place))
-  d <- if (exists(both[2], envir = place, inherits = FALSE)) get(both[2], envir = place) else getExportedValue(both[1], both[2])
-  d <- as.data.frame(d)
-  names(d) <- gsub("[^A-Za-z0-9_]", "_", names(d))
-  write.csv(d, file.path(args[1], paste0(both[1], "-", both[2], ".csv")), row.names = FALSE, na = "")
-}
-"""
-
 
 class DataSet(NamedTuple):
     """Names a public data set and the model of it: a formula, or of times `time event ~ terms`."""
@@ -169,39 +153,18 @@ def sets() -> list[DataSet]:
 
 def read(one: DataSet, folder: Path) -> pd.DataFrame:
     """Returns the complete rows of a data set's columns."""
-    if one.package == "sklearn":
-        bunch = getattr(import_module("sklearn.datasets"), f"load_{one.name}")(as_frame=True)
-        d = bunch.frame.rename(columns=lambda name: re.sub(r"\W", "_", name))
-    elif one.package == "statsmodels":
-        d = getattr(import_module("statsmodels.api").datasets, one.name).load_pandas().data
-    else:
-        d = pd.read_csv(folder / f"{one.package}-{one.name}.csv", low_memory=False)
+    d = public_sets.read(one.package, one.name, folder).rename(columns=lambda name: re.sub(r"\W", "_", name))
     if one.change:
         scope = {"d": d, "np": np}
         exec(one.change, scope)
         d = scope["d"]
-    d = d[one.names].dropna().reset_index(drop=True)
-    if len(d) > LARGEST:
-        rng = np.random.default_rng(0)
-        if one.group:
-            labels = rng.permutation(d[one.group].unique())
-            sizes = d[one.group].value_counts()[labels].cumsum()
-            d = d[d[one.group].isin(sizes.index[sizes <= LARGEST])]
-        else:
-            d = d.iloc[np.sort(rng.choice(len(d), LARGEST, replace=False))]
-    return d.reset_index(drop=True)
+    return public_sets.drawn(d[one.names].dropna().reset_index(drop=True), one.group)
 
 
 def deal(d: pd.DataFrame, group: str | None, seed: int) -> dict[str, pd.DataFrame]:
     """Deals rows, or groups, by lot to clients: four of even seeds, three of odd ones; of small data two."""
-    rng = np.random.default_rng(seed)
-    units = d[group].to_numpy() if group else np.arange(len(d))
-    labels = rng.permutation(pd.unique(units))
     m = min(3 + (seed % 2 == 0), max(2, len(d) // 40))
-    names = ("east", "north", "south", "west")[:m]
-    client = dict(zip(labels.tolist(), [names[k % m] for k in range(len(labels))]))
-    of_row = np.array([client[unit] for unit in units.tolist()])
-    return {name: d[of_row == name].reset_index(drop=True) for name in names}
+    return public_sets.deal(d, group, ("east", "north", "south", "west")[:m], seed)
 
 
 def words(texts: Sequence[str]) -> set[str]:
@@ -233,11 +196,7 @@ def main() -> None:
     parser.add_argument("--lines", type=Path, help="a file of all lines of all results")
     options = parser.parse_args()
     chosen = [one for one in sets() if not options.sets or one.name in options.sets]
-    wanted = [f"{one.package}::{one.name}" for one in chosen if one.package not in PACKAGES]
-    missing = [name for name in wanted if not (options.data / f"{name.replace('::', '-')}.csv").exists()]
-    options.data.mkdir(parents=True, exist_ok=True)
-    if missing:
-        subprocess.run(["Rscript", "-e", WRITE, options.data, *missing], check=True)
+    public_sets.write([f"{one.package}::{one.name}" for one in chosen], options.data)
     found = Counter[str]()
     where: dict[str, list[str]] = {name: [] for name in ALARMS}
     run = refused = 0
