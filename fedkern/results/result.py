@@ -133,8 +133,8 @@ class Result:
             and of contrasts
         reference : categorical column -> the level that others are compared with; by default `[data.columns.NAME] reference`,
             else the first in sorted order
-        levels : whether levels' own coefficients stand beside their contrasts; they have no meaning alone, and `print(result)`,
-            the terminal and pages leave them out
+        levels : whether coefficients of all levels, where a result has these, stand beside contrasts; they have no meaning alone,
+            and `print(result)`, the terminal and pages leave them out
 
         Returns
         -------

@@ -1,7 +1,6 @@
 """Chooses what a person is shown of a result, by one rule for the terminal, Python's prompt, notebooks and pages.
 
-*Rows.* A level's own coefficient has no meaning alone, for it leans on the intercept: its contrasts with the reference stand in
-its place (`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown.
+*Rows.* A level says what it is compared with: its contrast with the reference stands in the place of its coefficient (`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown.
 
 *Notes.* Those on data and model come before those on the run's own doings, and of many the first are shown.
 """
@@ -12,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from .gaussian import comparable
 from .plain import Record, real
 
 SLOPES = 12  # slopes and contrasts
@@ -46,13 +46,34 @@ def own_levels(summary: Record) -> dict[str, str]:
     }
 
 
+def contrasts_of(summary: Record) -> dict[str, Any]:
+    """Returns the contrasts of levels with their references that a summary has: by name, or as coefficients of the levels."""
+    if "contrasts" in summary or "columns" not in summary.get("encoding", {}):
+        return dict(summary.get("contrasts", {}))
+    parameters, found = summary["parameters"], dict[str, Any]()
+    for column in (one for one in summary["encoding"]["columns"] if "levels" in one):
+        for before in blocks(summary):
+            names = {level: f"theta[{before}{column['name']}={level}]" for level in column["levels"]}
+            lacking = [level for level, name in names.items() if name not in parameters]
+            for level, name in names.items() if len(lacking) == 1 else ():
+                found |= {f"{before}{column['name']}[{level} vs {lacking[0]}]": parameters[name]} if name in parameters else {}
+    return found
+
+
 def of_summary(summary: Record) -> list[dict[str, Any]]:
     """Returns the rows of a summary that has its contrasts: parameters on the data's scale, contrasts for levels."""
-    contrasts = summary.get("contrasts", {})
+    contrasts = contrasts_of(summary)
     hidden = own_levels(summary) if contrasts else {}
     every = {name: row for name, row in summary["parameters"].items() if "_std" not in name.partition("[")[0]}
     every = {name: row for name, row in every.items() if name not in hidden} | contrasts
     return [{"parameter": name, "site": "", **row} for name, row in every.items()]
+
+
+def beside_each_other(summary: Record) -> dict[str, Any]:
+    """Returns coefficients by name that a figure shows beside each other: standardised ones, contrasts for levels."""
+    parameters, contrasts = summary.get("parameters", {}), contrasts_of(summary)
+    hidden = own_levels(summary) if contrasts else {}
+    return {name: row for name, row in comparable(parameters).items() if name not in hidden} | contrasts
 
 
 def slopes_begin(summary: Record) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from ...models import psis
 from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
 from ...results import loo, reweighed, shown
-from ...results.gaussian import comparable
 from ...results.plain import Record, real
 from ...results.report import against_guessing
 
@@ -31,7 +30,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     if "scale" in content:
         yield f"standard deviation of the errors, learnt: {real(content['scale']):.4g}"
     yield ""
-    yield from _coefficients(content["parameters"])
+    yield from _coefficients(shown.beside_each_other(content))
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
@@ -57,9 +56,8 @@ def grade(weights: Record) -> str:
     return f"{draws} draws are too few to tell: wanted below {limit:.2g}" if few else "not near"
 
 
-def _coefficients(parameters: Record) -> Iterator[str]:
+def _coefficients(standard: Record) -> Iterator[str]:
     """Yields a table of the coefficients that are furthest from zero, in posterior standard deviations."""
-    standard = comparable(parameters)
     clearest = sorted(standard, key=lambda name: -abs(standard[name]["mean"]) / standard[name]["sd"])[:SHOWN]
     width = max(map(len, clearest), default=0)
     yield f"{'coefficient':<{width}}     mean       sd       5 %      95 %"
