@@ -101,7 +101,7 @@ def references_of(encoding: Encoding, told: Collection[str]) -> dict[str, str] |
         lacking = [level for level in column.levels or () if f"{column.name}={level}" not in told]
         if column.levels is not None and len(lacking) != 1:
             return None
-        found |= {column.name: level for level in lacking}
+        found.update((column.name, level) for level in lacking)
     return found
 
 

@@ -1,6 +1,8 @@
 """Chooses what a person is shown of a result, by one rule for the terminal, Python's prompt, notebooks and pages.
 
-*Rows.* A level says what it is compared with: its contrast with the reference stands in the place of its coefficient (`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown.
+*Rows.* A level says what it is compared with: its contrast with the reference stands in the place of its coefficient
+(`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown. Each has a 95 % interval, and
+a ratio where the link gives one.
 
 *Notes.* Those on data and model come before those on the run's own doings, and of many the first are shown.
 """
@@ -11,12 +13,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..printing import align_numbers
 from .gaussian import comparable
 from .plain import Record, real
 
 SLOPES = 12  # slopes and contrasts
 OTHERS = 24  # intercepts, standard deviations, thresholds and the like
-NOTES = 6
+NOTES = 6  # on pages
+PRINTED = 3
+INTERVAL = ("mean", "sd", "q025", "q975")
 # So begin notes that tell what was done, or what a reader does not have, and not what may be wrong with data or model.
 ROUTINE = (
     "sensitive to the prior",
@@ -100,6 +105,26 @@ def _distance(row: Mapping[str, Any]) -> float:
     """Returns how many standard deviations a number is from zero; nothing known comes last."""
     mean, sd = real(row.get("mean")), real(row.get("sd"))
     return -1.0 if math.isnan(mean) or math.isnan(sd) else abs(mean) / max(sd, 1e-300)
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]], ratios: Mapping[tuple[str, str], Sequence[float]], word: str) -> list[str]:
+    """Returns rows in columns: mean, sd, the 95 % interval, and the ratio of a slope with its interval.
+
+    Parameters
+    ----------
+    rows : with `parameter`, `site`, and the numbers
+    ratios : parameter and site -> ratio and the ends of its interval
+    word : what the ratio is called
+    """
+    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows]
+    width = max(map(len, names), default=0)
+    lines = [f"{'':<{width}}     mean       sd     2.5 %    97.5 %" + (f"   {word} (2.5 %, 97.5 %)" if ratios else "")]
+    for name, row in zip(names, rows):
+        mean, sd, low, high = align_numbers(*(real(row.get(key)) for key in INTERVAL))
+        line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
+        ratio = ratios.get((row["parameter"], row["site"]), ())
+        lines.append(line + ("   {} ({}, {})".format(*align_numbers(*ratio, width=0)) if ratio else ""))
+    return lines
 
 
 def in_order(notes: Sequence[str]) -> list[str]:

@@ -104,7 +104,7 @@ def test_a_logistic_table_is_that_of_glm(method: str) -> None:
 
 @needs_heart
 def test_constants_of_a_column_move_no_intercept_of_the_table() -> None:
-    """`intercept` is at 0 of numeric columns, whatever they are centred at; `intercept_std` is where they are at their centres."""
+    """`intercept` is at 0 of numeric columns, whatever they are centred at, and `intercept_std` at their centres."""
     columns = {"Age": {"center": 40.0, "scale": 10.0}}
     centred = run(["Age", "Sex"], "HeartDisease", "bernoulli", data={"columns": columns})
     agree(centred, ONE, part=0.12)
