@@ -20,6 +20,10 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'fedkern' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+
+
 def get_include() -> str:
     """Returns the folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`.
 

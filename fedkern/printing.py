@@ -69,9 +69,10 @@ def align_numbers(*values: float, width: int = 8) -> list[str]:
     """
     # One format for the row, chosen by its largest number, so that digits stand below each other.
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
-    if largest == 0 or not 0.02 <= largest < 1e5:
-        return [f"{value:>{width}.1e}" if largest else f"{value:>{width}.3f}" for value in values]
     needed = _decimals(*values[-2:]) if len(values) > 2 else None
+    if largest == 0 or not 0.02 <= largest < 1e5:
+        digits = 1 if largest == 0 or needed is None else min(max(1, math.floor(math.log10(largest)) + needed), 12)
+        return [f"{value:>{width}.{digits}e}" if largest else f"{value:>{width}.3f}" for value in values]
     decimals = 3 if needed is None else min(max(3, needed), 12)
     return [f"{value:>{width}.{decimals}f}" for value in values]
 

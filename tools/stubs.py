@@ -72,7 +72,7 @@ def of_kernels():
 
 def of_module(module):
     """Its public names: functions with their documentation, classes, types, and of what else there is the type."""
-    lines = [WRITTEN + f'"""{module.__doc__}"""', "from typing import Any"]
+    lines, choices = [WRITTEN + f'"""{module.__doc__}"""', "from typing import Any, Literal"], choices_of(module)
     body = ast.parse(inspect.getsource(module)).body
     body = [inner for node in body for inner in (node.body if is_for_types(node) else [node])]
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
@@ -81,7 +81,8 @@ def of_module(module):
             lines.append(ast.unparse(node))
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             function = getattr(module, node.name)
-            lines.append(ast.unparse(without_body(with_arguments_of(node, functions, function), function)))
+            node = with_choices(with_arguments_of(node, functions, function), choices.get(node.name.removeprefix("bind_"), {}))
+            lines.append(ast.unparse(without_body(node, function)))
         elif isinstance(node, ast.ClassDef):
             node.body = [without_body(n) if isinstance(n, ast.FunctionDef) else n for n in node.body]
             lines.append(ast.unparse(node))
@@ -105,6 +106,32 @@ def with_arguments_of(node, functions, function):
     only, defaults = zip(*(named[name] for name in named if name in taken))
     assert not given.defaults
     node.args = ast.arguments([], [a for a in given.args if a.arg in taken], None, list(only), list(defaults), None, [])
+    return node
+
+
+def choices_of(module):
+    """Function -> argument -> the words that it may be, by the records."""
+    found = {}
+    for kernel in (kernel for kernel in KERNELS.values() if kernel.module == module.__name__):
+        own = found.setdefault(kernel.public.partition(".")[2], {"backend": {}})
+        own["backend"] |= dict.fromkeys(kernel.backends)
+        for scalar in kernel.scalars:
+            own.setdefault(scalar.keyword, {}).update(dict.fromkeys(scalar.domain.codes or ()))
+    return found
+
+
+def with_choices(node, choices):
+    """A function whose arguments that are one of several words have these as their type."""
+    given, defaults = node.args, [None] * len(node.args.args)
+    defaults[len(defaults) - len(given.defaults) :] = given.defaults
+    for argument, default in zip([*given.args, *given.kwonlyargs], [*defaults, *given.kw_defaults]):
+        words = dict(choices.get(argument.arg, {}))
+        if not words or argument.annotation is None or ast.unparse(argument.annotation) not in {"str", "str | None"}:
+            continue
+        if isinstance(default, ast.Constant) and isinstance(default.value, str):
+            words = {default.value: None} | words
+        or_none = " | None" if "None" in ast.unparse(argument.annotation) else ""
+        argument.annotation = ast.parse(f"Literal[{', '.join(map(repr, words))}]{or_none}", mode="eval").body
     return node
 
 

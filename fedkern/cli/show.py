@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..methods import load_method
-from ..results import guard, shown
+from ..results import guard, head, shown
 from ..results.result import Result
 from ..results.verdict import ending
 
@@ -13,7 +13,7 @@ from ..results.verdict import ending
 def describe_result(result: Result) -> Iterator[str]:
     """Yields whether the result has converged, why the run ended, and the lines of its method."""
     yield shown.first_line(result.summary)
-    yield from shown.by_summary(result.summary)
+    yield from head.by_summary(result.summary)
     with guard.collecting() as faults:
         lines = _describe_run(result)
     yield from lines

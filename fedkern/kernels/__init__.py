@@ -11,6 +11,8 @@ into its arrays, or change their shape or type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 from . import _bind, augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival
@@ -21,6 +23,22 @@ __all__ = [
     "augmented", "bind", "from_dlpack", "glm", "list", "mixed", "mlp", "multinomial", "optim", "privacy", "rng", "sem",
     "shrinkage", "spatial", "survival",
 ]  # fmt: skip
+
+
+def __dir__() -> Sequence[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+
+
+def _functions(family: ModuleType) -> Sequence[str]:
+    """Returns the public names of a family of kernels, for completion: its functions, and what they return or take."""
+    here = family.__name__
+    own = {name: value for name, value in vars(family).items() if not name.startswith("_") and callable(value)}
+    public = [name for name, value in own.items() if f"{getattr(value, '__module__', '')}.".startswith(f"{here}.")]
+    return sorted([*public, *(name for name in vars(family) if name.startswith("__"))])
+
+
+for _family in (augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival):
+    vars(_family)["__dir__"] = partial(_functions, _family)
 
 
 def bind(

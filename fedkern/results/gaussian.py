@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..algorithms.core.messages import SERVER
 from ..kernels import rng
 from ..models.expfam import Gaussian
+from ..models.reference import Coding
 from .marginals import Normal
 from .released import Drawing, Group
 
@@ -27,35 +28,52 @@ class Posterior:
 
     Attributes
     ----------
-    names : of the d coefficients, such as "age", "workclass=Private", "intercept"
+    of : of the d coefficients of q, such as "age", "workclass=Private", "intercept"
     q : on the standardised scale
     affine : (d, d) A with theta = A theta_std; None where the two scales are the same
+    coding : from these to the coefficients that are published, at reference levels; None where they are the same
     """
 
-    names: tuple[str, ...]
+    of: tuple[str, ...]
     q: Gaussian
     affine: Vector | None = None
+    coding: Coding | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the published coefficients."""
+        return self.of if self.coding is None else tuple(self.of[j] for j in self.coding.kept)
 
     @property
     def mean(self) -> Vector:
-        """The (d,) means on the data's scale."""
-        return self.q.mean if self.affine is None else self.affine @ self.q.mean
+        """The means on the data's scale."""
+        return self._scales[""] @ self.q.mean
 
     @property
     def sd(self) -> Vector:
-        """The (d,) standard deviations on the data's scale."""
-        if self.affine is None:
+        """The standard deviations on the data's scale."""
+        return self._sd("")
+
+    @cached_property
+    def _scales(self) -> dict[str, Vector]:
+        """From q's coefficients to the published ones: on the data's scale, and where it differs on the standardised one."""
+        R = np.eye(len(self.of)) if self.coding is None else self.coding.matrix
+        return {"": R} if self.affine is None else {"": R @ self.affine, "_std": R}
+
+    def _sd(self, scale: str) -> Vector:
+        if len(self._scales) == 1 and self.coding is None:
             return self.q.sd
-        half = self.affine * self.q.sd if self.q.diagonal else self.affine @ self.q.scale_tril
+        T = self._scales[scale]
+        half = T * self.q.sd if self.q.diagonal else T @ self.q.scale_tril
         variance: Vector = np.einsum("ij,ij->i", half, half)
         return np.sqrt(variance)
 
     def parameters(self) -> dict[str, dict[str, float]]:
         """Returns name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
         out = _summaries(self.names, "", self.mean, self.sd)
-        if self.affine is not None:
-            scaled = np.any(self.affine != np.eye(len(self.names)), axis=1)
-            standard = _summaries(self.names, "_std", self.q.mean, self.q.sd)
+        if (R := self._scales.get("_std")) is not None:
+            scaled = np.any(self._scales[""] != R, axis=1)
+            standard = _summaries(self.names, "_std", R @ self.q.mean, self._sd("_std"))
             out |= {name: values for (name, values), differs in zip(standard.items(), scaled) if differs}
         return out
 
@@ -70,11 +88,7 @@ class Posterior:
         if site or index is None:
             return None
         mean = self._moments[0]
-        if self.affine is None:
-            row = np.zeros(len(self.names))
-            row[index] = 1.0
-        else:
-            row = self.affine[index]
+        row = self._scales[""][index]
         return Normal(float(mean[index]), row * self._moments[1] if self.q.diagonal else row @ self._moments[1])
 
     @cached_property
@@ -88,8 +102,8 @@ class Posterior:
         return self.mean, self.q.sd if self.q.diagonal else self.q.scale_tril
 
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
-        """Returns (n, d) independent draws on the standardised scale, from the server's part of the keyed stream "posterior"."""
-        d = len(self.names)
+        """Returns (n, d) independent draws of q, from the server's part of the keyed stream "posterior"."""
+        d = len(self.of)
         z = rng.normal(n * d, key=rng.key(seed, "posterior", chain), client=SERVER).reshape(n, d)
         return self.q.mean + (z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T)
 
@@ -99,8 +113,8 @@ class Posterior:
         axes = ("chain", "draw")
         slopes = [j for j, name in enumerate(self.names) if name not in PLAIN]
         variables: dict[str, tuple[tuple[str, ...], Vector]] = {}
-        scales = {"": self.on_data_scale(standard)} | ({} if self.affine is None else {"_std": standard})
-        for suffix, values in scales.items():
+        for suffix, T in self._scales.items():
+            values = standard @ T.T
             if slopes:
                 variables[f"theta{suffix}"] = ((*axes, "slope"), values[..., slopes])
             for name in (name for name in PLAIN if name in self.names):
@@ -116,12 +130,8 @@ class Posterior:
         return {
             "posterior": Group(variables, {**sampled, **named}),
             "sample_stats": Group({"lp": (axes, self.q.log_density(standard))}, sampled),
-            "constant_data": Group(moments, {"coefficient": list(self.names)}),
+            "constant_data": Group(moments, {"coefficient": list(self.of)}),
         }
-
-    def on_data_scale(self, draws: Vector) -> Vector:
-        """Returns (..., d) draws of theta from those of theta_std."""
-        return draws if self.affine is None else draws @ self.affine.T
 
 
 def label(name: str, suffix: str = "") -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import JobError
 from ..kernels.families import FAMILIES
 from ..printing import printable
-from . import loo, page, plain, shown, table
+from . import head, loo, page, plain, shown, table
 from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
@@ -116,13 +116,16 @@ class Result:
         columns = self.job.get("data", {}).get("columns") or {}
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
-        family = str(self.job.get("model", {}).get("family") or "")
-        family += "-probit" if self.job.get("model", {}).get("link") == "probit" else ""
-        kind = self.job.get("model", {}).get("kind")
-        family = {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(kind), family)
-        asked = table.Asked(exp, family, {**declared, **(reference or {})}, levels)
+        asked = table.Asked(exp, self._family, {**declared, **(reference or {})}, levels)
         rows: Rows[Any] = Rows(table.rows(self.summary, self.posterior, asked))
         return rows
+
+    @property
+    def _family(self) -> str:
+        """The family of the response, by which coefficients are ratios or not."""
+        model = self.job.get("model", {})
+        family = str(model.get("family") or "") + ("-probit" if model.get("link") == "probit" else "")
+        return {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(model.get("kind")), family)
 
     def table(self, exp: bool = False, reference: Mapping[str, str] | None = None, *, levels: bool = True) -> TableFrame:
         """Returns all parameters on the data's scale, of each site where the server has them, and levels against their reference.
@@ -133,8 +136,8 @@ class Result:
             and of contrasts
         reference : categorical column -> the level that others are compared with; by default `[data.columns.NAME] reference`,
             else the first in sorted order
-        levels : whether levels' own coefficients stand beside their contrasts; they have no meaning alone, and `print(result)`,
-            the terminal and pages leave them out
+        levels : whether coefficients of all levels, where a result has these, stand beside contrasts; they have no meaning alone,
+            and `print(result)`, the terminal and pages leave them out
 
         Returns
         -------
@@ -255,48 +258,44 @@ class Result:
         return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws, made=self.made)
 
     def __repr__(self) -> str:
-        """Returns whether it has converged, the reason that it ended, metrics and privacy, the clearest rows of the table, and
-        notes."""
+        """Returns the model, rows and clients, priors, whether it has converged, the clearest rows of the table, and notes."""
         rows, count = self._shown()
-        lines = [*self._head(), *_columns(rows)]
+        word, ratios = self._ratios()
+        lines = [*head.lines(self.summary, self.job), *(shown.table_lines(rows, ratios, word) if rows else [])]
         if len(rows) < count:
-            lines.append(f"({len(rows)} of {count} rows, of slopes those furthest from zero in standard deviations: .table())")
-        notes, others = shown.first_notes(self.summary["notes"])
-        lines += [f"note: {note}" for note in notes]
-        if others:
-            lines.append(f"({others} more notes: .notes)")
-        return "\n".join(printable(line) for line in lines)
+            lines.append(f"({len(rows)} of {count} rows: .table())")
+        return "\n".join(printable(line) for line in [*lines, *head.notes(self.notes, shown.PRINTED)])
 
     def _shown(self) -> tuple[Rows[Any], int]:
         """Returns the rows that are shown, and how many there are."""
         rows: Rows[Any] = self.rows(levels=False)
         return Rows(shown.choose(rows, self.summary)), len(rows)
 
-    def _head(self) -> list[str]:
-        """Returns the lines above the table."""
-        s = self.summary
-        done = f"{s['rounds']} rounds of {len(s['clients'])} clients ({self.stop})"
-        lines = [shown.first_line(s), *shown.by_summary(s), f"{s['method']}, {s['claim']}: {done}"]
-        if s["metrics"]:
-            lines.append("test rows: " + ", ".join(f"{name} {plain.real(value):.4f}" for name, value in s["metrics"].items()))
-        if s["privacy"]:
-            worst = max(plain.real(one.get("epsilon")) for one in s["privacy"].values())
-            lines.append(f"largest epsilon of a client {worst:.4g}")
-        return lines
+    def _ratios(self) -> tuple[str, dict[tuple[str, str], list[float]]]:
+        """Returns what the ratio of a slope is called, and parameter and site -> it with its 95 % interval; empty without one."""
+        if not (name := table.ratio_of(self._family)):
+            return "", {}
+        each = {(row["parameter"], row["site"]): [row[name], row["q025"], row["q975"]] for row in self.rows(exp=True)}
+        return name.replace("_", " "), {key: own for key, own in each.items() if not math.isnan(own[0])}
 
     def _repr_html_(self) -> str:
-        """Returns the verdict, the table and notes, for notebooks."""
-        head, *others = self._head()
+        """Returns the same, for notebooks."""
         rows, count = self._shown()
-        text = page.piece("notebook", head, others)
+        word, ratios = self._ratios()
+        text = page.piece("notebook", *_first([*head.lines(self.summary, self.job)]))
         if rows:
-            text += page.table(rows.columns, [page.numbers_of(row) for row in rows])
+            cells = []
+            for row in rows:
+                one = {key: row[key] for key in shown.INTERVAL}
+                name, ratio = (row["parameter"], row["site"]), ratios.get((row["parameter"], row["site"]), ())
+                own = page.numbers_of(dict(zip(("ratio", "q025", "q975"), ratio)))
+                cells.append(["@".join(filter(None, name)), *page.numbers_of(one)])
+                cells[-1] += (["{} ({}, {})".format(*own)] if ratio else [""]) if ratios else []
+            text += page.table(["", "mean", "sd", "2.5 %", "97.5 %", *([f"{word} (95 %)"] if ratios else [])], cells)
         if len(rows) < count:
-            clearest = "of slopes those furthest from zero in standard deviations; .table() has all"
-            text += page.paragraph(f"{len(rows)} of {count} rows, {clearest}", "")
-        notes, more = shown.first_notes(self.summary["notes"])
-        text += page.piece("bullets", notes) if notes else ""
-        return text + (page.paragraph(f"{more} more notes: .notes", "") if more else "")
+            text += page.paragraph(f"{len(rows)} of {count} rows: .table()", "")
+        notes = head.notes(self.notes, shown.PRINTED)
+        return text + (page.piece("bullets", notes) if notes else "")
 
 
 def _elpd_difference(mine: Record | None, theirs: Record | None) -> dict[str, float]:
@@ -391,13 +390,6 @@ def _unlike(*own: plain.Record) -> str:
     return ""
 
 
-def _columns(rows: Rows[Any]) -> list[str]:
-    """Returns rows in columns, under a heading."""
-    if not rows:
-        return []
-    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows]
-    width = max(map(len, ("parameter", *names)))
-    lines = [" ".join([f"{'parameter':<{width}}", *(f"{key:>9}" for key in table.NUMBERS)])]
-    for name, row in zip(names, rows):
-        lines.append(" ".join([f"{name:<{width}}", *(f"{row[key]:>9.4g}" for key in table.NUMBERS)]))
-    return lines
+def _first(lines: list[str]) -> tuple[str, list[str]]:
+    """Returns the last line, which is the verdict, and those before it."""
+    return lines[-1], lines[:-1]

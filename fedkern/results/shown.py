@@ -1,7 +1,8 @@
 """Chooses what a person is shown of a result, by one rule for the terminal, Python's prompt, notebooks and pages.
 
-*Rows.* A level's own coefficient has no meaning alone, for it leans on the intercept: its contrasts with the reference stand in
-its place (`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown.
+*Rows.* A level says what it is compared with: its contrast with the reference stands in the place of its coefficient
+(`table`). Of many slopes and contrasts those furthest from zero, in standard deviations, are shown. Each has a 95 % interval, and
+a ratio where the link gives one.
 
 *Notes.* Those on data and model come before those on the run's own doings, and of many the first are shown.
 """
@@ -12,11 +13,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..printing import align_numbers
+from .gaussian import comparable
 from .plain import Record, real
 
 SLOPES = 12  # slopes and contrasts
 OTHERS = 24  # intercepts, standard deviations, thresholds and the like
-NOTES = 6
+NOTES = 6  # on pages
+PRINTED = 3
+INTERVAL = ("mean", "sd", "q025", "q975")
 # So begin notes that tell what was done, or what a reader does not have, and not what may be wrong with data or model.
 ROUTINE = (
     "sensitive to the prior",
@@ -28,13 +33,6 @@ ROUTINE = (
     "no posterior.nc",
 )
 Row = TypeVar("Row", bound=Mapping[str, Any])
-
-
-def by_summary(summary: Record) -> list[str]:
-    """Returns the line that names clients which take part by a summary; none without any."""
-    clients = summary.get("summaries", {}).get("clients", {})
-    said = [f"{name} ({one['rows']} rows)" if "rows" in one else str(name) for name, one in clients.items()]
-    return [f"by a summary, and in no check of the model: {', '.join(said)}"] if said else []
 
 
 def first_line(summary: Record) -> str:
@@ -61,13 +59,34 @@ def own_levels(summary: Record) -> dict[str, str]:
     }
 
 
+def contrasts_of(summary: Record) -> dict[str, Any]:
+    """Returns the contrasts of levels with their references that a summary has: by name, or as coefficients of the levels."""
+    if "contrasts" in summary or "columns" not in summary.get("encoding", {}):
+        return dict(summary.get("contrasts", {}))
+    parameters, found = summary["parameters"], dict[str, Any]()
+    for column in (one for one in summary["encoding"]["columns"] if "levels" in one):
+        for before in blocks(summary):
+            names = {level: f"theta[{before}{column['name']}={level}]" for level in column["levels"]}
+            lacking = [level for level, name in names.items() if name not in parameters]
+            for level, name in names.items() if len(lacking) == 1 else ():
+                found |= {f"{before}{column['name']}[{level} vs {lacking[0]}]": parameters[name]} if name in parameters else {}
+    return found
+
+
 def of_summary(summary: Record) -> list[dict[str, Any]]:
     """Returns the rows of a summary that has its contrasts: parameters on the data's scale, contrasts for levels."""
-    contrasts = summary.get("contrasts", {})
+    contrasts = contrasts_of(summary)
     hidden = own_levels(summary) if contrasts else {}
     every = {name: row for name, row in summary["parameters"].items() if "_std" not in name.partition("[")[0]}
     every = {name: row for name, row in every.items() if name not in hidden} | contrasts
     return [{"parameter": name, "site": "", **row} for name, row in every.items()]
+
+
+def beside_each_other(summary: Record) -> dict[str, Any]:
+    """Returns coefficients by name that a figure shows beside each other: standardised ones, contrasts for levels."""
+    parameters, contrasts = summary.get("parameters", {}), contrasts_of(summary)
+    hidden = own_levels(summary) if contrasts else {}
+    return {name: row for name, row in comparable(parameters).items() if name not in hidden} | contrasts
 
 
 def slopes_begin(summary: Record) -> tuple[str, ...]:
@@ -94,6 +113,26 @@ def _distance(row: Mapping[str, Any]) -> float:
     """Returns how many standard deviations a number is from zero; nothing known comes last."""
     mean, sd = real(row.get("mean")), real(row.get("sd"))
     return -1.0 if math.isnan(mean) or math.isnan(sd) else abs(mean) / max(sd, 1e-300)
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]], ratios: Mapping[tuple[str, str], Sequence[float]], word: str) -> list[str]:
+    """Returns rows in columns: mean, sd, the 95 % interval, and the ratio of a slope with its interval.
+
+    Parameters
+    ----------
+    rows : with `parameter`, `site`, and the numbers
+    ratios : parameter and site -> ratio and the ends of its interval
+    word : what the ratio is called
+    """
+    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows]
+    width = max(map(len, names), default=0)
+    lines = [f"{'':<{width}}     mean       sd     2.5 %    97.5 %" + (f"   {word} (2.5 %, 97.5 %)" if ratios else "")]
+    for name, row in zip(names, rows):
+        mean, sd, low, high = align_numbers(*(real(row.get(key)) for key in INTERVAL))
+        line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
+        ratio = ratios.get((row["parameter"], row["site"]), ())
+        lines.append(line + ("   {} ({}, {})".format(*align_numbers(*ratio, width=0)) if ratio else ""))
+    return lines
 
 
 def in_order(notes: Sequence[str]) -> list[str]:

@@ -11,8 +11,9 @@ import numpy as np
 from ..errors import JobError
 from ..models.encoding import Encoding
 from ..models.expfam import Gaussian
+from ..models.reference import coding_of, references_of
 from . import by_name
-from .gaussian import Posterior
+from .gaussian import Posterior, label
 from .inference_data import REMEDY, SAMPLED
 from .marginals import Drawn
 from .plain import Record
@@ -77,11 +78,13 @@ def read(folder: Path, summary: Record) -> Released:
     if "precision" not in constants:
         return Stored(summary, groups, str(path), attributes(folder).get("inference") == SAMPLED)
     names = tuple(str(name) for name in groups["constant_data"].coordinates["coefficient"])
-    affine = None
+    affine = coding = None
     if "columns" in summary["encoding"]:
         encoding = Encoding.from_dict(summary["encoding"])
         affine = encoding.affine() if encoding.standardised else None
-    return Posterior(names, Gaussian(constants["shift"][1], constants["precision"][1]), affine)
+        references = references_of(encoding, [name for name in names if label(name) in summary["parameters"]])
+        coding = coding_of(encoding, references, absorbs=True) if references else None
+    return Posterior(names, Gaussian(constants["shift"][1], constants["precision"][1]), affine, coding)
 
 
 def shape(posterior: Released) -> tuple[int, int] | None:

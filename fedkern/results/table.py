@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from ..models.reference import MOVED
 from .marginals import difference
 from .plain import Record, real
 from .released import Released
@@ -40,7 +41,7 @@ class Asked:
     exp : ratios instead of coefficients
     family : of the response
     reference : categorical column -> the level that others are compared with; by default the first in sorted order
-    levels : whether levels' own coefficients stand beside their contrasts
+    levels : whether coefficients of all levels, where a result has these, stand beside their contrasts
     """
 
     exp: bool = False
@@ -98,10 +99,15 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     """
     levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
     _check(asked.reference, levels)
-    every_row = [*_parameters(summary, posterior), *contrasts(summary, posterior, levels, asked.reference)]
+    moved = _Moved.of(summary, levels, asked.reference)
+    own = {(row["parameter"], row["site"]): row for row in _parameters(summary, posterior)}
+    against = [*contrasts(summary, posterior, levels, asked.reference, own)]
+    # A level that has its difference from the reference as its coefficient is one row, and not two.
+    twice = {(name, row["site"]) for row in against for name in row["of"]}
     if not asked.levels:
-        own, against = own_levels(summary), {(row["site"], row["column"]) for row in every_row if row["contrast"]}
-        every_row = [row for row in every_row if (row["site"], own.get(row["parameter"], "")) not in against]
+        column, compared = own_levels(summary), {(row["column"], row["site"]) for row in against}
+        twice |= {(name, site) for name, site in own if (column.get(name, ""), site) in compared}
+    every_row = [*(moved.row(row, posterior) for key, row in own.items() if key not in twice), *against]
     if asked.exp:
         every = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
         ratio, hot = asked.ratio, {f"{before}{one}" for before in blocks(summary) for one in every}
@@ -131,30 +137,80 @@ def split_name(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
 
 
 def contrasts(
-    summary: Record, posterior: Released, levels: Mapping[str, Sequence[str]], reference: Mapping[str, str]
+    summary: Record,
+    posterior: Released,
+    levels: Mapping[str, Sequence[str]],
+    reference: Mapping[str, str],
+    own: Mapping[tuple[str, str], Row],
 ) -> Iterator[Row]:
-    """Yields each level of a categorical column less the reference level, over all sites and of each."""
+    """Yields each level of a categorical column less the reference level, over all sites and of each.
+
+    `own` : parameter and site -> its row. Where the reference has no coefficient, that of a level is the contrast.
+    """
     sites = dict.fromkeys(split_name(name, summary["clients"])[1] for name in summary["parameters"])
     silent: Mapping[str, Sequence[str]] = summary.get("tells_nothing", {})
+    parameters = {name for name, _ in own}
     blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
     for (column, those), before in product(levels.items(), blocks(summary)):
         base = reference.get(column, those[0])
+        coded = any(f"theta[{before}{column}={level}]" not in parameters for level in those)
         for site in ("", *(site for site in sites if site)):
             for level in those:
                 names = [f"theta[{before}{column}={one}]" for one in (level, base)]
                 label = f"{before}{column}[{level} vs {base}]"
                 if level == base or blank & set(names) or {f"theta[{name}]" for name in silent.get(site, ())} & set(names):
                     continue
-                about = {"site": site, "contrast": True, "column": f"{before}{column}"}
+                about = {"parameter": label, "site": site, "contrast": True, "column": f"{before}{column}"}
+                about["of"] = names if coded else ()
+                if (row := own.get((names[0], site))) is not None and names[1] not in parameters:
+                    yield {**row, **about}
+                    continue
                 if (known := None if site else _published(summary, f"{before}{column}", level, base)) is not None:
-                    yield {"parameter": label, **known, **about}
+                    yield {**known, **about}
                     continue
                 both = difference(*(posterior.marginal(name, site) for name in names))
                 if both is None:
                     continue
-                row: Row = {"parameter": label, "mean": both.mean, "sd": both.sd}
                 ends = both.quantiles([*ENDS.values(), 0.5])
-                yield row | dict(zip([*ENDS, "median"], ends)) | about
+                yield {"mean": both.mean, "sd": both.sd, **dict(zip([*ENDS, "median"], ends)), **about}
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Holds by what intercepts, thresholds and baseline hazards change at other reference levels than the result's.
+
+    Attributes
+    ----------
+    by : the beginning of a block's names -> names of the coefficients of the levels that are asked for
+    """
+
+    by: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, summary: Record, levels: Mapping[str, Sequence[str]], reference: Mapping[str, str]) -> _Moved:
+        by = dict[str, list[str]]()
+        for (column, those), before in product(levels.items(), blocks(summary)):
+            names = {level: f"theta[{before}{column}={level}]" for level in those}
+            lacking = [level for level, name in names.items() if name not in summary["parameters"]]
+            if len(lacking) == 1 and reference.get(column, lacking[0]) != lacking[0]:
+                by.setdefault(before, []).append(names[reference[column]])
+        return cls(by)
+
+    def row(self, row: Row, posterior: Released) -> Row:
+        """Returns a row of a parameter at the asked levels."""
+        name = row["parameter"]
+        signs = {INTERCEPT: 1.0, **{f"theta[{before}{INTERCEPT}]": 1.0 for before in self.by if before}, **MOVED}
+        sign = next((sign for begins, sign in signs.items() if name.startswith(begins)), 0.0)
+        before = name.removeprefix("theta[").removesuffix(f"{INTERCEPT}]") if name.startswith("theta[") else ""
+        if row["site"] or not sign or not (names := self.by.get(before)):
+            return row
+        found = posterior.marginal(name)
+        for one in map(posterior.marginal, names):
+            found = difference(found, one if sign < 0 or one is None else one.negated)
+        ends = [math.nan] * 5 if found is None else found.quantiles([*ENDS.values(), 0.5])
+        numbers = {"mean": math.nan, "sd": math.nan} if found is None else {"mean": found.mean, "sd": found.sd}
+        kept = {key: value for key, value in row.items() if key not in MORE}
+        return {**kept, **numbers, **dict(zip([*ENDS, "median"], ends))}
 
 
 def _published(summary: Record, column: str, level: str, base: str) -> Row | None:

@@ -47,6 +47,21 @@ def test_stubs_of_kernels_document_every_argument():
         assert [a.arg for a in (*found.args.args, *found.args.kwonlyargs)] == list(inspect.signature(function).parameters)
 
 
+def test_an_argument_that_is_one_of_several_words_has_these_as_its_type():
+    found = 0
+    for kernel in kernels.KERNELS.values():
+        (text,) = (text for path, text in OF_KERNELS.items() if str(path).endswith(f"{kernel.module.replace('.', '/')}.pyi"))
+        name = public_function(kernel).__name__
+        (function,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == name)
+        types = {a.arg: ast.unparse(a.annotation) for a in (*function.args.args, *function.args.kwonlyargs)}
+        assert ast.literal_eval(types["backend"].removeprefix("Literal").removesuffix(" | None")), name
+        for scalar in kernel.scalars:
+            if scalar.domain.codes and scalar.keyword in types:
+                assert {*scalar.domain.codes} <= {*ast.literal_eval(types[scalar.keyword].removeprefix("Literal"))}, name
+                found += 1
+    assert found > 20
+
+
 def built(folder):
     """The package's Python files, as they are installed."""
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(folder)]
@@ -62,6 +77,8 @@ bound: float = glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), family="bernoulli",
 words = rng.bind_words(3, key=1)(2)
 wrong: str = glm.loglik_grad(X, y, np.zeros(2), family="bernoulli")[0]  # E
 glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), familly="bernoulli")  # E
+glm.loglik_grad(X, y, np.zeros(2), family="bernouli")  # E
+glm.loglik_grad(X, y, np.zeros(2), family="bernoulli", backend="numpy")  # E
 rng.bind_words(3, key=1, step=2)  # E
 shrinkage.bind_local_sweeps(X, y)  # E
 """
@@ -100,3 +117,15 @@ def test_the_stub_of_the_root_has_its_names_and_where_they_come_from():
     assert imported.keys() | functions == set(fedkern.__all__)
     assert imported.pop("kernels") is None
     assert {name: f"fedkern.{module}" for name, module in imported.items()} == fedkern._LAZY
+
+
+def test_completion_offers_the_public_names_and_no_others():
+    """What `fedkern.<TAB>` and `glm.<TAB>` show."""
+    offered = {module: {name for name in dir(module) if not name.startswith("_")} for module in (fedkern, kernels, kernels.glm)}
+    assert offered[fedkern] == set(fedkern.__all__)
+    assert offered[kernels] == set(kernels.__all__)
+    functions = {kernel.public.partition(".")[2] for kernel in kernels.KERNELS.values() if kernel.module == kernels.glm.__name__}
+    assert offered[kernels.glm] == functions | {"bind_clipped_grad_sum"}
+    for kernel in kernels.KERNELS.values():
+        family, _, name = kernel.public.partition(".")
+        assert name in dir(getattr(kernels, family)), kernel.name

@@ -23,6 +23,7 @@ from scipy.special import expit
 import fedkern as package
 from fedkern.cli import tables
 from fedkern.errors import JobError
+from fedkern.results import shown
 from fedkern.results.result import Result
 from support import few
 from support.command import PRIVATE
@@ -90,7 +91,9 @@ def test_contrasts_are_those_of_pooled_maximum_likelihood(federated: tuple[Resul
     assert other["mean"] == pytest.approx(theta[3] - theta[4], abs=1e-3)
     sd = np.sqrt(covariance[3, 3] + covariance[4, 4] - 2 * covariance[3, 4])
     assert other["sd"] == pytest.approx(sd, abs=1e-3)
-    assert result.parameters["theta[sex=M]"]["sd"] > 5 * named(result, "sex[M vs F]")["sd"], "levels alone lean on the prior"
+    at_zero = theta[0] - 50 * theta[1]
+    assert named(result, "intercept")["mean"] == pytest.approx(at_zero, abs=2e-3), "of women at high, as the bases are"
+    assert named(result, "intercept")["sd"] < 0.1, "which rows tell, and not the prior"
     assert named(result, "sex[F vs M]", reference={"sex": "M"})["mean"] == -named(result, "sex[M vs F]")["mean"]
 
 
@@ -99,8 +102,9 @@ def test_the_table_has_the_summary_s_numbers_and_wider_intervals(federated: tupl
     table = result.table()
     assert list(table.columns) == ["parameter", "site", "mean", "sd", "q025", "q05", "q95", "q975"]
     data = [name for name in result.parameters if "_std" not in name]
-    assert list(table["parameter"]) == [*data, "sex[M vs F]", "site[low vs high]", "site[mid vs high]"]
-    for name in data:
+    assert data == ["intercept", "theta[age]", "theta[sex=M]", "theta[site=low]", "theta[site=mid]"]
+    assert list(table["parameter"]) == [*data[:2], "sex[M vs F]", "site[low vs high]", "site[mid vs high]"]
+    for name in data[:2]:
         row = named(result, name)
         assert {key: row[key] for key in ("mean", "sd", "q05", "q95")} == result.parameters[name]
         assert row["q025"] == pytest.approx(row["mean"] - 1.959964 * row["sd"])
@@ -133,15 +137,54 @@ def test_a_level_that_is_none_is_refused(federated: tuple[Result, pd.DataFrame, 
     assert (folder / "out").exists()
 
 
-def test_ten_lines_say_what_it_is_and_the_verdict_first(federated: tuple[Result, pd.DataFrame, Path]) -> None:
+def test_a_few_lines_say_what_it_is_and_the_verdict_in_words(federated: tuple[Result, pd.DataFrame, Path]) -> None:
     result, _, _ = federated
     lines = repr(result).splitlines()
-    assert len(lines) == 10
-    assert lines[0] == result.summary["verdict"]
-    assert "theta[age]" in repr(result)
+    assert lines[:5] == [
+        "bernoulli (logit): y ~ age + sex + site",
+        "3 clients by pvi, federated",
+        "priors: coefficients N(0, 100^2) a standard deviation of a column; intercept N(pooled level, 5^2)",
+        f"test rows: {', '.join(f'{name} {value:.4f}' for name, value in result.metrics.items())}",
+        "settled",
+    ]
+    assert lines[5].split("   ")[-1] == "odds ratio (2.5 %, 97.5 %)"
+    named = [line.split("  ")[0] for line in lines[6:11]]
+    assert named == ["intercept", "theta[age]", "sex[M vs F]", "site[low vs high]", "site[mid vs high]"]
+    beside = [*lines[:5], *lines[11:]]
+    assert sum(map(len, beside)) <= 400
     page = result._repr_html_()
-    assert page.startswith(f"<p><b>{lines[0]}</b>")
+    assert page.startswith("<p><b>settled</b><br>bernoulli")
     assert "sex[M vs F]" in page
+
+
+def test_a_ratio_has_the_digits_that_its_interval_needs() -> None:
+    rows = [{"parameter": "theta[income]", "site": "", "mean": 3e-5, "sd": 2e-6, "q025": 2.6e-5, "q975": 3.4e-5}]
+    for ratio, wanted in (
+        ((1.00003, 1.000026, 1.000034), "1.0000300 (1.0000260, 1.0000340)"),
+        ((0.001, 0.00099, 0.00101), "1.000e-03 (9.900e-04, 1.010e-03)"),
+        ((2.5, 1.5, 4.0), "2.500 (1.500, 4.000)"),
+    ):
+        line = shown.table_lines(rows, {("theta[income]", ""): ratio}, "odds ratio")[1]
+        assert line.endswith(f"   {wanted}"), line
+
+
+@pytest.mark.parametrize(
+    ("converged", "said"),
+    [(True, "converged"), ("settled", "settled"), (False, "not converged: x moved by 0.2 sd")],
+)
+def test_the_verdict_is_in_words_and_one_that_is_not_good_has_its_reason(
+    federated: tuple[Result, pd.DataFrame, Path], converged: Any, said: str
+) -> None:
+    result, _, _ = federated
+    verdict = f"{said}: k-hat -0.13 (wanted at most 0.7)" if converged else said
+    summary = {**result.summary, "converged": converged, "verdict": verdict, "notes": []}
+    lines = repr(Result(summary, result.posterior, job=result.job)).splitlines()
+    assert said in lines
+    assert "k-hat" not in "\n".join(lines)
+    long = {**summary, "converged": False, "verdict": "not converged: " + "word " * 60}
+    (reason,) = [line for line in repr(Result(long, result.posterior, job=result.job)).splitlines() if "word" in line]
+    assert len(reason) <= 160
+    assert reason.endswith(' .. (summary["verdict"])')
 
 
 def test_what_is_loaded_is_what_was_run(federated: tuple[Result, pd.DataFrame, Path]) -> None:
@@ -192,7 +235,7 @@ def test_without_pandas_the_table_is_rows(federated: tuple[Result, pd.DataFrame,
     result, _, _ = federated
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert result.table() == result.rows()
-    assert repr(result).startswith(result.summary["verdict"])
+    assert "settled" in repr(result).splitlines()
 
 
 def test_predictions_score_as_the_server_s_test_rows(federated: tuple[Result, pd.DataFrame, Path]) -> None:

@@ -374,15 +374,26 @@ def _mode(X: Vector, w: Vector, rows: Rows, centre: Vector, precision: Vector) -
 
 
 def on_data(made: Design, theta: Vector, level: float = 0.0, unit: float = 1.0) -> dict[str, Vector]:
-    """Parameters under the names of a result: on the data's scale, and on that of standardised columns where it differs."""
-    slopes = theta * unit
-    natural = slopes / made.scale
-    natural[:, 0] = level + slopes[:, 0] - (slopes[:, 1:] * (made.centre / made.scale)[1:]).sum(axis=1)
-    found = {name: natural[:, j] for j, name in enumerate(made.names)}
-    if np.any(made.centre != 0) or np.any(made.scale != 1):
+    """Parameters under the names of a result: on the data's scale, and on that of standardised columns where it differs.
+
+    The first level of each column is its reference: the intercept is there, and other levels are their differences from it.
+    """
+    slopes, first = theta * unit, dict[str, int]()
+    for j, name in enumerate(made.names):
+        column = name.partition("=")[0]
+        if "=" in name and column != "theta[client":
+            slopes[:, j] -= slopes[:, first[column]] if first.setdefault(column, j) != j else 0.0
+    at_first = slopes[:, [*first.values()]].sum(axis=1)
+    slopes[:, 0] += at_first
+    kept = [j for j in range(len(made.names)) if j not in first.values()]
+    slopes, scale, centre, names = slopes[:, kept], made.scale[kept], made.centre[kept], [made.names[j] for j in kept]
+    natural = slopes / scale
+    natural[:, 0] = level + slopes[:, 0] - (slopes[:, 1:] * (centre / scale)[1:]).sum(axis=1)
+    found = {name: natural[:, j] for j, name in enumerate(names)}
+    if np.any(centre != 0) or np.any(scale != 1):
         found["intercept_std"] = level + slopes[:, 0]
-        for j, name in enumerate(made.names[1:], 1):
-            if made.scale[j] != 1 or made.centre[j] != 0:
+        for j, name in enumerate(names[1:], 1):
+            if scale[j] != 1 or centre[j] != 0:
                 found[name.replace("theta[", "theta_std[")] = slopes[:, j]
     return found
 

@@ -1,9 +1,4 @@
-"""Compares levels of categorical columns with a reference: a level's own coefficient has no meaning alone.
-
-Each level has a coefficient, so that the prior treats all alike; a constant that is added to all of them (and taken from the
-intercept, where there is one) changes no probability. So the rows say nothing of a level alone, and all of its difference from
-another.
-"""
+"""Names levels of categorical columns by what they are compared with."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Arra
 
     Parameters
     ----------
-    values : name -> (N,) coefficients on the data's scale, at draws
+    values : name -> (N,) published coefficients on the data's scale, at draws: without those of references, or with all
     """
     contrasts, names_of_levels = dict[str, Array](), set[str]()
     for column in model.encoding.columns:
@@ -33,10 +28,8 @@ def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Arra
         base = model.reference(column.name, column.levels)
         for before in model.blocks:
             names = {level: f"theta[{before}{column.name}={level}]" for level in column.levels}
-            if not set(names.values()) <= values.keys():
-                continue
-            names_of_levels |= set(names.values())
-            against = values[names[base]]
+            names_of_levels |= {*names.values()} & values.keys()
+            against = values.get(names[base])
             of = {f"{before}{column.name}[{level} vs {base}]": values[name] for level, name in names.items() if level != base}
-            contrasts |= {name: np.asarray(each - against) for name, each in of.items()}
+            contrasts |= {name: each if against is None else np.asarray(each - against) for name, each in of.items()}
     return contrasts, frozenset(names_of_levels)

@@ -96,8 +96,13 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
 def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity | None:
     """Returns Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
     names, at, intercept = model.compared
+    coding, before = model.coding, len(names) - model.layout.p  # a threshold, which stands before the coefficients
+    # A row depends on the coefficients at reference levels alone: what it says of these is what it says of those that are kept.
+    kept = [*range(before), *(before + j for j in coding.kept)]
     P = at_mode.own_hessian[:, at][:, :, at]
-    return heterogeneity.compare_sites(names, intercept, P @ at_mode.mode[at] + at_mode.own_gradient[:, at], P)
+    h = P @ at_mode.mode[at] + at_mode.own_gradient[:, at]
+    spoken = (*names[:before], *coding.spoken)
+    return heterogeneity.compare_sites(spoken, intercept, h[:, kept], P[:, kept][:, :, kept])
 
 
 @guard.check("the coding of the response", None)

@@ -21,6 +21,7 @@ from ...models.encoding import INTERCEPT
 from ...models.levels import GAP_SD
 from ...models.mixed import Layout, Prior
 from ...models.mixed.shapes import Shape
+from ...models.reference import Coding, coding_of
 from .model import TOLD, Model
 from .rows import Held
 
@@ -142,6 +143,10 @@ class OrderedModel(LevelModel):
         return (INTERCEPT, *names), [self.layout.shapes_at.start, *places], True  # the first threshold is the intercept
 
     @property
+    def absorbs_constants(self) -> bool:
+        return True  # thresholds do
+
+    @property
     def ordered(self) -> bool:
         return True
 
@@ -217,6 +222,11 @@ class NominalModel(LevelModel):
     @property
     def blocks(self) -> tuple[str, ...]:
         return tuple(f"{level}:" for level in self.levels[1:])
+
+    @cached_property
+    def coding(self) -> Coding:
+        """The map to the coefficients that are published, of each level of the response."""
+        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants).blockwise(self.blocks)
 
     @property
     def compared(self) -> tuple[tuple[str, ...], list[int], bool]:

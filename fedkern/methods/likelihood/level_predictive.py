@@ -20,6 +20,7 @@ from ...kernels.families import FAMILIES, NOMINAL
 from ...models import levels
 from ...models.encoding import Encoding
 from ...models.mixed.layout import ORDERED
+from ...models.reference import with_references
 from ...results.released import Group
 from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
 
@@ -68,9 +69,12 @@ class Nominal(Predictive):
     ) -> Nominal:
         flat = cls.thinned(posterior)
         own = flat["theta_std" if "theta_std" in flat else "theta"]
-        slopes = [str(name) for name in posterior.coordinates["slope"]]
-        theta = own[:, [slopes.index(name) for name in levels.block_names(encoding.labels, encoding.names)]]
-        return cls(encoding, family, theta, (), np.ones(len(theta)))
+        slopes, theta = [str(name) for name in posterior.coordinates["slope"]], list[Array]()
+        for level in encoding.labels[1:]:
+            begins = f"{level}:"
+            told = {name.removeprefix(begins): own[:, j] for j, name in enumerate(slopes) if name.startswith(begins)}
+            theta += with_references(encoding, told, len(own))
+        return cls(encoding, family, np.column_stack(theta), (), np.ones(len(own)))
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
         n, k = len(X), len(self.encoding.labels)

@@ -34,6 +34,7 @@ from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
+from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
 from ...privacy import disclosure
@@ -317,6 +318,16 @@ class Model(WeighedModel[OutputSection]):
         """Returns the level that a column's others are compared with."""
         return self.references.get(column) or levels[0]
 
+    @cached_property
+    def coding(self) -> Coding:
+        """The map to the coefficients that are published, at reference levels."""
+        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The names of the coefficients that are published."""
+        return tuple(self.layout.coefficients[j] for j in self.coding.kept)
+
     # Machines --------------------
 
     @property
@@ -332,7 +343,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def n_of_a_site(self) -> int:
         """The number of parameters that a client tells of its rows alone."""
-        return self.layout.p
+        return len(self.coding.kept)
 
     @property
     def settings(self) -> Settings:
@@ -524,6 +535,16 @@ class Model(WeighedModel[OutputSection]):
                     correlation = covariance[:, i, k] / (sd[:, i] * sd[:, k])
                     numbers[f"{name_of_level}_correlation[{terms[k]},{terms[i]}]"] = correlation
         return numbers | self._family_numbers(points)
+
+    def at_references(self, points: Array) -> tuple[Array, Array | None, dict[str, Array]]:
+        """Returns (N, q) the published coefficients, as `coefficients` does, and what `others` returns, at points (N, P)."""
+        (theta, standard), coding = self.coefficients(points), self.coding
+        moved = theta @ coding.bases
+        others = {
+            name: values + next((sign * moved for begins, sign in MOVED.items() if name.startswith(begins)), 0.0)
+            for name, values in self.others(points).items()
+        }
+        return theta @ coding.matrix.T, None if standard is None else standard @ coding.matrix.T, others
 
     def others_at_client(self, told: Array, inner: Array) -> dict[str, Array]:
         """Returns the same for a client's own rows: `inner` are the draws `told` with the client's effect in them."""

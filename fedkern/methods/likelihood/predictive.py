@@ -23,6 +23,7 @@ from ...models.encoding import INTERCEPT, Encoding
 from ...models.glm import Rows, on_average, reliability
 from ...models.mixed import Layout
 from ...models.mixed.quadrature import even
+from ...models.reference import with_references
 from ...results.released import Group
 
 Array = NDArray[np.float64]
@@ -83,10 +84,9 @@ class Predictive:
         m = len(next(iter(flat.values())))
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
         slopes = [str(name) for name in posterior.coordinates.get("slope", ())]
-        theta = [
-            flat[INTERCEPT + suffix] if name == INTERCEPT else flat[f"theta{suffix}"][:, slopes.index(name)]
-            for name in encoding.names
-        ]
+        told = {name: flat[f"theta{suffix}"][:, j] for j, name in enumerate(slopes)}
+        told |= {INTERCEPT: flat[INTERCEPT + suffix]} if encoding.intercept else {}
+        theta = with_references(encoding, told, m)
         covariances = []
         for level, own in terms.items():
             if not own:

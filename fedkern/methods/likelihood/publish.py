@@ -124,7 +124,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     assert sampled.log_evidence is not None
     evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
-    # A level's own coefficient has no meaning alone: contrasts stand in its place wherever effects are compared.
+    # Wherever effects are compared a level's coefficient says what it is compared with.
     against, levels = contrasts.of_levels(model, on_data_scale)
     told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
@@ -304,9 +304,9 @@ def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
     xi = hmc.draws(server)
     chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
     points = xi.reshape(-1, xi.shape[2])
-    theta, standard = model.coefficients(points)
+    theta, standard, others = model.at_references(points)
     weights = np.full(len(points), 1 / len(points))
-    return WeightedDraws(model.layout.coefficients, theta, standard, model.others(points), weights, chosen, None, sampled=True)
+    return WeightedDraws(model.published, theta, standard, others, weights, chosen, None, sampled=True)
 
 
 def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
@@ -352,11 +352,10 @@ def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: floa
 
 def release_draws(model: Model, weights: weighted.Weighted) -> WeightedDraws:
     """Returns the posterior of weighted draws, on the data's scale."""
-    theta, standard = model.coefficients(weights.draws)
+    theta, standard, others = model.at_references(weights.draws)
     output = model.output
     n = output.chains * output.draws
     chosen = weights.resampled(n, importance.offset(model.seed))
     # Neighbours among the chosen are often one draw: dealt in turn, every chain has draws of all.
     dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)
-    names, others = model.layout.coefficients, model.others(weights.draws)
-    return WeightedDraws(names, theta, standard, others, weights.weights, dealt, weights.log_ratios)
+    return WeightedDraws(model.published, theta, standard, others, weights.weights, dealt, weights.log_ratios)

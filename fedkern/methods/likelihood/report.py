@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...results import guard, loo, plots, shown
-from ...results.gaussian import comparable
 from ...results.page import details, figure, number, numbers_of, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
@@ -46,10 +45,8 @@ def tiles(run: RunFiles) -> list[Tile]:
 def _coefficients(run: RunFiles) -> str:
     parameters = run.summary.get("parameters", {})
     own = "own" in run.summary  # whose parameters have the names that their package gives them
-    slopes = {name: row for name, row in comparable(parameters).items() if own or name.startswith(("theta", "intercept"))}
-    if contrasts := run.summary.get("contrasts", {}):
-        hidden = shown.own_levels(run.summary)
-        slopes = {name: row for name, row in slopes.items() if name not in hidden} | contrasts
+    begin = ("theta", "intercept", *shown.slopes_begin(run.summary))
+    slopes = {name: row for name, row in shown.beside_each_other(run.summary).items() if own or name.startswith(begin)}
     if not slopes:
         return ""
     n = len(slopes)
@@ -114,8 +111,7 @@ def _sites(run: RunFiles) -> str:
         "What each client's rows say alone, with the job's prior (mode and 95 % of a normal posterior), and below them what all "
         f"say together. At most {plots.MOST_PANELS} coefficients, those with the largest absolute means."
     )
-    pooled = comparable(run.summary.get("parameters", {}))
-    return figure("Sites", plots.sites(by_client, pooled), text) if by_client else ""
+    return figure("Sites", plots.sites(by_client, shown.beside_each_other(run.summary)), text) if by_client else ""
 
 
 @guard.figure("the page's section without", "")
@@ -136,7 +132,7 @@ def _without(run: RunFiles) -> str:
         "without that client."
     )
     numbers_of_it = table(["without", "name", "mean", "2.5 %", "97.5 %", "shift"], rows)
-    drawn = plots.without(by_client, run.summary.get("parameters", {}))
+    drawn = plots.without(by_client, {**run.summary.get("parameters", {}), **shown.contrasts_of(run.summary)})
     if drawn is None:
         return section("Without a client", paragraph(text, ""), numbers_of_it)
     about = (

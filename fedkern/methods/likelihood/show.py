@@ -14,8 +14,6 @@ from ...results.table import ratio_of
 from . import changes
 from .patient import describe_values
 
-WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio", "mean_ratio": "ratio of means"}
-
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
     """Yields the lines of a finished job: stop reason, evidence, metrics, coefficients, effects, and the bytes that were sent."""
@@ -78,20 +76,11 @@ def _coefficients(content: Record) -> Iterator[str]:
     slopes = shown.slopes_begin(content)
     intercepts = {f"theta[{before}{INTERCEPT}]" for before in shown.blocks(content)}
     encoding = content["encoding"]
-    ratio = WORDS.get(ratio_of(content.get("hazards", encoding.get("family", ""))), "")
-    if encoding.get("family") == "ordinal" and "nominal" not in content:
-        ratio = "odds ratio of a higher level"
-    width = max((len(row["parameter"]) for row in named), default=0)
-    head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
-    yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
-    for row in named:
-        name = row["parameter"]
-        mean, sd, low, high = align_numbers(row["mean"], row["sd"], row["q025"], row["q975"])
-        line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
-        if ratio and name.startswith(slopes) and name not in intercepts:
-            ends = [math.exp(min(row[key], 700.0)) for key in ("q50", "q025", "q975")]
-            line += "   {:.3g} ({:.3g}, {:.3g})".format(*ends)
-        yield line
+    word, ratios = ratio_of(content.get("hazards", encoding.get("family", ""))), dict[tuple[str, str], list[float]]()
+    for row in named if word else ():
+        if row["parameter"].startswith(slopes) and row["parameter"] not in intercepts:
+            ratios[row["parameter"], ""] = [math.exp(min(row[key], 700.0)) for key in ("q50", "q025", "q975")]
+    yield from shown.table_lines(named, ratios, word.replace("_", " "))
     if len(named) < len(every):
         yield f"({len(named)} of {len(every)} rows, of slopes those furthest from zero in standard deviations)"
 

@@ -64,21 +64,21 @@ def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Rec
 
 
 def find_own_mode(model: Model, own: Alone) -> site_modes.SiteMode:
-    """Returns a client's own coefficients, on the data's scale and for standardised columns; NaN where it has no mode."""
+    """Returns a client's own coefficients as they are published, on both scales; NaN where it has no mode."""
     rows = own.rows
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
     # The layout lacks the client's effect: the search begins at the means of the unknowns that are left.
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
-    p = model.layout.p
     at_mode = mode.find_mode(rows, prior, start, own.nodes)
     if at_mode is None:
-        return site_modes.make_reply(np.full((2, p), np.nan), np.full((2, p), np.nan))
+        none = np.full((2, model.n_of_a_site), np.nan)
+        return site_modes.make_reply(none, none)
     xi, covariance = at_mode
     theta, standard = model.coefficients(xi[np.newaxis])
-    A = model.units.scale * (model.affine if standard is not None else np.eye(p))
-    inner = model.covariance_of_coefficients(xi, covariance)
-    sds = [np.sqrt(np.diagonal(A @ inner @ A.T)), model.units.scale * np.sqrt(np.diagonal(inner))]
-    return site_modes.make_reply(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
+    R = model.coding.matrix
+    inner = model.units.scale**2 * model.covariance_of_coefficients(xi, covariance)
+    sds = [np.sqrt(np.diagonal(A @ inner @ A.T)) for A in (R if standard is None else R @ model.affine, R)]
+    return site_modes.make_reply(np.stack([R @ theta[0], R @ (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
 def of_parameters(parameters: Sequence[str], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
@@ -90,11 +90,14 @@ def of_parameters(parameters: Sequence[str], server: once.Server[site_modes.Site
 
 
 def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
-    """Returns the same for coefficients, on both scales."""
-    scales = enumerate(("", "_std"))
-    return _content(
-        [(label(n, scale), k, j) for k, scale in scales for j, n in enumerate(model.layout.coefficients)], server, names
-    )
+    """Returns the same for coefficients, on both scales; a level's is called by what it is compared with."""
+    named = [*enumerate(zip(model.published, model.coding.spoken))]
+    shown = [
+        (label(name, scale) if name == spoken else spoken, k, j)
+        for k, scale in enumerate(("", "_std"))
+        for j, (name, spoken) in named
+    ]
+    return _content(shown, server, names)
 
 
 @guard.figure("what each client's rows say alone", Checked())

@@ -65,7 +65,11 @@ def compare_sites(
     _, h, P = sites
     by = np.ones(len(h)) if errors is None else errors.variance
     h, P = h / by[:, None], P / by[:, None, None]
-    return heterogeneity.compare_sites(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
+    names = model.encoding.names
+    if (coding := model.coding) is not None:  # a row depends on the coefficients at reference levels alone
+        kept = [*coding.kept]
+        names, h, P = coding.spoken, h[:, kept], P[:, kept][:, :, kept]
+    return heterogeneity.compare_sites(names, model.encoding.intercept, h, P, varied.inflated)
 
 
 @guard.check("the coding of the response", None)

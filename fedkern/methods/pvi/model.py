@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from ...kernels import families, rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
+from ...models.reference import Coding, coding_of
 from ...privacy.disclosure import told_up_to
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
@@ -63,6 +65,13 @@ class Model(WeighedModel[OutputSection]):
     def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding) -> Model:
         """Returns the model of columns that the parties have agreed on, which are not centred where there is no intercept."""
         return cls(config, names, agreed.uncentred if config.without_intercept else agreed)
+
+    @cached_property
+    def coding(self) -> Coding | None:
+        """The map to the coefficients that are published, at reference levels; None where these are all."""
+        if not (self.encoding.intercept and any(column.levels for column in self.encoding.columns)):
+            return None
+        return coding_of(self.encoding, self.references, absorbs=True)
 
     @property
     def given(self) -> Given:

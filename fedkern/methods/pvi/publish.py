@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,13 +92,18 @@ def _released(model: Model, ended: Ended, estimate: noise_aware.Estimate | None)
     return pvi.released(ended.server) if estimate is None else estimate.q
 
 
+def _on_data_scale(model: Model, q: Gaussian) -> Posterior:
+    """Returns q with coefficients of all levels."""
+    return Posterior(model.encoding.names, q, model.encoding.affine() if model.encoding.standardised else None)
+
+
 def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """Makes the result without anything that is judged or said of it."""
     output, encoding, server, updates = model.output, model.encoding, ended.server, model.updates(ended.server)
     estimate, without = _estimate(model, ended)
     q = _released(model, ended, estimate)
     return Fit(
-        posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
+        posterior=replace(_on_data_scale(model, q), coding=model.coding),
         arrays=_arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
@@ -121,7 +126,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     test : rows of the server, by which the result is scored
     """
     made, encoding, server = bare(model, ended, test), model.encoding, ended.server
-    posterior, estimate = cast(Posterior, made.posterior), _estimate(model, ended)[0]
+    estimate = _estimate(model, ended)[0]
     q = _released(model, ended, estimate)
     # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
@@ -134,7 +139,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     scores, scored = _scores(model, q, test)
     entries: dict[str, object] = {**scored}
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
-        intervals = _of_lines(along, posterior)
+        intervals = _of_lines(along, _on_data_scale(model, q))
         own, entries = _not_normal(along, intervals), {**entries, "lines": intervals}
     elif own.converged == "settled" and (unseen := _unseen(model)):
         own = replace(own, why=f"{own.why}; {unseen}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...results import guard, loo, plots
-from ...results.gaussian import comparable
+from ...results import shown as among
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.report import RunFiles, Tile, against_guessing, learning, measured, numbers
 
@@ -25,13 +25,14 @@ def _coefficients(run: RunFiles) -> str:
     parameters = run.summary.get("parameters", {})
     if not parameters:
         return ""
-    n = len(comparable(parameters))
+    coefficients = among.beside_each_other(run.summary)
+    n = len(coefficients)
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
     shown = numbers(run)
     if not shown:  # without a posterior.nc
         rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
         shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
-    return figure("Coefficients", plots.forest(comparable(parameters)), f"{note}Grey intervals hold zero.", *shown)
+    return figure("Coefficients", plots.forest(coefficients), f"{note}Grey intervals hold zero.", *shown)
 
 
 @guard.figure("the page's section guessing", "")

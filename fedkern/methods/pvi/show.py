@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from scipy.special import ndtri
+
 from ...models import psis
-from ...printing import align_numbers
 from ...privacy.certificate import format_certificates
 from ...results import loo, reweighed, shown
-from ...results.gaussian import comparable
 from ...results.plain import Record, real
 from ...results.report import against_guessing
-
-SHOWN = 12  # coefficients; all of them are in summary.json
+from ...results.table import ratio_of
 
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
@@ -31,7 +31,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     if "scale" in content:
         yield f"standard deviation of the errors, learnt: {real(content['scale']):.4g}"
     yield ""
-    yield from _coefficients(content["parameters"])
+    yield from _coefficients(content)
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
@@ -57,15 +57,17 @@ def grade(weights: Record) -> str:
     return f"{draws} draws are too few to tell: wanted below {limit:.2g}" if few else "not near"
 
 
-def _coefficients(parameters: Record) -> Iterator[str]:
-    """Yields a table of the coefficients that are furthest from zero, in posterior standard deviations."""
-    standard = comparable(parameters)
-    clearest = sorted(standard, key=lambda name: -abs(standard[name]["mean"]) / standard[name]["sd"])[:SHOWN]
-    width = max(map(len, clearest), default=0)
-    yield f"{'coefficient':<{width}}     mean       sd       5 %      95 %"
-    for name in (name for name in standard if name in clearest):
-        v = standard[name]
-        mean, sd, low, high = align_numbers(v["mean"], v["sd"], v["q05"], v["q95"])
-        yield f"{name:<{width}} {mean} {sd}  {low}  {high}"
-    if len(standard) > SHOWN:
-        yield f"({SHOWN} of {len(standard)}, those furthest from zero in standard deviations)"
+def _coefficients(content: Record) -> Iterator[str]:
+    """Yields the coefficients on the data's scale, of many those that are furthest from zero in standard deviations."""
+    z = float(ndtri(0.975))
+    every = [
+        {"q025": row["mean"] - z * row["sd"], "q975": row["mean"] + z * row["sd"], **row} for row in shown.of_summary(content)
+    ]
+    named, slopes, ratios = shown.choose(every, content), shown.slopes_begin(content), dict[tuple[str, str], list[float]]()
+    word = ratio_of(content["encoding"].get("family", ""))
+    for row in named if word else ():
+        if row["parameter"].startswith(slopes):
+            ratios[row["parameter"], ""] = [math.exp(min(row[key], 700.0)) for key in ("mean", "q025", "q975")]
+    yield from shown.table_lines(named, ratios, word.replace("_", " "))
+    if len(named) < len(every):
+        yield f"({len(named)} of {len(every)} rows, of slopes those furthest from zero in standard deviations)"

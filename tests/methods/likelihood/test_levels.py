@@ -333,7 +333,7 @@ def test_chances_of_levels_without_an_order_are_averages_of_the_softmax(multinom
         [
             np.zeros(len(rows)),
             *(
-                means[f"theta[{k}:intercept]"] + means[f"theta[{k}:sex=f]"] + rows.age * means[f"theta[{k}:age]"]
+                means[f"theta[{k}:intercept]"] + rows.age * means[f"theta[{k}:age]"]
                 + rows.dose * means[f"theta[{k}:dose]"]
                 for k in LEVELS[1:]
             ),

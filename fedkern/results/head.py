@@ -1,0 +1,132 @@
+"""Says in a few lines what a result is of: its model as R writes it, rows and clients, priors, and the verdict in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from .plain import Record, real
+from .verdict import HEADS
+
+MOST = 160  # characters of a reason, or a note
+TERMS = 6  # covariates that are named
+WORDS = {"mrf": "Markov random field", "sem": "cyclic structural equations", "own": "own model"}
+UNITS = {"exchange": "standard deviation", "public": "declared scale", "none": "unit"}  # data.standardise -> of a column
+
+
+def lines(summary: Record, job: Record) -> Iterator[str]:
+    """Yields the lines above the table of a result, the verdict last.
+
+    Parameters
+    ----------
+    summary : the content of `summary.json`
+    job : the job's tables with all defaults; empty where they are not known
+    """
+    model, data = job.get("model", {}), job.get("data", {})
+    event = f"; event: {of['response']} = {of['positive']}" if (of := summary["encoding"]).get("positive") is not None else ""
+    yield _model(summary, model, data) + event
+    yield ", ".join(_counts(summary, model))
+    if said := _priors(summary, model, data):
+        yield f"priors: {said}"
+    if summary["privacy"]:
+        worst = max(real(one.get("epsilon")) for one in summary["privacy"].values())
+        yield f"largest epsilon of a client {worst:.4g}"
+    if summary["metrics"]:
+        yield "test rows: " + ", ".join(f"{name} {real(value):.4f}" for name, value in summary["metrics"].items())
+    yield verdict(summary)
+    yield from by_summary(summary)
+
+
+def by_summary(summary: Record) -> list[str]:
+    """Returns the line that names clients which take part by a summary; none without any."""
+    clients = summary.get("summaries", {}).get("clients", {})
+    said = [f"{name} ({one['rows']} rows)" if "rows" in one else str(name) for name, one in clients.items()]
+    return [f"by a summary, and in no check of the model: {', '.join(said)}"] if said else []
+
+
+def verdict(summary: Record) -> str:
+    """Returns the verdict in words; of one that is not good also the reason. `summary["verdict"]` has all numbers."""
+    word, said = summary["converged"], str(summary["verdict"])
+    return HEADS[word] if word in (True, "settled") else cut(said, 'summary["verdict"]')
+
+
+def cut(text: str, where: str) -> str:
+    """Returns a text of at most `MOST` characters; a longer one ends with where the rest is."""
+    rest = f" .. ({where})"
+    return text if len(text) <= MOST else text[: MOST - len(rest)].rsplit(" ", 1)[0] + rest
+
+
+def _model(summary: Record, model: Record, data: Record) -> str:
+    """Returns family, link and formula."""
+    family = str(model.get("family") or summary["encoding"].get("family") or "")
+    if (kind := WORDS.get(str(model.get("kind")))) is not None:
+        return f"{summary['method']}: {kind}"
+    of = FAMILIES.get(family)
+    link = "log hazard" if family in HAZARDS else "logit" if of is None else of.link
+    link = str(model.get("link") or (link if family else ""))
+    return f"{family}{f' ({link})' if link else ''}: {model.get('formula') or _formula(summary, model, data)}"
+
+
+def _formula(summary: Record, model: Record, data: Record) -> str:
+    """Returns response and covariates as a formula has them."""
+    encoding = summary["encoding"]
+    times = [data.get(name) for name in ("entry", "time", "time_upper", "event") if data.get(name)]
+    response = f"Surv({', '.join(map(str, times))})" if data.get("time") else encoding.get("response") or data.get("response")
+    named = [str(column["name"]) for column in encoding.get("columns", ())]
+    terms = [*named[:TERMS], *([f".. ({len(named)} columns)"] if len(named) > TERMS else [])]
+    terms = terms or ([f"columns of {len(summary['clients'])} clients"] if summary["method"] == "vertical" else ["1"])
+    absorbed = model.get("intercept", True) or data.get("time") or model.get("family") == "ordinal"
+    terms = terms if absorbed else ["0", *terms]
+    random: Mapping[str, Any] = model.get("random") or {}
+    for of, slopes in ((random.get("group"), "slopes"), ("client" if random.get("client") else None, "client_slopes")):
+        terms += [f"({' + '.join(['1', *random.get(slopes, ())])} | {of})"] if of else []
+    terms += [f"{name}({data[name]})" for name in ("strata", "offset") if data.get(name)]
+    return f"{response} ~ {' + '.join(terms)}"
+
+
+def _counts(summary: Record, model: Record) -> Iterator[str]:
+    """Yields numbers of rows, events, areas, groups and clients, as far as the server knows them."""
+    checked: Record = summary.get("predictive") or {}
+    rows = checked.get("rows", (summary.get("inference") or {}).get("rows") if summary["method"] == "vertical" else None)
+    events = summary.get("events")
+    if events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
+        events = checked["rows"] - checked["response"]["zeros"]
+    areas = (summary.get("sigma") or {}).get("areas")
+    for n, word in ((rows, "rows"), (events, "events"), (areas, "areas")):
+        if n is not None:
+            yield f"{int(n):,} {word}"
+    there = sum(client["status"] != "lost" for client in summary["clients"].values())
+    of = "" if there == len(summary["clients"]) else f" of {len(summary['clients'])}"
+    yield f"{there}{of} clients by {summary['method']}, {summary['claim']}"
+
+
+def _priors(summary: Record, model: Record, data: Record) -> str:
+    """Returns the priors of coefficients and intercept; "" where the job says them otherwise."""
+    if "s_lambda" in model:
+        return "spike and slab" if model.get("kind") == "regression" else ""
+    own: Mapping[str, Any] = model["prior"] if isinstance(model.get("prior"), Mapping) else {}
+    sd = model.get("prior_sd") or own.get("sd") or model.get("coefficient_sd")
+    sd = model["prior_precision"] ** -0.5 if sd is None and "prior_precision" in model else sd
+    if sd is None or model.get("kind") == "own":
+        return ""
+    family = FAMILIES.get(str(model.get("family")))
+    by = (
+        ", times the response's"
+        if family is not None and family.measured and summary["method"] in ("likelihood", "sigma")
+        else ""
+    )
+    unit = UNITS.get(str(data.get("standardise")), "standard deviation")
+    said = f"coefficients N({own.get('mean', 0):g}, {sd:g}^2) a {unit} of a column{by}"
+    spread, centre = model.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
+    if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
+        return said
+    of = "intercept" if model["family"] != "ordinal" else "first threshold"
+    return f"{said}; {of} N({'pooled level' if centre is None else f'{centre:g}'}, {spread:g}^2)"
+
+
+def notes(every: Sequence[str], most: int) -> list[str]:
+    """Returns the first notes, cut, and a line on the others."""
+    shown = [f"note: {cut(note, '.notes')}" for note in every[:most]]
+    more = len(every) - most
+    return [*shown, f"({more} more note{'s' * (more > 1)}: .notes)"] if more > 0 else shown
