@@ -130,6 +130,8 @@ def find_alike(
 def _columns(table: Table, spec: Spec) -> list[Column]:
     """Returns the columns of which sums of products are told."""
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    # Of a column that the job does not declare the scale is agreed on later: about its own standard deviation.
+    columns = [column if column.name in spec.columns or column.levels else Column(column.name, column.kind) for column in columns]
     if spec.offset in table.columns:
         columns.append(_number(str(spec.offset)))
     if FAMILIES[spec.family].linear and spec.response in table.columns:  # its cross-products are told as columns' are
@@ -186,8 +188,9 @@ def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[
     numbers = [column for column in columns if column.kind == "numeric"]
     if config.rules.leverage >= 1 or not numbers:
         return None
-    design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
-    if design is None:
+    with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
+        design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
+    if design is None or not np.isfinite(design.X).all():
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not FAMILIES[spec.family].linear:

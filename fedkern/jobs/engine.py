@@ -100,14 +100,14 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         # Each warning comes with a word, which only `run_check` prints.
         warned = [text for _, text in few.first(config)]
         hooks.notes += warned
-        if place.is_server and not output.quiet:
-            for text in (*few.renamed(config), *warned, *few.describe_apart(config, kept)):
-                print(f"fedkern: {text}", file=sys.stderr, flush=True)
         if files is not None:
             # The folders are closed to other users before the identity of this run is written into them. Without a folder nothing
             # is kept, and no run can be resumed.
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
+        if place.is_server and not output.quiet:
+            for text in (*few.renamed(config), *warned, *few.describe_apart(config, kept)):
+                print(f"fedkern: {text}", file=sys.stderr, flush=True)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
         # The holders' accounts (of earlier jobs, and of spent budgets) are looked into before the first message leaves.

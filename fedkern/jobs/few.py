@@ -533,10 +533,8 @@ def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
 
 def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
     """Returns the line on a job whose rows are all in this process: what would be asked of them if parties were apart."""
-    if config.level != "none" or config.privacy is not None or not config.counts_rows:
-        return []
     if not kept.apart:
-        return ["all rows are in this process; with parties apart, no client would be refused"]
+        return []
     return [
         f"all rows are in this process; with parties apart, {' and '.join(map(repr, kept.apart))} would be refused: "
         f"{next(iter(kept.apart.values()))}"

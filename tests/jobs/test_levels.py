@@ -177,7 +177,7 @@ def test_a_row_far_from_all_others_is_refused_by_its_leverage() -> None:
     far = people(100, 1)
     far.loc[17, "x"] = 400.0
     said = refused(at("standard"), b=far)
-    assert re.search(r"row 18 has leverage 1.00 .*its cell of 'x' is farthest from the others: 400", said)
+    assert re.search(r"row 18 has leverage (?:0.99|1.00) .*its cell of 'x' is farthest from the others: 400", said)
     assert "raise disclosure.leverage to 1" in said
     assert fedkern.run(at("standard", leverage=1.0), data={"a": people(200, 0), "b": far})
 

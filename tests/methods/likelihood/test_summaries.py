@@ -18,7 +18,7 @@ import fedkern
 from fedkern.algorithms.exchanges import verdicts
 from fedkern.api import find_ending
 from fedkern.cli.show import describe_result
-from fedkern.errors import JobError, OwnFault
+from fedkern.errors import JobError
 from fedkern.jobs import few
 from fedkern.jobs.hooks import RunHooks
 from fedkern.results.verdict import HEADS
@@ -120,7 +120,7 @@ def test_a_result_in_which_summaries_weigh_much_is_approximate(by_a_summary: Cal
     assert sd < 0.05
     named = "by a summary, and in no check of the model: a (49 rows), b (106 rows)"
     assert list(describe_result(result))[:2] == [result.summary["verdict"], named]
-    assert repr(result).splitlines()[1] == named
+    assert named in repr(result).splitlines()
 
 
 def test_the_word_is_known_to_clients_and_readers() -> None:
@@ -163,9 +163,8 @@ def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Cal
         if n == 11:
             assert fedkern.run(JOB, data=data).converged is True
             continue
-        with pytest.raises(OwnFault, match="client 'a' has too few rows to take part by a summary") as fault:
+        with pytest.raises(JobError, match="client 'a'.*: 9 rows of 5 columns may tell 36 numbers, and a summary is of 42"):
             fedkern.run(JOB, data=data)
-        assert "9 rows of 5 columns may tell 36 numbers, and a summary is of 42" in fault.value.own
 
 
 def test_a_separated_summary_takes_part(by_a_summary: Callable[..., None]) -> None:
@@ -215,7 +214,7 @@ def test_a_run_that_died_goes_on_to_the_same_result(
     by_a_summary(0, 1)
     job = {**JOB, "algorithm": {"checkpoint_every": 1e-6}}
     whole = fedkern.run(job, data=cancer())
-    for death in (22, 26, 36, 42):  # among the steps, and beside the two questions
+    for death in (22, 26, 30, 36):  # among the steps, and beside the two questions
         seen, out = 0, tmp_path / str(death)
 
         class Crash(Exception):
