@@ -214,7 +214,7 @@ def test_a_client_with_few_rows_a_coefficient_takes_part_by_a_summary() -> None:
         one, two = (run.summary["parameters"][name] for run in (whole, small))
         assert abs(one["mean"] - two["mean"]) < 0.1 * one["sd"]
         assert two["sd"] == pytest.approx(one["sd"], rel=0.05)
-    with pytest.raises(JobError, match="client 'a'.*more than 90 rows are asked for"):
+    with pytest.raises(JobError, match=r"client 'a'.*more than 90 rows are asked for"):
         fedkern.run({**job, "disclosure": {"level": "strict"}}, data=data)
-    with pytest.raises(JobError, match="client 'a'.*more than 60 rows are asked for"):
+    with pytest.raises(JobError, match=r"client 'a'.*more than 60 rows are asked for"):
         fedkern.run({**job, "data": {"response": "died"}, "disclosure": {"level": "standard"}}, data={**data, "a": X[:14]})

@@ -163,7 +163,7 @@ def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Cal
         if n == 11:
             assert fedkern.run(JOB, data=data).converged is True
             continue
-        with pytest.raises(JobError, match="client 'a'.*: 9 rows of 5 columns may tell 36 numbers, and a summary is of 42"):
+        with pytest.raises(JobError, match=r"client 'a'.*: 9 rows of 5 columns may tell 36 numbers, and a summary is of 42"):
             fedkern.run(JOB, data=data)
 
 
