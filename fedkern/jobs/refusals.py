@@ -13,7 +13,7 @@ from .parties import Parties
 
 def find_refusals(parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
     """Returns the faults of a client's cells and columns; what counts rows looks at those without a fault (`usable`)."""
-    found = Refusals()
+    found = Refusals(table.n_rows)
     if not table.n_rows or parties.specs is not None:  # too few is all that is said of none; of columns apart few rows count
         return found
     with found.collecting():
