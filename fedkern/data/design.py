@@ -95,7 +95,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
         return Summary(names, tuple(spec.columns[name].kind for name in names))
     begin, known, in_matrix = who(client, table.source), spec.known, frozenset(table.matrix_names)
     # All faults are raised together. Those of whole columns would be faults of cells in every row.
-    refusals, stored = Refusals(), set[str]()
+    refusals, stored = Refusals(table.n_rows), set[str]()
     for name in sorted(table.texts & spec.columns.keys() & set(names)):
         if spec.columns[name].kind == "numeric":
             stored.add(name)

@@ -171,6 +171,10 @@ class RowFault(OwnFault):
 class Refusals:
     """Collects the reasons why one party's rows end a job, so that its holder mends all at once: they are raised together.
 
+    Parameters
+    ----------
+    n_rows : of the party's table, where faults of rows are collected
+
     Examples
     --------
     >>> from fedkern.data.faults import Refusals
@@ -190,27 +194,35 @@ class Refusals:
     sex: row 7 is empty
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_rows: int = 0) -> None:
         self.errors: list[JobError] = []
+        self.bad = np.zeros(n_rows, dtype=bool)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Keeps a refusal of the block, after which others are looked for; a holder's own (HolderError) ends the job at once."""
+        """Keeps a refusal of the block, after which others are looked for; a holder's own (HolderError) ends the job at once.
+
+        The block may look at all rows, or at those that are `usable`.
+        """
+        good = np.flatnonzero(~self.bad)
         try:
             yield
         except HolderError:
             raise
         except JobError as error:
-            alone = hasattr(error, "party") or not isinstance(error, Refused)  # of several clients each has its own
-            self.errors += [error] if alone else error.errors
+            if hasattr(error, "party"):  # of several clients each has its own
+                self.errors.append(error)
+                return
+            for one in error.errors if isinstance(error, Refused) else [error]:
+                self.errors.append(one)
+                if isinstance(one, RowFault):
+                    self.bad[good if len(one.bad) == len(good) else slice(None)] |= one.bad
 
     def usable(self, table: Table) -> Table:
         """Returns the table without its faulty rows, as the holder will have it; the table itself where all are."""
-        bad = np.zeros(table.n_rows, dtype=bool)
-        for error in every(self.errors):
-            if isinstance(error, RowFault):
-                bad |= error.bad
-        return table if bad.all() or not bad.any() else table.select(np.flatnonzero(~bad))
+        if not self.bad.any() or self.bad.all():
+            return table
+        return table.select(np.flatnonzero(~self.bad))
 
     def refuse(self) -> None:
         """Raises the refusals: one as it is, several together."""
@@ -232,9 +244,3 @@ class Refused(OwnFault):
         own = [line for error in errors for line in own_text(error).splitlines()]
         super().__init__("; also: ".join(dict.fromkeys(map(str, errors))), "\n".join(dict.fromkeys(own)))
         self.errors = [*errors]
-
-
-def every(errors: Sequence[BaseException]) -> Iterator[BaseException]:
-    """Yields the refusals that were raised, each by itself."""
-    for error in errors:
-        yield from every(error.errors) if isinstance(error, Refused) else [error]

@@ -16,7 +16,7 @@ from .parties import Parties
 
 def find_refusals(config: JobConfig, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
     """Returns the faults of a client's cells and columns; what counts rows looks at those without a fault (`usable`)."""
-    found = Refusals()
+    found = Refusals(table.n_rows)
     # Too few is all that is said of no rows; of columns apart few rows count.
     if not table.n_rows or parties.specs is not None or not config.looks_at_values:
         return found

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -512,13 +511,11 @@ def _response_lines(response: str, seen: Seen, *, asks: bool = True, levels: boo
     if levels and seen.family(response, levels=True) == "multinomial":
         lines.append('# levels = ["..", ".."]   # fill in: all labels of the response, the reference first')
         return lines, [f'data.levels: the labels of {response}, the reference first; of family = "ordinal" in their order']
-    if seen.kinds[response] not in ("text", "names") and (asks or response not in seen.two):
+    if seen.kinds[response] not in ("text", "names") and response not in seen.two:
         return lines, []
     if not asks:
-        return [
-            *lines,
-            '# positive = ".."   # the label that counts as 1; else all files\' labels decide, and the result says it',
-        ], []
+        lines.append('# positive = ".."   # the label that counts as 1; else all files\' labels decide, and the result says it')
+        return lines, []
     lines.append('# positive = ".."   # fill in: the label that counts as 1, all others as 0')
     return lines, [f"data.positive: the label of {response} that counts as 1"]
 
@@ -567,19 +564,17 @@ def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str
 
 def _family(response: str, seen: Seen, *, levels: bool = False) -> list[str]:
     """Drafts model.family."""
-    family, notes = (
-        seen.family(response, levels=levels),
-        {
-            "poisson": 'whole numbers, with zeros; "gaussian" if they are measurements',
-            "multinomial": 'or "ordinal", where the labels have an order',
-            "gaussian": 'whole numbers, none of them 0; "poisson" if they count something',
-            "bernoulli": 'two values; "gaussian" if they are measurements',
-        },
-    )
-    said = (
-        family in ("poisson", "multinomial") or response in seen.two or (family == "gaussian" and seen.kinds[response] == "count")
-    )
-    return [f'family = "{family}"{_note(notes[family]) if said else ""}']
+    family, kind = seen.family(response, levels=levels), seen.kinds[response]
+    note = ""
+    if family == "bernoulli" and response in seen.two:
+        note = _note('two values; "gaussian" if they are measurements')
+    if family == "gaussian" and kind == "count":
+        note = _note('whole numbers, none of them 0; "poisson" if they count something')
+    if family == "poisson":
+        note = _note('whole numbers, with zeros; "gaussian" if they are measurements')
+    if family == "multinomial":
+        note = _note('or "ordinal", where the labels have an order')
+    return [f'family = "{family}"{note}']
 
 
 def _scale(family: str, private: bool) -> list[str]:
@@ -665,11 +660,8 @@ def _seen(tables: Sequence[Table]) -> Seen:
         if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
             two.add(name)
         zeros |= {name} if any((_numbers(one, name) == 0).any() for one in holding) else set()
-        several |= (
-            {name}
-            if kinds[name] == "text" and len({*chain(*(labels(one.columns[name]).levels for one in holding)), ""}) > 3
-            else set()
-        )
+        if kinds[name] == "text" and len({level for one in holding for level in labels(one.columns[name]).levels if level}) > 2:
+            several.add(name)
     codes = {name for name in names for one in tables if name in one.names and _zeros_before(one.columns[name])}
     kinds |= dict.fromkeys(codes, "names")
     own = {name: [one for one in tables if name in one.names] for name in names}

@@ -128,3 +128,16 @@ def test_all_clients_that_live_here_are_named_at_once_and_each_reads_its_own(fil
     assert "client 'b'" not in faults["a"]
     assert "'5o.1' is not a number" in faults["b"]
     assert "client 'a'" not in faults["b"]
+
+
+def test_a_time_that_cannot_be_comes_with_faults_of_other_cells() -> None:
+    """What a method asks for beyond columns is looked for in the rows that are left, whose numbers are the file's."""
+    rng = np.random.default_rng(4)
+    data = {name: rows(seed).assign(time=rng.exponential(size=120), y=rng.integers(0, 2, 120)) for seed, name in enumerate("ab")}
+    data["b"].loc[[7, 20], "dose"] = np.nan
+    data["b"].loc[[20, 90], "time"] = -1.0
+    job = {"job": {"method": "likelihood"}, "model": {"family": "cox"}, "data": {"time": "time", "event": "y"}}
+    with pytest.raises(JobError) as fault:
+        fedkern.run(job, data=data)
+    assert "row 8, column 'dose'" in str(fault.value)
+    assert "row 91, column 'time': '-1' is below 0" in str(fault.value)
