@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...results import guard, loo, plots
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
-from ...results.report import RunFiles, Tile, against_guessing, learning, measured, numbers
+from ...results.report import RunFiles, Tile, against_guessing, cost_of_privacy, learning, measured, numbers
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -31,7 +31,10 @@ def _coefficients(run: RunFiles) -> str:
     if not shown:  # without a posterior.nc
         rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
         shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
-    return figure("Coefficients", plots.forest(comparable(parameters)), f"{note}Grey intervals hold zero.", *shown)
+    pooled = comparable(run.pooled.get("parameters", {}))
+    orange = f" Orange: all rows pooled, without privacy. {cost_of_privacy(run.summary, run.pooled)}" if pooled else ""
+    drawn = plots.forest(comparable(parameters), pooled)
+    return figure("Coefficients", drawn, f"{note}Grey intervals hold zero.{orange}", *shown)
 
 
 @guard.figure("the page's section guessing", "")
