@@ -66,6 +66,7 @@ def write(folder: Path) -> Path:
         _day(folder / ("areas.csv" if own else "summary.json")),
         lambda ratios: _table(folder, ratios) if summary else (),
         notes,
+        _json(folder / "pooled" / "summary.json") if (folder / "pooled" / "summary.json").exists() else {},
     )
     content = page(run, method)
     pictures = getattr(method, "pictures", None)  # a method may have figures that stand for themselves

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
@@ -68,26 +69,35 @@ def learning_curves(lines: Sequence[Record]) -> Figure | None:
     return figure
 
 
-def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
+def forest(
+    parameters: Mapping[str, Mapping[str, float]], open_ones: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+) -> Figure | None:
     """Draws posterior means with 90 % intervals, on the standardised scale if there is one, since there they can be compared.
 
     Parameters
     ----------
     parameters : as in summary.json; if they are more than 60 coefficients, those with the largest absolute means are drawn
+    open_ones : likewise, of the same rows without privacy: drawn below, where they have the same name
 
     Returns
     -------
     the figure; None without coefficients
     """
-    shown = {re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values for name, values in parameters.items()}
+    shown, beside = (
+        {re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values for name, values in those.items()}
+        for those in (parameters, open_ones)
+    )
     if not shown:
         return None
     largest = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
     names = [name for name in shown if name in largest]
-    figure = canvas(7.2, 0.75 + 0.19 * len(names))
+    figure = canvas(7.2, 0.75 + (0.4 if beside else 0.19) * len(names))
     axes = figure.subplots()
     for row, name in enumerate(names):
         value = shown[name]
+        if other := beside.get(name):
+            axes.plot([other["q05"], other["q95"]], [row + 0.3] * 2, color=ORANGE, linewidth=2.2, alpha=0.45, zorder=2)
+            axes.plot([other["mean"]], [row + 0.3], "D", color=ORANGE, markersize=4, zorder=3)
         sure = value["q05"] > 0 or value["q95"] < 0
         colour = BLUE if sure else MUTED
         ends = [value["q05"], value["q95"]]

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ..privacy.certificate import OF_CLIENTS, OF_COUNTS, WITH_NOISE
 from . import guard, plots, shown
+from .gaussian import comparable
 from .page import details, document, figure, markup, number, numbers_of, paragraph, piece, section, table
 from .plain import Record, real
 from .verdict import ending
@@ -61,6 +62,7 @@ class RunFiles:
     said : the server's verdict, in a client's folder; empty where the client was not told
     day : when the result was written, as 2026-01-31
     notes : on files that could not be read
+    pooled : summary.json of the same model on the pooled rows, without privacy; empty where the folder has none
     """
 
     name: str
@@ -76,6 +78,7 @@ class RunFiles:
     day: str = ""
     rows: Callable[[bool], Sequence[Record]] = lambda ratios: ()
     notes: Sequence[str] = ()
+    pooled: Record = field(default_factory=dict)
 
 
 class Report(Protocol):
@@ -136,6 +139,13 @@ def against_guessing(log_likelihood: float, guess: float | None) -> str:
     if guess is None or not log_likelihood < guess:
         return ""
     return f"Worse than guessing: always to say the test rows' own mean has a log-likelihood of {number(guess)} a row."
+
+
+def cost_of_privacy(private: Record, pooled: Record) -> str:
+    """Returns a sentence on how much wider the intervals of two summary.json are in the first, by comparable coefficients."""
+    one, other = (comparable(summary["parameters"]) for summary in (private, pooled))
+    ratios = [values["sd"] / other[name]["sd"] for name, values in one.items()]
+    return f"What privacy cost: intervals {number(min(ratios), 2)} to {number(max(ratios), 2)} times as wide as without it."
 
 
 def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:

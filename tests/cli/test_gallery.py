@@ -1,4 +1,4 @@
-"""The scripts of the gallery: each runs, ends with a figure, and shows what it says."""
+"""The scripts of the gallery: each runs, ends with a figure, shows what it says, and its results may be read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedkern
+
 FOLDER = Path(__file__).parents[2] / "docs" / "gallery"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("plot_*.py"))
 
 
-def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a script has defined, once it has shown its figure."""
+def results_of(value: object) -> list[fedkern.Result]:
+    """Every result among the names of a script, and in lists and tables of them."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        return [result for one in value for result in results_of(one)]
+    return [value] if isinstance(value, fedkern.Result) else []
+
+
+def shown(name: str, monkeypatch: pytest.MonkeyPatch, misfit: str = "") -> dict[str, Any]:
+    """What a script has defined, once it has shown its figure. `misfit`: the result that it shows because it may not be read."""
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
@@ -31,6 +42,10 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     finally:
         plt.close("all")
     assert len(figures) == 1
+    results = results_of([value for key, value in names.items() if key != misfit])
+    assert results
+    for result in results:
+        assert result.converged is not False, result.summary["verdict"]
     return names
 
 
@@ -103,7 +118,7 @@ def test_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_survival(monkeypatch: pytest.MonkeyPatch) -> None:
     """A constant hazard is seen to be none; the truth is in the intervals of the two other curves."""
-    names = shown("plot_survival", monkeypatch)
+    names = shown("plot_survival", monkeypatch, misfit="constant")
     assert names["constant"].summary["converged"] is False
     for result in (names["weibull"], names["pieces"]):
         assert result.summary["converged"] is True

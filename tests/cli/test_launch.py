@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("mpi4py")
 from fedkern.cli import launch
 from fedkern.cli.__main__ import main
+from fedkern.results.gaussian import comparable
 from support.mpirun import environment
 
 FEDKERN = [sys.executable, "-P", "-m", "fedkern"]
@@ -93,7 +94,7 @@ def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("rounds", [6, pytest.param("budget", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", [10, pytest.param("budget", marks=pytest.mark.nightly)])
 def test_the_demo_is_that_of_the_repository(
     rounds: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +114,16 @@ def test_the_demo_is_that_of_the_repository(
     assert str(tmp_path / "demo" / "report.html") in out
     summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
     assert summary["rounds"] == rounds or rounds == "budget"
+    pooled = json.loads((tmp_path / "demo" / "pooled" / "summary.json").read_text())
+    assert pooled["converged"] is True
+    wider = [value["sd"] / pooled["parameters"][name]["sd"] for name, value in comparable(summary["parameters"]).items()]
+    assert len(wider) == 3
+    cost = f"What privacy cost: intervals {min(wider):.2g} to {max(wider):.2g} times as wide as without it."
+    assert cost in out
+    assert min(wider) > 1
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert cost in page
+    assert "var(--orange)" in page  # the pooled answer, in the figure
 
 
 def test_without_bash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...results import guard, loo, plots
 from ...results import shown as among
 from ...results.page import details, figure, number, paragraph, section, table
-from ...results.report import RunFiles, Tile, against_guessing, learning, measured, numbers
+from ...results.report import RunFiles, Tile, against_guessing, cost_of_privacy, learning, measured, numbers
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -32,7 +32,9 @@ def _coefficients(run: RunFiles) -> str:
     if not shown:  # without a posterior.nc
         rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
         shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
-    return figure("Coefficients", plots.forest(coefficients), f"{note}Grey intervals hold zero.", *shown)
+    pooled = among.beside_each_other(run.pooled) if run.pooled else {}
+    orange = f" Orange: all rows pooled, without privacy. {cost_of_privacy(run.summary, run.pooled)}" if pooled else ""
+    return figure("Coefficients", plots.forest(coefficients, pooled), f"{note}Grey intervals hold zero.{orange}", *shown)
 
 
 @guard.figure("the page's section guessing", "")
