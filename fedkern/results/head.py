@@ -12,7 +12,7 @@ from .verdict import HEADS
 MOST = 160  # characters of a reason, or a note
 TERMS = 6  # covariates that are named
 WORDS = {"mrf": "Markov random field", "sem": "cyclic structural equations", "own": "own model"}
-UNITS = {"exchange": "standard deviation", "public": "declared scale", "none": "unit"}  # data.standardise -> of a column
+UNITS = {"exchange": "sd", "public": "declared scale", "none": "unit"}  # data.standardise -> of a column
 
 
 def lines(summary: Record, job: Record) -> Iterator[str]:
@@ -111,18 +111,13 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     if sd is None or model.get("kind") == "own":
         return ""
     family = FAMILIES.get(str(model.get("family")))
-    by = (
-        ", times the response's"
-        if family is not None and family.measured and summary["method"] in ("likelihood", "sigma")
-        else ""
-    )
-    unit = UNITS.get(str(data.get("standardise")), "standard deviation")
-    said = f"coefficients N({own.get('mean', 0):g}, {sd:g}^2) a {unit} of a column{by}"
+    by = " x the response's" if family is not None and family.measured and summary["method"] in ("likelihood", "sigma") else ""
+    said = f"coefficients N({own.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
     spread, centre = model.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
         return said
     of = "intercept" if model["family"] != "ordinal" else "first threshold"
-    return f"{said}; {of} N({'pooled level' if centre is None else f'{centre:g}'}, {spread:g}^2)"
+    return f"{said}, {of} N({'pooled level' if centre is None else f'{centre:g}'}, {spread:g}^2)"
 
 
 def notes(every: Sequence[str], most: int) -> list[str]:

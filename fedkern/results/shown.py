@@ -61,24 +61,27 @@ def own_levels(summary: Record) -> dict[str, str]:
 
 def contrasts_of(summary: Record) -> dict[str, Any]:
     """Returns the contrasts of levels with their references that a summary has: by name, or as coefficients of the levels."""
-    if "contrasts" in summary or "columns" not in summary.get("encoding", {}):
-        return dict(summary.get("contrasts", {}))
-    parameters, found = summary["parameters"], dict[str, Any]()
-    for column in (one for one in summary["encoding"]["columns"] if "levels" in one):
+    return {**summary.get("contrasts", {}), **{said: summary["parameters"][name] for name, said in _coded(summary).items()}}
+
+
+def _coded(summary: Record) -> dict[str, str]:
+    """Returns the names of levels' coefficients that are contrasts, for the reference has none -> how they are shown."""
+    parameters, found = summary.get("parameters", {}), dict[str, str]()
+    for column in (one for one in summary.get("encoding", {}).get("columns", ()) if "levels" in one):
         for before in blocks(summary):
             names = {level: f"theta[{before}{column['name']}={level}]" for level in column["levels"]}
             lacking = [level for level, name in names.items() if name not in parameters]
-            for level, name in names.items() if len(lacking) == 1 else ():
-                found |= {f"{before}{column['name']}[{level} vs {lacking[0]}]": parameters[name]} if name in parameters else {}
+            there = {name: level for level, name in names.items() if name in parameters} if len(lacking) == 1 else {}
+            found |= {name: f"{before}{column['name']}[{level} vs {lacking[0]}]" for name, level in there.items()}
     return found
 
 
 def of_summary(summary: Record) -> list[dict[str, Any]]:
     """Returns the rows of a summary that has its contrasts: parameters on the data's scale, contrasts for levels."""
-    contrasts = contrasts_of(summary)
-    hidden = own_levels(summary) if contrasts else {}
+    contrasts, coded = contrasts_of(summary), _coded(summary)
+    hidden = own_levels(summary).keys() - coded.keys() if contrasts else set()
     every = {name: row for name, row in summary["parameters"].items() if "_std" not in name.partition("[")[0]}
-    every = {name: row for name, row in every.items() if name not in hidden} | contrasts
+    every = {coded.get(name, name): row for name, row in every.items() if name not in hidden} | contrasts
     return [{"parameter": name, "site": "", **row} for name, row in every.items()]
 
 

@@ -107,7 +107,11 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     if not asked.levels:
         column, compared = own_levels(summary), {(row["column"], row["site"]) for row in against}
         twice |= {(name, site) for name, site in own if (column.get(name, ""), site) in compared}
-    every_row = [*(moved.row(row, posterior) for key, row in own.items() if key not in twice), *against]
+    in_place = {(row["of"][0], row["site"]): row for row in against if row["of"]}
+    every_row = [
+        in_place.get(key) or moved.row(row, posterior) for key, row in own.items() if key in in_place or key not in twice
+    ]
+    every_row += [row for row in against if not (row["of"] and (row["of"][0], row["site"]) in own)]
     if asked.exp:
         every = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
         ratio, hot = asked.ratio, {f"{before}{one}" for before in blocks(summary) for one in every}

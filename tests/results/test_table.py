@@ -143,7 +143,7 @@ def test_a_few_lines_say_what_it_is_and_the_verdict_in_words(federated: tuple[Re
     assert lines[:5] == [
         "bernoulli (logit): y ~ age + sex + site",
         "3 clients by pvi, federated",
-        "priors: coefficients N(0, 100^2) a standard deviation of a column; intercept N(pooled level, 5^2)",
+        "priors: coefficients N(0, 100^2) per sd, intercept N(pooled level, 5^2)",
         f"test rows: {', '.join(f'{name} {value:.4f}' for name, value in result.metrics.items())}",
         "settled",
     ]
@@ -161,7 +161,7 @@ def test_a_ratio_has_the_digits_that_its_interval_needs() -> None:
     rows = [{"parameter": "theta[income]", "site": "", "mean": 3e-5, "sd": 2e-6, "q025": 2.6e-5, "q975": 3.4e-5}]
     for ratio, wanted in (
         ((1.00003, 1.000026, 1.000034), "1.0000300 (1.0000260, 1.0000340)"),
-        ((0.001, 0.00099, 0.00101), "1.000e-03 (9.900e-04, 1.010e-03)"),
+        ((0.001, 0.00099, 0.00101), "1.0000e-03 (9.9000e-04, 1.0100e-03)"),
         ((2.5, 1.5, 4.0), "2.500 (1.500, 4.000)"),
     ):
         line = shown.table_lines(rows, {("theta[income]", ""): ratio}, "odds ratio")[1]
