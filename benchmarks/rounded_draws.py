@@ -45,7 +45,9 @@ def numbers(response: str, frame: str, *columns: str) -> str:
 
 def case(name: str, family: str, response: str, *columns: str) -> Case:
     """A data set of R whose columns are taken as numbers."""
-    return Case(name, numbers(response.format(name), name, *columns), family, {"response": "y"}, columns)
+    return Case(
+        name.split("::")[-1].rstrip(")"), numbers(response.format(name), name, *columns), family, {"response": "y"}, columns
+    )
 
 
 def of_times(name: str, family: str, *columns: str) -> Case:
@@ -63,7 +65,7 @@ CASES = (
     case("MASS::Boston", "student", "{}$medv", "crim", "nox", "rm", "dis", "ptratio", "lstat"),
     of_times("lung", "cox", "age", "sex", "ph.ecog", "wt.loss"),
     of_times("veteran", "weibull", "karno", "diagtime", "age", "prior"),
-    Case("lme4::sleepstudy", "lme4::sleepstudy", "gaussian", {"response": "Reaction"}, ("Days",), "Subject"),
+    Case("sleepstudy", "lme4::sleepstudy", "gaussian", {"response": "Reaction"}, ("Days",), "Subject"),
     case("infert", "bernoulli", "{}$case", "age", "parity", "induced", "spontaneous", "education"),
 )
 
@@ -112,9 +114,8 @@ def main() -> None:
         changed = max(abs(one.parameters[name]["sd"] / sd - 1) for name, sd in sds.items())
         draws = [float(result.summary["ess"]) for result in (one, other)]
         found.append((*draws, moved, changed))
-        name = case.frame.split("::")[-1].split(",")[0].split("[")[0].replace("transform(", "").rstrip(")")
         lines.append(
-            f"{name:12} {case.family:18} {len(frame):4}: {draws[0]:6.0f} {draws[1]:6.0f}  {moved:.4f}  {100 * changed:.2f} %"
+            f"{case.name:12} {case.family:18} {len(frame):4}: {draws[0]:6.0f} {draws[1]:6.0f}  {moved:.4f}  {100 * changed:.2f} %"
         )
         print(lines[-1], flush=True)
     rounded, whole, *_ = np.mean(found, axis=0)

@@ -71,7 +71,7 @@ def main() -> None:
     every = [moved(job) for job in range(asked.first, asked.first + asked.jobs)]
     far = np.array([one[0] for one in every])
     lines = [
-        f"{len(every)} jobs: mode within .01 posterior sd in {int((far <= 0.01).sum())}; median {np.median(far):.4f}, most {far.max():.4f}",
+        f"{len(every)} jobs: modes within .01 sd: {(far <= 0.01).sum()}; median {np.median(far):.4f}, most {max(far):.4f}",
         f"rounds to the mode: {np.mean([one[1] for one in every]):.2f}, with all digits {np.mean([one[2] for one in every]):.2f}",
         "the five that moved most (sds, rounds, with all digits):",
     ]

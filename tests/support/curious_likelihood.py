@@ -75,11 +75,15 @@ class Answers:
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
         values = np.concatenate([m.values for m in tape.of(client, Values) if isinstance(m, Values)])
         clients, prior = 1 + max(k for k, _ in tape.heard), Prior.usual(layout)
-        unit = float(power(OF_VALUES / np.sqrt(clients)))
+        needed = OF_VALUES / np.sqrt(clients)
         of = [of_derivatives(own, prior.curvature(xi)[2], clients) for own, xi in zip(curvature, places)]
-        units = [np.full(len(value), unit), np.ravel([one for one, _ in of]), packed(np.array([one for _, one in of])).ravel()]
+        units = [
+            np.full(len(value), power(needed)),
+            np.ravel([one for one, _ in of]),
+            packed(np.array([one for _, one in of])).ravel(),
+        ]
         far = [of_draws(m.points) for m in tape.of(client, AskValues) if isinstance(m, AskValues)]
-        return cls(places, value, gradient, curvature, points, values, np.concatenate(units), power(unit * np.concatenate(far)))
+        return cls(places, value, gradient, curvature, points, values, np.concatenate(units), power(needed * np.concatenate(far)))
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:

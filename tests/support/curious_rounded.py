@@ -58,7 +58,8 @@ class Numbers:
         _, _, hessian = rows.curvature(job.at, s.nodes)
         units = [of_derivatives(own, prior.curvature(xi)[2], s.clients) for own, xi in zip(hessian, job.at, strict=True)]
         of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
-        return cls(job.at, s.unit(), of_gradient, of_hessian, job.draws, power(s.unit_of_draws * of_draws(job.draws)))
+        units = power(s.needed_at_draws * of_draws(job.draws))
+        return cls(job.at, float(power(s.needed())), of_gradient, of_hessian, job.draws, units)
 
     def told(self, rows: Rows, nodes: int) -> Array:
         """(m,) All numbers, of rows that may be some of the client's: answers are sums over groups."""

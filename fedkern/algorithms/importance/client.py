@@ -19,6 +19,7 @@ from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from .messages import (
     CHECKED,
     LOST,
+    OF_WORDS,
     AskCurvature,
     AskValues,
     Curvature,
@@ -117,14 +118,13 @@ def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessia
     prior = [np.zeros_like(hessian[0]) if state.prior is None else state.prior.curvature(xi)[2] for xi in points]
     units = [of_derivatives(own, of_prior, s.clients) for own, of_prior in zip(hessian, prior, strict=True)]
     of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
-    return told(value, s.unit()), told(gradient, of_gradient), told(hessian, of_hessian)
+    return told(value, power(s.needed())), told(gradient, of_gradient), told(hessian, of_hessian)
 
 
 def told_values(state: Client, points: Array, values: Array) -> Array:
     """Returns values at draws as a client tells them, of which nothing else is made."""
     s = state.settings
-    unit = s.unit_of_draws
-    return told(values, power(unit * of_draws(points)) if s.rounds_messages else unit)
+    return told(values, power(s.needed_at_draws * of_draws(points)) if s.rounds_messages else OF_WORDS)
 
 
 def _points(asked: AskCurvature | AskValues, state: Client) -> Array:

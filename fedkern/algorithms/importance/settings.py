@@ -99,21 +99,21 @@ class Settings:
         values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
-    def unit(self, coarser: float = 1.0) -> float:
-        """Returns the unit of a client's values, a power of two; `coarser`: by how much it is larger for many of them."""
-        return max(OF_WORDS, float(power(OF_VALUES / math.sqrt(self.clients) * coarser))) if self.rounds_messages else OF_WORDS
+    def needed(self, coarser: float = 1.0) -> float:
+        """Returns to how many nats a client's values are needed; `coarser`: by how many times fewer digits, for many of them."""
+        return max(OF_WORDS, OF_VALUES / math.sqrt(self.clients) * coarser) if self.rounds_messages else OF_WORDS
 
     @property
-    def unit_of_draws(self) -> float:
-        """The unit of values at draws."""
-        return self.unit(math.sqrt(max(1.0, self.points / FINE)))
+    def needed_at_draws(self) -> float:
+        """The same at draws of a round."""
+        return self.needed(math.sqrt(max(1.0, self.points / FINE)))
 
     def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
         """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""
         if not self.rounds_messages:
             return None
         coarser = math.sqrt(max(1.0, gradients / FINE_OF_CHAINS))
-        return self.unit(coarser), float(power(OF_CHAINS * coarser))
+        return float(power(self.needed(coarser))), float(power(OF_CHAINS * coarser))
 
     def doubled(self, nodes: int) -> int:
         """Returns the next number of nodes, or the same if it is the largest."""

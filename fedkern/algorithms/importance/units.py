@@ -15,6 +15,7 @@ from .newton import Metric
 Array = NDArray[np.float64]
 
 OF_VALUES = 0.05  # nats of all clients' sum: importance weights are worth as many draws as with all digits
+FAR = 10.0  # times as much for a draw far out: half a nat, by which weights are a hundredth too large in the mean
 OF_GRADIENTS = 0.005  # posterior sds by which the mode moves with a unit of all clients' gradients
 OF_CURVATURES = 0.01  # of a curvature: half of it is by how much the posterior sd changes
 OF_CHAINS = 0.1  # of gradients for chains, of which the acceptance rate alone depends on them
@@ -34,7 +35,7 @@ def power(unit: ArrayLike) -> Array:
     return np.ldexp(1.0, np.maximum(np.where(mantissa == 0.5, exponent - 1, exponent), FINEST))
 
 
-def told(numbers: ArrayLike, unit: ArrayLike) -> Array:
+def told(numbers: ArrayLike, unit: Array | float) -> Array:
     """Returns the multiples of powers of two that are nearest to the numbers; none is -0.
 
     Examples
@@ -47,23 +48,24 @@ def told(numbers: ArrayLike, unit: ArrayLike) -> Array:
 
 
 def of_draws(points: Array) -> Array:
-    """Returns (s,) by how much the unit of each draw's value is larger than that of a typical draw, at least 1.
+    """Returns (s,) how many times the unit of each draw's value is that of a typical draw, 1 to `FAR`.
 
     It is how many nats the draw lies below the median one in the normal distribution that the draws (s, P) follow: a draw far
-    out has no weight that its digits could change, and its value is nearly that of the few rows that lie as far out.
+    out has next to no weight, and its value is nearly that of the few rows that lie as far out. Where a posterior has several
+    modes, or heavy tails, draws have more weight than that: so there are still digits.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fedkern.algorithms.importance.units import of_draws
     >>> of_draws(np.array([[-1.0], [1.0], [0.0], [9.0]])).round(1).tolist()
-    [1.0, 1.0, 1.0, 10.5]
+    [1.0, 1.0, 1.0, 10.0]
     """
     away = points - np.median(points, axis=0)
     B = Metric.of(away.T @ away).factor
     square = ((away @ B) ** 2).sum(axis=1)
     typical = max(float(np.median(square)), np.finfo(np.float64).tiny)
-    return np.asarray(np.maximum(1.0, points.shape[1] / 2 * (square / typical - 1)))
+    return np.asarray(np.clip(points.shape[1] / 2 * (square / typical - 1), 1.0, FAR))
 
 
 def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array, Array]:

@@ -163,6 +163,7 @@ def test_a_label_is_known_however_a_number_is_written(tmp_path: Path, capsys: py
         held[name] = pd.DataFrame({"y": y, "ward": wards})
     fedkern.run(job("poisson"), data=held, out=tmp_path / "out")
     own = tmp_path / "out" / "client-bo"
+
     def said(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         rows.to_csv(own / "new.csv", index=False)
         capsys.readouterr()
