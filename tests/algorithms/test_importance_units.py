@@ -53,11 +53,12 @@ def test_values_are_whole_numbers_of_a_unit_that_the_question_says(clients: int)
     question = importance.AskValues.of(0, 1, np.zeros(layout.size), steps)
     answer = asked(layout, own, question, clients)
     unit = 0.05 / np.sqrt(clients)
-    units = power(unit * of_draws(steps))
+    alike = clients * own.values(question.points, 1) + Prior.usual(layout).values(question.points)
+    units = power(unit * of_draws(question.points, alike))
     assert (units >= unit).all()
     assert multiples(answer.values, power(unit))
     assert multiples(answer.values, units)
-    assert of_draws(steps).max() == 10.0
+    assert (units == power(10 * unit)).any()
     assert (units == power(unit)).mean() > 0.5
     off = np.abs(answer.values - own.values(question.points, 1))
     assert (off <= units / 2).all()
@@ -115,6 +116,18 @@ def test_the_mode_of_rounded_numbers_is_that_of_all_digits(family: str) -> None:
         assert (np.abs(both[0] - both[1]) < 0.01 * sd).all()
         assert (both[0] != both[1]).any()
         assert told.newton <= exact.newton + 2
+
+
+def test_draws_of_another_mode_have_all_digits_and_far_ones_in_a_heavy_tail() -> None:
+    """They have weight: by the density that a client reckons, not by where they lie alone."""
+    random = np.random.default_rng(0)
+    points = np.where(np.arange(400) % 4 == 0, -8.0, 8.0)[:, np.newaxis] + random.standard_normal((400, 1))
+    two = np.logaddexp(np.log(0.75) - (points[:, 0] - 8) ** 2 / 2, np.log(0.25) - (points[:, 0] + 8) ** 2 / 2)
+    assert np.median(of_draws(points, two)[::4]) < 2
+    assert np.median(of_draws(points, -((points[:, 0] - 8) ** 2) / 2)[::4]) == 10
+    tail = random.standard_cauchy((4001, 1))
+    assert of_draws(tail, -np.log1p(tail[:, 0] ** 2)).max() == 10
+    assert of_draws(tail, -0.5 * np.log1p(tail[:, 0] ** 2)).mean() < 1.5
 
 
 def test_weights_of_rounded_values_are_worth_as_many_draws() -> None:

@@ -82,7 +82,8 @@ class Answers:
             np.ravel([one for one, _ in of]),
             packed(np.array([one for _, one in of])).ravel(),
         ]
-        far = [of_draws(m.points) for m in tape.of(client, AskValues) if isinstance(m, AskValues)]
+        rounds = zip(*(tape.of(client, kind) for kind in (AskValues, Values)))
+        far = [of_draws(asked.points, clients * said.values + prior.values(asked.points)) for asked, said in rounds]
         return cls(places, value, gradient, curvature, points, values, np.concatenate(units), power(needed * np.concatenate(far)))
 
 

@@ -26,6 +26,7 @@ from .rounded_jobs import Played
 Array = NDArray[np.float64]
 
 STEP, EXACT = 1e-4, 1e-8  # of a cell; of a sum that travels whole
+RESPONSE = -1  # in the place of a column
 BACK: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {  # responses that are cells, and their scale
     "gaussian": (lambda y: y, lambda t: t),
     "student": (lambda y: y, lambda t: t),
@@ -58,8 +59,11 @@ class Numbers:
         _, _, hessian = rows.curvature(job.at, s.nodes)
         units = [of_derivatives(own, prior.curvature(xi)[2], s.clients) for own, xi in zip(hessian, job.at, strict=True)]
         of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
-        units = power(s.needed_at_draws * of_draws(job.draws))
-        return cls(job.at, float(power(s.needed())), of_gradient, of_hessian, job.draws, units)
+        alike = s.clients * rows.values(job.draws, s.nodes) + prior.values(job.draws)
+        at_draws = np.split(np.arange(len(job.draws)), max(1, len(job.draws) // s.points))
+        far = [of_draws(job.draws[some], alike[some]) for some in at_draws if len(some)]
+        of_values = power(s.needed_at_draws * np.concatenate([*far, np.zeros(0)]))
+        return cls(job.at, float(power(s.needed())), of_gradient, of_hessian, job.draws, of_values)
 
     def told(self, rows: Rows, nodes: int) -> Array:
         """(m,) All numbers, of rows that may be some of the client's: answers are sums over groups."""
@@ -78,24 +82,22 @@ def known(job: Played, rows: Rows, columns: list[int] | None = None) -> Array:
     that is a cell, given all answers and the sums and squares of the columns, and of the response."""
     numbers, n, family = Numbers.of(job, rows), len(rows), rows.layout.family
     columns = [*range(1, rows.X.shape[1])] if columns is None else columns
-    there, back = BACK.get(family, (None, None))
+    as_cell = BACK.get(family)
     J, ends = [], rows.starts if rows.n_groups > 1 else np.arange(n + 1)
     for first, last in pairwise(ends):
         for row in range(last - first):
-            for column in (*columns, *([None] if there is not None else [])):
+            for column in columns if as_cell is None else [*columns, RESPONSE]:
                 both = []
                 for step in (STEP, -STEP):
                     X, y = rows.X[first:last].copy(), rows.y[first:last].copy()
-                    if column is None:
+                    if as_cell is not None and column == RESPONSE:
+                        there, back = as_cell
                         y[row] = back(there(y[row]) + step)
                     else:
                         X[row, column] += step
                     mates = Rows(rows.layout, X, y, np.array([0, last - first]))
-                    sums = [
-                        X[:, columns].sum(axis=0),
-                        (X[:, columns] ** 2).sum(axis=0),
-                        [] if there is None else [y.sum(), y @ y],
-                    ]
+                    of_y = [] if as_cell is None else [y.sum(), y @ y]
+                    sums = [X[:, columns].sum(axis=0), (X[:, columns] ** 2).sum(axis=0), np.array(of_y)]
                     both.append(np.concatenate([numbers.told(mates, job.settings.nodes), np.concatenate(sums) / EXACT]))
                 J.append((both[0] - both[1]) / (2 * STEP))
     _, s, V = np.linalg.svd(np.linalg.qr(np.array(J).T, mode="r"), full_matrices=False)
@@ -119,17 +121,16 @@ def seen(job: Played, rows: Rows, *, summary: bool = False, most: int = 4096) ->
     sums = Sums(rows.X[:, 1:].sum(axis=0), (rows.X[:, 1:] ** 2).sum(axis=0), EXACT)
     found = importance.read_result(job.server)
     of_gradient, of_hessian = numbers.of_gradient, numbers.of_hessian
-    at, covariance = numbers.at, np.zeros((len(numbers.at), d, d))
+    at, covariance = numbers.at, np.asarray(np.linalg.inv(found.precision))[np.newaxis]
     if summary:
-        at, covariance = found.mode[np.newaxis], np.linalg.inv(found.precision)[np.newaxis]
-        of_gradient, of_hessian = of_gradient[-1:], of_hessian[-1:]
+        at, of_gradient, of_hessian = found.mode[np.newaxis], of_gradient[-1:], of_hessian[-1:]
 
     def term(kind: type[Sites], covariance: Array) -> InUnits:
         none = np.zeros((len(at), d)), np.zeros((len(at), d, d))
         units = np.concatenate([of_gradient.ravel(), packed(of_hessian).ravel()])
         return told_by(kind(at, covariance, *none, 1.0), rows, units)
 
-    terms = [sums, term(AtPoints, np.zeros_like(covariance))]
+    terms: list[Sums | InUnits] = [sums, term(AtPoints, np.zeros((len(at), d, d)))]
     if summary:
         terms.append(term(Sites, covariance))
     else:

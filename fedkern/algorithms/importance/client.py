@@ -124,7 +124,11 @@ def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessia
 def told_values(state: Client, points: Array, values: Array) -> Array:
     """Returns values at draws as a client tells them, of which nothing else is made."""
     s = state.settings
-    return told(values, power(s.needed_at_draws * of_draws(points)) if s.rounds_messages else OF_WORDS)
+    if not s.rounds_messages:
+        return told(values, OF_WORDS)
+    prior = 0.0 if state.prior is None else state.prior.values(points)
+    alike = s.clients * np.where(np.isfinite(values), values, LOST) + prior
+    return told(values, power(s.needed_at_draws * of_draws(points, alike)))
 
 
 def _points(asked: AskCurvature | AskValues, state: Client) -> Array:

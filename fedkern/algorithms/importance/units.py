@@ -47,25 +47,31 @@ def told(numbers: ArrayLike, unit: Array | float) -> Array:
     return np.asarray(np.rint(np.asarray(numbers, np.float64) / unit) * unit + 0.0)
 
 
-def of_draws(points: Array) -> Array:
+def of_draws(points: Array, log_density: Array) -> Array:
     """Returns (s,) how many times the unit of each draw's value is that of a typical draw, 1 to `FAR`.
 
-    It is how many nats the draw lies below the median one in the normal distribution that the draws (s, P) follow: a draw far
-    out has next to no weight, and its value is nearly that of the few rows that lie as far out. Where a posterior has several
-    modes, or heavy tails, draws have more weight than that: so there are still digits.
+    It is how many nats the draw lies below the median one, in the normal distribution that the draws follow and in the posterior
+    that all clients would have if each were as this one, where it is less: a draw far out has next to no weight, and its value is
+    nearly that of the few rows that lie as far out. In another mode, or in a heavy tail, it has weight.
+
+    Parameters
+    ----------
+    points : (s, P) the draws
+    log_density : (s,) of that posterior
 
     Examples
     --------
     >>> import numpy as np
     >>> from fedkern.algorithms.importance.units import of_draws
-    >>> of_draws(np.array([[-1.0], [1.0], [0.0], [9.0]])).round(1).tolist()
-    [1.0, 1.0, 1.0, 10.0]
+    >>> points = np.array([[-1.0], [1.0], [0.0], [9.0], [9.0]])
+    >>> of_draws(points, np.array([0.0, 0.0, 0.1, -99.0, -3.0])).tolist()
+    [1.0, 1.0, 1.0, 7.5, 3.0]
     """
     away = points - np.median(points, axis=0)
-    B = Metric.of(away.T @ away).factor
-    square = ((away @ B) ** 2).sum(axis=1)
+    square = ((away @ Metric.of(away.T @ away).factor) ** 2).sum(axis=1)
     typical = max(float(np.median(square)), np.finfo(np.float64).tiny)
-    return np.asarray(np.clip(points.shape[1] / 2 * (square / typical - 1), 1.0, FAR))
+    far = points.shape[1] / 2 * (square / typical - 1)
+    return np.asarray(np.clip(np.minimum(far, np.median(log_density) - log_density), 1.0, FAR))
 
 
 def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array, Array]:
