@@ -492,11 +492,11 @@ def test_draws_that_travel_are_the_servers_to_the_last_bit():
     assert (np.abs(came.points - z) < 1e-5 * z.std(axis=0)).all()
 
 
-def test_values_that_travel_are_thousandths_of_a_nat():
+def test_values_that_travel_are_1024ths_of_a_nat():
     values = np.array([-1234567.89049, -1234567.8906, np.nan, -np.inf, -5e6, -1e12, LOST, -1234000.0005])
     said = importance.Values.of(0, values, 0.5).values
     good = [0, 1, 4, 7]
-    np.testing.assert_array_equal(said[good], np.round(values[good], 3))
+    np.testing.assert_array_equal(said[good], np.rint(values[good] * 1024) / 1024)
     np.testing.assert_array_equal(said[[2, 3, 6]], LOST)
     assert LOST < said[5] < said.max() - 4e6  # of no weight, and not lost
     np.testing.assert_array_equal(importance.Values.of(0, np.full(3, np.nan), 0.0).values, LOST)
@@ -554,7 +554,7 @@ def test_numbers_of_a_wrong_shape_or_that_are_none_are_refused_by_name():
 
 
 def test_what_travels():
-    """Points, values, sums of derivatives, and at the end draws: nothing else, in thousandths of a nat."""
+    """Points, values, sums of derivatives, and at the end draws: nothing else, in 1024ths of a nat."""
     models, prior, *_ = linear()
     seen = []
 
@@ -571,7 +571,7 @@ def test_what_travels():
     assert schema(importance.Curvature).keys() == {"round", "value", "gradient", "hessian", "rule"}
     assert schema(importance.Values).keys() == {"round", "highest", "drops", "rule"}
     values = next(message.values for message in sent if isinstance(message, importance.Values))
-    np.testing.assert_array_equal(values, np.round(values, 3))
+    np.testing.assert_array_equal(values, np.rint(values * 1024) / 1024)
     told = clients[0].told
     assert told.shape == (20, 4)
     assert clients[2].converged is True

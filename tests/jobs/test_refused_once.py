@@ -75,7 +75,8 @@ def files(tmp_path: Path) -> Path:
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     job = tmp_path / "job.toml"
     job.write_text(
-        '[job]\nmethod = "likelihood"\n[data]\nclients = ["?.csv"]\nresponse = "y"\n[model]\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\n'
+        '[job]\nmethod = "likelihood"\n[data]\nclients = ["?.csv"]\nresponse = "y"\n'
+        '[model]\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\n'
     )
     return job
 

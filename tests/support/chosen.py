@@ -49,6 +49,7 @@ gibbs = _made(
 hmc = _made(of_hmc.Settings, draws=1000, thin=1, warmup=1000, chains=4, leapfrog=10, step=0.1, target=None, seed=0)
 importance = _made(
     of_importance.Settings, points=1024, effective=500, rounds=8, starts=1, nodes=1, most_nodes=1, told=20, seed=0,
+    rounds_messages=False,
 )  # fmt: skip
 sfvi = _made(
     of_sfvi.Settings, rounds=10_000, most=0, covariance="full", local_covariance="auto", coupled=True, draws=1, path=True,

@@ -89,6 +89,7 @@ class Tape:
 # --- a regression's rows, as equations in z_i = +-(1, x_i): log p(y_i | x_i) = log sigmoid(z_i' theta)
 
 NODES = np.linspace(-6.5, 6.5, 64)
+OF_ROUNDING = 12**-0.5  # the sd of what rounding leaves, in its unit
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
 
 
@@ -226,7 +227,25 @@ class Singled:
         return out
 
 
-Term = Values | Sites | Sums | Singled
+@dataclass(frozen=True)
+class InUnits:
+    """Equations of `term`, less these numbers, each rounded to a unit of its own: residuals are in sds of that."""
+
+    term: Values | Sites
+    told: Array
+    units: Array
+    noise: float = 1.0
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        r, J = self.term.residuals(z, sign)
+        sd = OF_ROUNDING * self.units
+        return (r - self.told) / sd, J / sd[:, np.newaxis, np.newaxis]
+
+    def of_sums(self, d: int) -> Array:
+        return self.term.of_sums(d) / (OF_ROUNDING * self.units[:, np.newaxis])
+
+
+Term = Values | Sites | Sums | Singled | InUnits
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,18 @@ from fedkern.algorithms.exchanges.marginal_sums import MarginalSums
 from fedkern.algorithms.exchanges.replicated import Replicated
 from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
-from fedkern.algorithms.importance.settings import OF_GRADIENTS
+from fedkern.algorithms.importance.units import OF_CHAINS, OF_VALUES, of_derivatives, of_draws, power
 from fedkern.kernels import rng
-from fedkern.methods.likelihood.keys import MOST_ROUNDS
+from fedkern.models.dense import packed
 from fedkern.models.expfam import unpack
 from fedkern.models.glm import Rows
-from fedkern.models.mixed import Layout
+from fedkern.models.mixed import Layout, Prior
 from fedkern.models.mixed import Rows as MixedRows
 
 from . import curious, curious_jobs
 
 Array = NDArray[np.float64]
 
-EXACT = 1e-10  # a sum over rows with all its digits, as a solver can use it
 LIKELY = 30.0  # groups of one size, and sums of squares of their means
 CHOSEN = 400  # values of a round, about as many as say all: rows' functions span few of the directions that thousands have
 
@@ -63,21 +62,29 @@ class Answers:
     curvature: Array
     points: Array
     values: Array
-    noise: Array  # (S,) of each value
+    units: Array  # of value, gradient and curvature at all places, one after the other
+    of_values: Array  # (S,) units
 
     @classmethod
-    def of(cls, tape: curious.Tape, client: int) -> Answers:
+    def of(cls, tape: curious.Tape, client: int, layout: Layout) -> Answers:
         asked, said = tape.of(client, AskCurvature), tape.of(client, Curvature)
         places = np.concatenate([m.points for m in asked if isinstance(m, AskCurvature)])
         told = [m for m in said if isinstance(m, Curvature)]
         value, gradient = np.concatenate([m.value for m in told]), np.concatenate([m.gradient for m in told])
         curvature = np.stack([unpack(row, places.shape[1]) for m in told for row in m.hessian])
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
-        of_rounds = [m.values for m in tape.of(client, Values) if isinstance(m, Values)]
-        # As `Settings.coarser` has it of jobs of 4,096 points.
-        coarser = [1.0, *[8.0 * (MOST_ROUNDS - 1)] * (len(of_rounds) - 1)]
-        noise = curious.ROUNDED * np.repeat(coarser, [len(one) for one in of_rounds])
-        return cls(places, value, gradient, curvature, points, np.concatenate(of_rounds), noise)
+        values = np.concatenate([m.values for m in tape.of(client, Values) if isinstance(m, Values)])
+        clients, prior = 1 + max(k for k, _ in tape.heard), Prior.usual(layout)
+        needed = OF_VALUES / np.sqrt(clients)
+        of = [of_derivatives(own, prior.curvature(xi)[2], clients) for own, xi in zip(curvature, places)]
+        units = [
+            np.full(len(value), power(needed)),
+            np.ravel([one for one, _ in of]),
+            packed(np.array([one for _, one in of])).ravel(),
+        ]
+        rounds = zip(*(tape.of(client, kind) for kind in (AskValues, Values)))
+        far = [of_draws(asked.points, clients * said.values + prior.values(asked.points)) for asked, said in rounds]
+        return cls(places, value, gradient, curvature, points, values, np.concatenate(units), power(needed * np.concatenate(far)))
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
@@ -90,17 +97,18 @@ def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
     centre, scale = _constants(tape, client)
     d = len(centre) + 1
     _, first, centred = tape.texts(client, SchemaReply)
-    told = Answers.of(tape, client)
-    zero = np.zeros((len(told.places), d, d))
+    told = Answers.of(tape, client, Layout(("intercept", *(f"x{j}" for j in range(d - 1))), "bernoulli"))
+    c, none = len(told.places), np.zeros((len(told.places), d, d))
     z = np.column_stack([np.ones(600), 1.3 * np.random.default_rng(0).standard_normal((600, d - 1))])
-    functions = -np.logaddexp(0, -told.points @ z.T)
+    functions = -np.logaddexp(0, -told.points @ z.T) / told.of_values[:, np.newaxis]
     at = scipy.linalg.qr(functions.T, mode="economic", pivoting=True)[2][:most]
-    by_noise = [(noise, at[told.noise[at] == noise]) for noise in np.unique(told.noise[at])]
+    derivatives = curious.AtPoints(told.places, none, np.zeros((c, d)), none, 1.0)
+    of_derivatives = np.concatenate([told.gradient.ravel(), packed(told.curvature).ravel()])
     terms = (
         curious.Sums(np.array(centred["sums"]) / scale, np.array(centred["squares"]) / scale**2, curious.EXACT),
-        curious.AtPoints(told.places, zero, told.gradient, told.curvature, EXACT),
-        curious.Values(told.places, told.value, EXACT),
-        *(curious.Values(told.points[some], told.values[some], float(noise)) for noise, some in by_noise),
+        curious.InUnits(derivatives, of_derivatives, told.units[c:]),
+        curious.InUnits(curious.Values(told.places, np.zeros(c), 1.0), told.value, told.units[:c]),
+        curious.InUnits(curious.Values(told.points[at], np.zeros(len(at)), 1.0), told.values[at], told.of_values[at]),
     )
     return curious.Seen(first["rows"], d, terms, centre, scale)
 
@@ -157,8 +165,13 @@ def of_chains(tape: curious.Tape, client: int) -> tuple[Gradients, curious.Value
             if isinstance(message, LikelihoodChange):
                 ends.append(asked)
     at, told = np.concatenate(ends), np.concatenate(places)
-    noise = 10.0**-OF_GRADIENTS / np.sqrt(12)
-    return Gradients(told, np.concatenate(gradients), noise), curious.Values(at, np.zeros(len(at)), curious.ROUNDED * np.sqrt(2))
+    noise = float(power(OF_CHAINS)) / np.sqrt(12)
+    return Gradients(told, np.concatenate(gradients), noise), curious.Values(at, np.zeros(len(at)), _of_chains(tape) * np.sqrt(2))
+
+
+def _of_chains(tape: curious.Tape) -> float:
+    """The noise of a value of chains."""
+    return float(power(OF_VALUES / np.sqrt(1 + max(k for k, _ in tape.heard)))) * curious.OF_ROUNDING
 
 
 def of_marginal(tape: curious.Tape, client: int, scale: Array) -> Effects:
@@ -208,10 +221,10 @@ def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array
     -(b'z)^2 m / (2 (s^2 + m t^2)) - log(s^2 + m t^2) / 2, linear in the products of z, the mean row.
     """
     centre, scale = _constants(tape, client)
-    told = Answers.of(tape, client)
+    d = len(centre) + 1
+    told = Answers.of(tape, client, Layout(("intercept", *(f"x{j}" for j in range(d - 1))), "gaussian", ("intercept",)))
     (level,) = {(m.level, m.scale) for k, m in tape.heard if k == client and isinstance(m, Level)}
     P = told.places.shape[1]
-    d = P - 2
     i, j = np.triu_indices(d + 1)
     both = np.where(i == j, 1.0, 2.0)
 
@@ -236,11 +249,12 @@ def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array
 
     unknown = (len(i) + 1) * (largest + 1)
     bends = -np.stack([bend(e) for e in np.eye(P)], axis=1)[:, low[0], low[1]]
-    exact = [functions(told.places), slopes(told.places).reshape(-1, unknown), bends.reshape(-1, unknown)]
+    functions_of = [functions(told.places), slopes(told.places).reshape(-1, unknown), bends.reshape(-1, unknown)]
     answers = [told.value, told.gradient.ravel(), told.curvature[:, low[0], low[1]].ravel()]
-    parts = [np.concatenate(exact) / EXACT, functions(told.points) / told.noise[:, np.newaxis], np.eye(unknown) / LIKELY]
-    A = np.concatenate(parts)
-    right = np.concatenate([np.concatenate(answers) / EXACT, told.values / told.noise, np.zeros(unknown)])
+    units = curious.OF_ROUNDING * np.concatenate([told.units, told.of_values])
+    A = np.concatenate([*functions_of, functions(told.points)]) / units[:, np.newaxis]
+    A, right = np.concatenate([A, np.eye(unknown) / LIKELY]), np.concatenate([*answers, told.values]) / units
+    right = np.append(right, np.zeros(unknown))
     width = np.abs(A).max(axis=0)
     found = np.linalg.lstsq(A / width, right, rcond=1e-16)[0] / width
     found = found.reshape(largest + 1, -1)[1:]
@@ -337,12 +351,12 @@ def sloped(
 def known_of_slopes(
     tape: curious.Tape, client: int, X: Array, y: Array, group: NDArray[np.int64], family: str, most: int = 1500
 ) -> Array:
-    """(n,) as `curious.known`, by differences of the client's own likelihood: of a gaussian response the response is a cell too.
-    Derivatives on the way to the mode count as if told to 1e-6, or to 1e-3, where differences of nodes are no better."""
+    """(n,) as `curious.known`, by differences of the client's own likelihood: a gaussian response is a cell too."""
     centre, scale = _constants(tape, client)
-    told, p, gaussian = Answers.of(tape, client), X.shape[1], family == "gaussian"
-    step, exact = (1e-4, 1e-6) if gaussian else (2e-3, 1e-3)
+    p, gaussian = X.shape[1], family == "gaussian"
+    step = 1e-4 if gaussian else 2e-3
     layout = Layout(("intercept", *(f"x{j}" for j in range(p))), family, ("intercept", "x0"))
+    told = Answers.of(tape, client, layout)
     x = (X - centre) / scale
     if gaussian:
         (level,) = {(m.level, m.scale) for k, m in tape.heard if k == client and isinstance(m, Level)}
@@ -353,8 +367,8 @@ def known_of_slopes(
     def answers(D: Array, y: Array) -> Array:
         rows = MixedRows(layout, np.ascontiguousarray(D), np.ascontiguousarray(y), np.array([0, len(y)]))
         value, gradient, hessian = rows.curvature(told.places, layout.nodes)
-        slow = np.concatenate([value, gradient.ravel(), hessian[:, i, j].ravel()]) / exact
-        return np.concatenate([rows.values(told.points[at], layout.nodes) / told.noise[at], slow])
+        slow = np.concatenate([value, gradient.ravel(), hessian[:, i, j].ravel()]) / told.units
+        return np.concatenate([rows.values(told.points[at], layout.nodes) / told.of_values[at], slow]) / curious.OF_ROUNDING
 
     columns = []
     for k in range(len(y)):

@@ -18,8 +18,8 @@ from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from .messages import (
     CHECKED,
-    DECIMALS,
     LOST,
+    OF_WORDS,
     AskCurvature,
     AskNormal,
     AskValues,
@@ -29,8 +29,10 @@ from .messages import (
     SummedValues,
     Values,
 )
-from .settings import Settings, rounded
+from .server import Prior
+from .settings import Settings
 from .summaries import QUESTIONS, average
+from .units import of_derivatives, of_draws, power, told
 
 Array = NDArray[np.float64]
 
@@ -61,7 +63,8 @@ class Client:
     ----------
     name, index : its name and number
     model : of its own rows
-    round, drawn : questions answered; those of them that were rounds of draws
+    prior : beside which the answers' units are reckoned; None: it is the server's alone, and nothing is taken for it
+    round : questions answered
     told : (t, P) draws of the posterior, which the server tells at the end
     nodes, converged : of the quadrature when it was last asked; whether the server's checks are passed
     values : (drawn, s) what it has answered at draws, where it is to tell that once more; else None
@@ -71,17 +74,17 @@ class Client:
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=GIVEN)
     model: Model = field(metadata=GIVEN)
+    prior: Prior | None = field(metadata=GIVEN)
     round: int = 0
-    drawn: int = 0
     told: Array | None = None
     nodes: int = 0
     converged: bool = False
     values: Array | None = None
 
 
-def client(name: str, index: int, settings: Settings, model: Model) -> Client:
+def client(name: str, index: int, settings: Settings, model: Model, prior: Prior | None = None) -> Client:
     """Returns a client that has seen nothing yet; with `Settings.box` the model is a `Saturated` one."""
-    return Client(name, index, settings, model)
+    return Client(name, index, settings, model, prior)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -97,7 +100,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         )
     if isinstance(event, AskNormal):
         with np.errstate(all="ignore"):
-            answer = _told(event.round, *average(state.model, event, state.settings.seed), np.zeros(1))
+            over = average(state.model, event, state.settings.seed)
+            answer = _told(state, event.round, event.mean[np.newaxis], *over, np.zeros(1))
         return evolve(state, round=state.round + 1, nodes=event.nodes), [answer]
     if state.settings.box is not None:
         state.settings.box.check(event.draws if isinstance(event, Posterior) else _points(event, state), type(event).__name__)
@@ -105,16 +109,14 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
     _points(event, state)
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
-    if isinstance(state.model, Saturated):
-        return _sums(state, event, state.model)
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
-            return state, [_curvature(state.model, event)]
-        answer = _values(state.model, event, state.settings.coarser(state.drawn))
-        if state.settings.singly:
-            before = [] if state.values is None else [*state.values]
-            state = evolve(state, values=np.array([*before, answer.values]))
-        return evolve(state, drawn=state.drawn + 1), [answer]
+            return state, [_summed_curvature(state, event) if state.settings.box else _curvature(state, event)]
+        values, answer = _summed_values(state, event) if state.settings.box else _values(state, event)
+    if state.settings.singly:
+        before = [] if state.values is None else [*state.values]
+        state = evolve(state, values=np.array([*before, values]))
+    return state, [answer]
 
 
 def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) -> None:
@@ -130,20 +132,25 @@ def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) ->
         )
 
 
-def _sums(state: Client, asked: AskCurvature | AskValues, rows: Saturated) -> tuple[Client, ClientEffects]:
-    """Answers with sums over rows, in which nothing is made of the client's own sum: the server rounds that of all."""
-    with np.errstate(all="ignore"):
-        if isinstance(asked, AskCurvature):
-            value, gradient, hessian, cut = rows.curved(asked.points, asked.nodes)
-            rule = rows.rule(asked.points, asked.nodes)
-            return state, [cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))]
-        values, cut = rows.counted(asked.points, asked.nodes)
-        rule = rows.rule(asked.points[:CHECKED], asked.nodes)
-    if state.settings.singly:
-        told = rounded(np.where(cut > 0, LOST, values), DECIMALS, state.settings.coarser(state.drawn))
-        before = [] if state.values is None else [*state.values]
-        state = evolve(state, values=np.array([*before, told]))
-    return evolve(state, drawn=state.drawn + 1), [cast(Message, SummedValues(asked.round, values, cut, rule))]
+def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
+    """Returns values (c,), gradients (c, P) and minus Hessians (c, P, P) at points, as a client tells them."""
+    s = state.settings
+    if not s.rounds_messages:
+        return value, gradient, hessian
+    prior = [np.zeros_like(hessian[0]) if state.prior is None else state.prior.curvature(xi)[2] for xi in points]
+    units = [of_derivatives(own, of_prior, s.clients) for own, of_prior in zip(hessian, prior, strict=True)]
+    of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
+    return told(value, power(s.needed())), told(gradient, of_gradient), told(hessian, of_hessian)
+
+
+def told_values(state: Client, points: Array, values: Array) -> Array:
+    """Returns values at draws as a client tells them, of which nothing else is made."""
+    s = state.settings
+    if not s.rounds_messages:
+        return told(values, OF_WORDS)
+    prior = 0.0 if state.prior is None else state.prior.values(points)
+    alike = s.clients * np.where(np.isfinite(values), values, LOST) + prior
+    return told(values, power(s.needed_at_draws * of_draws(points, alike)))
 
 
 def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
@@ -155,25 +162,44 @@ def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
     return asked.points
 
 
-def _curvature(model: Model, asked: AskCurvature) -> Curvature:
-    return _told(asked.round, *model.curvature(asked.points, asked.nodes), np.abs(model.rule(asked.points, asked.nodes)))
+def _curvature(state: Client, asked: AskCurvature) -> Curvature:
+    rule = np.abs(state.model.rule(asked.points, asked.nodes))
+    return _told(state, asked.round, asked.points, *state.model.curvature(asked.points, asked.nodes), rule)
 
 
-def _told(round: int, value: Array, gradient: Array, hessian: Array, rule: Array) -> Curvature:
+def _told(state: Client, round: int, points: Array, value: Array, gradient: Array, hessian: Array, rule: Array) -> Curvature:
     """Returns an answer, in which nothing stands for numbers that are none."""
     good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
     good &= value > LOST
     gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
+    value, gradient, hessian = _rounded(state, points, np.where(good, value, 0.0), gradient, hessian)
     return Curvature(round, np.where(good, value, LOST), gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
 
 
-def _values(model: Model, asked: AskValues, coarser: float) -> Values:
+def _summed_curvature(state: Client, asked: AskCurvature) -> Message:
+    rows = cast(Saturated, state.model)
+    *sums, cut = rows.curved(asked.points, asked.nodes)
+    value, gradient, hessian = _rounded(state, asked.points, *sums)
+    rule = rows.rule(asked.points, asked.nodes)
+    return cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))
+
+
+def _values(state: Client, asked: AskValues) -> tuple[Array, Message]:
     points = asked.points
-    values = model.values(points, asked.nodes)
-    rule = np.abs(model.rule(points[:CHECKED], asked.nodes))
+    values = state.model.values(points, asked.nodes)
+    rule = np.abs(state.model.rule(points[:CHECKED], asked.nodes))
     rule = rule[np.isfinite(values[:CHECKED])]
-    told = np.where(np.isfinite(values) & (values > LOST), rounded(values, DECIMALS, coarser), LOST)
-    return Values.of(asked.round, told, float(_finite(rule).max(initial=0.0)))
+    values = np.where(np.isfinite(values) & (values > LOST), told_values(state, points, values), LOST)
+    answer = Values.of(asked.round, values, float(_finite(rule).max(initial=0.0)))
+    return answer.values, answer
+
+
+def _summed_values(state: Client, asked: AskValues) -> tuple[Array, Message]:
+    rows, points = cast(Saturated, state.model), asked.points
+    values, cut = rows.counted(points, asked.nodes)
+    rule = rows.rule(points[:CHECKED], asked.nodes)
+    values = told_values(state, points, values)
+    return np.where(cut > 0, LOST, values), cast(Message, SummedValues(asked.round, values, cut, rule))
 
 
 def _finite(rule: Array) -> Array:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.saturated import Saturated
 from .client import Model
-from .messages import DECIMALS
 from .server import Prior
-from .settings import OF_GRADIENTS, rounded
+from .units import told
 
 Array = NDArray[np.float64]
 
@@ -20,20 +18,20 @@ Array = NDArray[np.float64]
 class WithoutLocal:
     """Is a client's term of the log joint density, after all its local unknowns have been integrated out.
 
-    Its values are thousandths of a nat, as those for importance sampling; its gradients tenths, for finer ones tell more of rows
-    than the values do. Only the acceptance rate depends on gradients: a leapfrog step whose force is any function of the place
-    can be reversed, and keeps volumes.
+    Its values are rounded as those for importance sampling; its gradients to eighths, for finer ones tell more of rows than the
+    values do. Only the acceptance rate depends on gradients: a leapfrog step whose force is any function of the place can be
+    reversed, and keeps volumes.
 
     Attributes
     ----------
     model : its log-likelihood
     nodes : quadrature nodes a dimension
-    coarser : by how much these digits are coarser, for many rounds
+    units : of values and of gradients, powers of two; None: nothing is rounded
     """
 
     model: Model
     nodes: int
-    coarser: float = 1.0
+    units: tuple[float, float] | None = None
     size: int = 0
 
     @property
@@ -49,8 +47,8 @@ class WithoutLocal:
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """Returns the same for all chains (c, P) at once."""
         value, gradient, _ = self.model.curvature(xi, self.nodes)
-        if not isinstance(self.model, Saturated):  # of a sum over clients nothing is rounded before it is made
-            value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
+        if self.units is not None:
+            value, gradient = told(value, self.units[0]), told(gradient, self.units[1])
         return value, gradient, np.zeros((len(xi), 0))
 
 

@@ -25,7 +25,7 @@ Triangle = Annotated[NDArray[np.float64], "tri"]
 LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
-DECIMALS = 3  # of a client's values, in nats
+OF_WORDS = 2.0**-10  # nats: the unit of values as they travel; a client's own is a multiple
 NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not finite
 
 
@@ -87,7 +87,7 @@ class AskValues(Message, kind=214):
 
 @dataclass(frozen=True)
 class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
-    """Client to server: L_j at each draw, in thousandths of a nat or coarser: the highest, and how far below it each is; the most
+    """Client to server: L_j at each draw, in units of `OF_WORDS` or coarser: the highest, and how far below it each is; the most
     by which it is another with more nodes, at the first draws."""
 
     round: int
@@ -102,16 +102,16 @@ class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
         A value more than four million nats below the highest is taken to be exactly that far below.
         """
         good = np.isfinite(values) & (values > LOST)
-        thousandths = np.rint(np.where(good, values, 0.0) * 10**DECIMALS)
-        highest = float(thousandths[good].max(initial=-np.inf)) if good.any() else 0.0
-        drops = np.where(good, np.minimum(highest - thousandths, NO_VALUE - 1), NO_VALUE)
+        units = np.rint(np.where(good, values, 0.0) / OF_WORDS)
+        highest = float(units[good].max(initial=-np.inf)) if good.any() else 0.0
+        drops = np.where(good, np.minimum(highest - units, NO_VALUE - 1), NO_VALUE)
         return cls(round, highest, drops.astype("<u4").tobytes(), rule)
 
     @property
     def values(self) -> NDArray[np.float64]:
         """(s,) The values; `LOST` for a missing one. Raises ValueError if the drops are none."""
         drops = np.frombuffer(self.drops, "<u4")
-        return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) / 10**DECIMALS)
+        return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) * OF_WORDS)
 
 
 def shortened(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -136,7 +136,7 @@ class Posterior(Message, kind=204):
     draws: Told
 
 
-# Where the server gets sums alone: sums over rows, of which a client rounds nothing --------------------
+# Where the server gets sums alone --------------------
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,30 @@ Ends = tuple[Array, Array]  # (P,) each: the least and the largest value of each
 
 FLOOR, TINY = 1e-6, 1e-12  # of the largest eigenvalue: the least size of a negative one, and of one that is positive
 FLAT, FLAT_DIAGONAL = 1e-10, 1e-14  # eigenvalues, and curvatures, at which nothing is known of a direction
-NEAR, CLOSE = 1e-3, 1e-2  # posterior sds: what is left of the way; and where rounding has made the radius as short
+CLOSE = 1e-2  # posterior sds that may be left where rounding has made the radius as short as what else may be
 SEVERAL = 10.0  # times as much of the way as of one coordinate may be left in all directions together
-LOWER = 1e-9  # nats, and a thousandth of this part of the value, that are no loss
+RELATIVE = 1e-12  # of a value, which is no loss: its sum is rounded there
 SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
 ARRIVING = 0.1  # posterior sds: of a way that one more step ends, as a step's error is about the square of the way before it
 APART = 0.1  # posterior sds by which modes differ
+
+
+class Limits(NamedTuple):
+    """Says how well a log-density and its gradient are known.
+
+    Attributes
+    ----------
+    near : posterior sds of a coordinate that may be left of the way
+    lower : nats that are no loss
+    judged : nats that a step promises, from which on its gain is compared with them
+    """
+
+    near: float
+    lower: float
+    judged: float
+
+
+EXACT, ROUNDED = Limits(1e-3, 1e-9, 1e-6), Limits(1e-2, 0.1, 1.0)  # of sums of double numbers; of those that clients round
 
 
 class Metric(NamedTuple):
@@ -130,15 +148,15 @@ class Climb:
             return None
         return evolve(self, at=np.where(on[:, np.newaxis], self.trial, self.at), done=self.done | on)
 
-    def climbed(self, value: Array, gradient: Array, hessian: Array, ends: Ends | None = None) -> Climb:
+    def climbed(self, value: Array, gradient: Array, hessian: Array, ends: Ends | None = None, limits: Limits = EXACT) -> Climb:
         """Returns the climbs after the answers at the trial points; the next ones are between `ends`, where these are given."""
         new = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
         for i in np.flatnonzero(~(self.done | self.flat)):
-            self._judged(int(i), new, value[i], gradient[i], hessian[i])
-            _planned(int(i), new, ends)
+            self._judged(int(i), new, value[i], gradient[i], hessian[i], limits)
+            _planned(int(i), new, ends, limits)
         return evolve(self, **new)
 
-    def _judged(self, i: int, new: dict[str, Array], value: float, gradient: Array, hessian: Array) -> None:
+    def _judged(self, i: int, new: dict[str, Array], value: float, gradient: Array, hessian: Array, limits: Limits) -> None:
         """Takes the trial point or keeps the one before."""
         good = np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()
         before = self.value[i]
@@ -148,12 +166,12 @@ class Climb:
                 new["value"][i], new["gradient"][i], new["hessian"][i] = value, gradient, hessian
             return
         gain = value - before if good else -np.inf
-        if gain < -LOWER * max(1.0, 1e-3 * abs(before)):
+        if gain < -(limits.lower + RELATIVE * abs(before)):
             new["radius"][i] = self.length[i] / 4
             return
         rho = gain / self.promised[i] if self.promised[i] > 0 else 1.0
         # Below such a promise only the rounding of the sum would be judged.
-        if rho < 0.25 and self.promised[i] > 1e3 * LOWER:
+        if rho < 0.25 and self.promised[i] > limits.judged:
             new["radius"][i] = self.length[i] / 2
         elif self.cut[i] and rho >= 0.75:
             new["radius"][i] = 2 * self.radius[i]
@@ -162,13 +180,19 @@ class Climb:
         new["changed"][i] = np.nan_to_num(changed, nan=0.0, posinf=np.inf)
         new["at"][i], new["value"][i], new["gradient"][i], new["hessian"][i] = self.trial[i], value, gradient, hessian
 
+    def arrived(self) -> Climb:
+        """Returns climbs that have ended where one more step ends, which no answer is asked for: it would be rounded anew."""
+        factors = [Metric.of(hessian).factor for hessian in self.hessian]
+        steps = [B @ (B.T @ gradient) for B, gradient in zip(factors, self.gradient, strict=True)]
+        return evolve(self, at=np.where(self.done[:, np.newaxis], self.at + steps, self.at))
+
     def again(self) -> Climb:
         """Returns climbs at the same points, to be asked anew, since the clients' quadrature has changed."""
         none = np.zeros(len(self.at), bool)
         return evolve(self, value=np.full(len(self.at), -np.inf), trial=self.at, done=none, flat=none)
 
 
-def _planned(i: int, new: dict[str, Array], ends: Ends | None) -> None:
+def _planned(i: int, new: dict[str, Array], ends: Ends | None, limits: Limits) -> None:
     """Plans the next step of a climb, or its end."""
     if not np.isfinite(new["value"][i]):
         return
@@ -176,7 +200,7 @@ def _planned(i: int, new: dict[str, Array], ends: Ends | None) -> None:
     B = metric.factor
     d = B @ (B.T @ g)
     new["left"][i] = left = d / np.sqrt((B**2).sum(axis=1))
-    limit = CLOSE if new["radius"][i] < NEAR else NEAR
+    limit = CLOSE if new["radius"][i] < limits.near else limits.near
     # Columns that nearly say the same have wide coefficients each: what they say together must be near as well.
     near = np.abs(left).max() < limit and g @ d < (SEVERAL * limit) ** 2
     if near and metric.positive and new["changed"][i].max() < SETTLED:
@@ -208,9 +232,9 @@ def _room(at: Array, step: Array, ends: Ends) -> float:
     return float(np.where(step == 0, np.inf, np.maximum(rooms, 0.0)).min())
 
 
-def moving(climb: Climb, i: int) -> list[int]:
+def moving(climb: Climb, i: int, limits: Limits = EXACT) -> list[int]:
     """Returns the coordinates of a climb that still move, those first that do most."""
-    size = np.maximum(np.abs(climb.left[i]) / NEAR, climb.changed[i] / SETTLED)
+    size = np.maximum(np.abs(climb.left[i]) / limits.near, climb.changed[i] / SETTLED)
     return [int(k) for k in np.argsort(-size, kind="stable") if size[k] >= 1]
 
 

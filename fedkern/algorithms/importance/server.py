@@ -26,7 +26,7 @@ from ..core.rounds import in_order, needs_all, summed, to_each
 from .coordinates import Coordinates, Derivatives, name_flagged
 from .learnt_scale import Scaled, held
 from .messages import LOST, WIDTH, AskCurvature, AskNormal, AskValues, Curvature, Posterior, Values, drawn, shortened
-from .newton import Climb, Metric, modes, moving, spelled
+from .newton import EXACT, ROUNDED, Climb, Limits, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
 from .summaries import QUESTIONS, Quadratics, merged
@@ -144,6 +144,11 @@ class Server:
         """The kinds of answers to the questions that each client was asked at once."""
         of_draws = (Values,) * (len(self.asked) // self.settings.points)
         return (Curvature, *of_draws) if self.ahead or not of_draws else of_draws
+
+    @property
+    def limits(self) -> Limits:
+        """How well the log-posterior is known on the way to the mode."""
+        return ROUNDED if self.settings.rounds_messages else EXACT
 
     def drawing(self, source: Proposal | Scaled, rounds: int) -> Server:
         """Returns the state with the source of so many rounds more."""
@@ -323,7 +328,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
-        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends)
+        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits)
     rule = summed([answer.rule for answer in answers])
     new = climb.done & ~before
     # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
@@ -349,6 +354,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
+    if s.rounds_messages:
+        state = evolve(state, climb=climb.arrived())
     if state.quadratics.due:
         return _ask_summaries(state)
     if s.rounds == 0:
@@ -439,7 +446,7 @@ def _no_mode(state: Server) -> None:
         )
     i = int(np.argmax(climb.value))
     where = state.coordinates.sent(climb.at[i : i + 1], state.units)[0]
-    which = ", ".join(f"{names[k]!r} (now {where[k]:.4g})" for k in moving(climb, i)[:5]) or "none, at a saddle"
+    which = ", ".join(f"{names[k]!r} (now {where[k]:.4g})" for k in moving(climb, i, state.limits)[:5]) or "none, at a saddle"
     raise NumericalError(
         f"no mode of the posterior was found in {state.newton} rounds; still moving: {which}. {state.settings.advice.moving}"
     )

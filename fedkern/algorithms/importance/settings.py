@@ -6,15 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..core.box import Box
-from .messages import CHECKED, WIDTH
+from .messages import CHECKED, OF_WORDS, WIDTH
+from .units import OF_CHAINS, OF_VALUES, power
 
-OF_GRADIENTS = 1  # and of its gradients for chains
-# Up to so many values, or gradients, they have these digits. Of N times as many the unit is larger by sqrt N: what all say of
-# rows together goes by their number over its square. Eight rounds with all digits determined all rows of some clients.
+# Up to so many values of a round, or of chains, have the same unit. Of N times as many it is larger by sqrt N: what all say of
+# rows together goes by their number over its square.
 FINE, FINE_OF_CHAINS = 4096, 8000
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
@@ -60,6 +57,8 @@ class Settings:
     singly : whether clients keep the values that they have told at draws, to tell them once more without masks
     box : where clients answer, if the server gets sums alone; None: it gets each client's answers
     summaries : the clients that take part by a summary
+    clients : their number
+    rounds_messages : whether clients round what they tell to what the answer needs
     """
 
     points: int
@@ -75,12 +74,14 @@ class Settings:
     singly: bool = False
     box: Box | None = None
     summaries: tuple[int, ...] = ()
+    clients: int = 1
+    rounds_messages: bool = True
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
             raise ValueError(f"importance: {what} must be {wanted}, got {getattr(self, what)!r}")
 
-        least = (("points", CHECKED), ("rounds", 0), ("newton", 1), ("starts", 1), ("nodes", 1), ("told", 0))
+        least = (("points", CHECKED), ("rounds", 0), ("newton", 1), ("starts", 1), ("nodes", 1), ("told", 0), ("clients", 1))
         for name, fewest in least:
             if getattr(self, name) < fewest:
                 refuse(name, f"at least {fewest}")
@@ -102,21 +103,22 @@ class Settings:
         values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
-    def coarser(self, drawn: int) -> float:
-        """Returns by how much the digits of a round of draws are coarser, after `drawn` rounds of draws.
+    def needed(self, coarser: float = 1.0) -> float:
+        """Returns to how many nats a client's values are needed; `coarser`: by how many times fewer digits, for many of them."""
+        return max(OF_WORDS, OF_VALUES / math.sqrt(self.clients) * coarser) if self.rounds_messages else OF_WORDS
 
-        Later rounds reach farther, where each value says more.
-        """
-        return math.sqrt(max(1.0, self.points / FINE)) * (max(1.0, 8.0 * (self.rounds - 1)) if drawn else 1.0)
+    @property
+    def needed_at_draws(self) -> float:
+        """The same at draws of a round."""
+        return self.needed(math.sqrt(max(1.0, self.points / FINE)))
+
+    def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
+        """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""
+        if not self.rounds_messages:
+            return None
+        coarser = math.sqrt(max(1.0, gradients / FINE_OF_CHAINS))
+        return float(power(self.needed(coarser))), float(power(OF_CHAINS * coarser))
 
     def doubled(self, nodes: int) -> int:
         """Returns the next number of nodes, or the same if it is the largest."""
         return min(2 * nodes, self.most_nodes)
-
-
-def rounded(values: NDArray[np.float64], decimals: int, coarser: float) -> NDArray[np.float64]:
-    """Rounds to so many decimals, or to units that are coarser."""
-    if coarser <= 1:
-        return np.round(values, decimals)
-    unit = coarser * 10.0**-decimals
-    return np.asarray(np.round(values / unit) * unit)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core import once
 from ..core.masked import ALL
 from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, RemoteFault, Tells
-from .messages import DECIMALS, LOST
+from .messages import LOST, OF_WORDS
 
 Array = NDArray[np.float64]
 
@@ -56,13 +56,12 @@ def answer_of(values: Array, most: int) -> Callable[[AskSingleValues], SingleVal
     return answer
 
 
-def read(answers: list[SingleValues], sums: Array, unit: float) -> Array:
+def read(answers: list[SingleValues], sums: Array) -> Array:
     """Returns the values (N, J) of all clients at the draws, minus infinity for none.
 
     Parameters
     ----------
     sums : (N,) what the server has got of all clients together, minus infinity for none
-    unit : to how many thousandths of a nat values are rounded, at most
 
     Raises
     ------
@@ -71,9 +70,8 @@ def read(answers: list[SingleValues], sums: Array, unit: float) -> Array:
     """
     told = np.stack([answer.values[: len(sums)] for answer in answers], axis=1)
     none = (told <= LOST).any(axis=1)
-    off = (told.shape[1] + 1) * unit * 10.0**-DECIMALS  # each is rounded, and so is the sum
     highest = sums.max(initial=-np.inf)  # far below it sums are as in `Values`
-    same = np.where(none, sums == -np.inf, np.abs(told.sum(axis=1) - sums) <= off) | (sums < highest - FAR)
+    same = np.where(none, sums == -np.inf, np.abs(told.sum(axis=1) - sums) < OF_WORDS) | (sums < highest - FAR)
     if not same.all():
         raise RemoteFault(
             f"client {ALL!r}: SingleValues do not add up to the sums of the rounds, at {int((~same).sum())} of {len(sums)} draws"

@@ -294,6 +294,11 @@ class Config(JobConfig):
         return None if self.random.group is None else self.rules.groups
 
     @property
+    def rounds_messages(self) -> bool:
+        """Whether clients round what they tell to what the answer needs."""
+        return True
+
+    @property
     def singly(self) -> bool:
         return self.secure and self.job.sums_except is not None
 

@@ -20,7 +20,7 @@ from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, odd_response, replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import FINE_OF_CHAINS, OF_REGRESSIONS, OF_SUMS, Settings
+from ...algorithms.importance.settings import OF_REGRESSIONS, OF_SUMS, Settings
 from ...data.design import Design
 from ...data.table import Table
 from ...jobs import few
@@ -358,6 +358,8 @@ class Model(WeighedModel[OutputSection]):
             singly=self.config.singly,
             box=self.box,
             summaries=tuple(sorted(self.summaries)),
+            clients=len(self.names),
+            rounds_messages=config.rounds_messages,
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
@@ -469,7 +471,7 @@ class Model(WeighedModel[OutputSection]):
 
     def client(self, index: int, likelihood: importance.Model) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""
-        return importance.client(self.names[index], index, self.settings, self._asked(likelihood))
+        return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.prior)
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:
         """Returns a client's log-likelihood as the server asks for it."""
@@ -488,8 +490,8 @@ class Model(WeighedModel[OutputSection]):
         """Returns a client's machine of the chains, with the quadrature of its last answer."""
         assert at_mode is not None
         s = self.walks
-        coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
-        return hmc.client(self.names[index], index, s, importance.WithoutLocal(self._asked(likelihood), at_mode.nodes, coarser))
+        units = self.settings.units_of_chains(s.rounds * s.chains * s.leapfrog)
+        return hmc.client(self.names[index], index, s, importance.WithoutLocal(self._asked(likelihood), at_mode.nodes, units))
 
     # The result, on the data's scale --------------------
 

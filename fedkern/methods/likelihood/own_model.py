@@ -5,7 +5,6 @@ Source: docs/spec/likelihood.md, section 1; docs/how-to/own-model.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.messages import DECIMALS
-from ...algorithms.importance.settings import FINE_OF_CHAINS, OF_GRADIENTS, Advice, Settings, rounded
+from ...algorithms.importance.settings import Advice, Settings
+from ...algorithms.importance.units import told
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels import rng
@@ -148,7 +147,8 @@ class OwnModel(JobModel[OutputSection]):
         chains: dict[str, int] = {"points": LOOKED, "rounds": 1, "told": 0}
         more = chains if self.chains else {"told": TOLD if self.output.sites else 0}
         starts = config.algorithm.starts or own_keys.STARTS
-        computed = {"starts": starts, "nodes": 1, "most_nodes": 1, **more}
+        known = {"clients": len(self.names), "rounds_messages": config.rounds_messages}
+        computed = {"starts": starts, "nodes": 1, "most_nodes": 1, **known, **more}
         return settings_of(Settings, config.job, config.algorithm, advice=self.advice, **computed)
 
     @property
@@ -202,7 +202,7 @@ class OwnModel(JobModel[OutputSection]):
 
     def client(self, index: int, likelihood: Own) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""
-        return importance.client(self.names[index], index, self.settings, likelihood)
+        return importance.client(self.names[index], index, self.settings, likelihood, self.terms.priors)
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """Returns the server's machine of the chains, with its first messages.
@@ -227,8 +227,8 @@ class OwnModel(JobModel[OutputSection]):
         if self.local:
             u = 0.1 * s.starts(index, own.local_size)
             return hmc.client(self.names[index], index, s, Joint(own), u)
-        coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
-        return hmc.client(self.names[index], index, s, Whole(own, coarser))
+        units = self.settings.units_of_chains(s.rounds * s.chains * s.leapfrog)
+        return hmc.client(self.names[index], index, s, Whole(own, units))
 
     def natural(self, points: Array) -> dict[str, Array]:
         """Returns name -> (N,) values of each parameter, at points (N, P)."""
@@ -238,10 +238,10 @@ class OwnModel(JobModel[OutputSection]):
 
 @dataclass(frozen=True)
 class Whole:
-    """Rounds an own model without unknowns of its client for chains: values to thousandths of a nat, gradients to tenths."""
+    """Rounds an own model without unknowns of its client for chains: values and gradients to these units, if there are any."""
 
     own: Own
-    coarser: float
+    units: tuple[float, float] | None
     size: int = 0
 
     @property
@@ -257,7 +257,8 @@ class Whole:
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """Returns the same for all chains (c, P) at once."""
         value, gradient = self.own.gradients(xi)
-        value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
+        if self.units is not None:
+            value, gradient = told(value, self.units[0]), told(gradient, self.units[1])
         return value, gradient, np.zeros((len(xi), 0))
 
 

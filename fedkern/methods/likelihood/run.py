@@ -71,8 +71,8 @@ def _exchange_single_values(
     told, _ = run.ask(stage_of_single_values(model), single_values.QUESTION, asked, clients)
     if mode is None or told is None:
         return None
-    sums, unit = importance.read_result(mode).values[:, 0], model.settings.coarser(1)
-    return single_values.read([told.replies[k] for k in range(len(run.names))], sums, unit)
+    sums = importance.read_result(mode).values[:, 0]
+    return single_values.read([told.replies[k] for k in range(len(run.names))], sums)
 
 
 def _walk(

@@ -20,6 +20,7 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
 from fedkern.methods.likelihood import show
+from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
 from support.command import mpirun
@@ -87,8 +88,9 @@ def test_clients_of_a_multinomial_model_add_up_to_the_pooled_rows() -> None:
 
 
 @BOTH
-def test_rows_of_several_clients_are_those_of_one(family: str, tmp_path: Path) -> None:
-    """But for what clients round their values to: thousandths of a nat."""
+def test_rows_of_several_clients_are_those_of_one(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what clients round: with all digits at the same draws."""
+    monkeypatch.setattr(Config, "rounds_messages", False)
     frames = federation()
     several = fedkern.run(written(tmp_path / "several", frames, family))
     one = fedkern.run(written(tmp_path / "one", {"all": pd.concat([*frames.values()])}, family))

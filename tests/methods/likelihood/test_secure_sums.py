@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault, schema
-from fedkern.algorithms.importance import local, single_values
+from fedkern.algorithms.importance import single_values
 from fedkern.api import perform
 from fedkern.errors import FedkernError, JobError
 from fedkern.jobs.run import Output
@@ -160,9 +160,7 @@ def chains(folder: Path, *, secure: bool) -> Path:
     return path
 
 
-def test_chains_are_those_of_a_job_without_masks(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what each client of an open job rounds, after which trajectories part."""
-    monkeypatch.setattr(local, "rounded", lambda values, decimals, coarser: values)
+def test_chains_are_those_of_a_job_without_masks(job: Path, tmp_path: Path) -> None:
     secure, plain = (fedkern.run(chains(job.parent, secure=one), out=tmp_path / str(one)) for one in (True, False))
     for name, numbers in plain.parameters.items():
         for figure in ("mean", "sd", "q50"):

@@ -1,0 +1,248 @@
+"""How many rows of a client open jobs determine at the numbers of the level "standard", and a solver that looks for them.
+
+    PYTHONPATH=tests python benchmarks/disclosure_standard.py [--only PART ..] [--seconds 180] [--jobs 4]
+
+Of `likelihood` the machines of server and clients run a job, with what clients tell rounded; `support.curious_rounded` says what
+is given to whoever solves the equations (labels and counts are), and what counts as determined: every cell of a row to .05
+standard deviations, by derivatives at the truth. Columns have many values: normal, lognormal, t with 4 degrees of freedom, or
+correlated. Rows are counted by their effective number as the fit weighs them; a client with a row whose leverage is above .9 is
+refused, and drawn anew. `pvi` jobs are run whole, without rounding. The solver begins from random rows with the known sums, again
+and again, for `--seconds` of one core a case: rows that it would name, and those of them that are right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from fedkern.models.mixed import Layout, Rows
+from support import curious, curious_jobs, curious_rounded
+from support.rounded_jobs import Played, drawn, played
+
+Array = NDArray[np.float64]
+Columns = Callable[[np.random.Generator, int, int], Array]
+
+LEVERAGE, KINDS = 0.9, ("normal", "lognormal", "t4", "correlated")
+FAMILIES = (
+    "poisson",
+    "negative-binomial",
+    "student",
+    "gamma",
+    "beta",
+    "zero-inflated-poisson",
+    "zero-inflated-negative-binomial",
+)
+VALUES = ((12, 1.0, "clients alike"), (15, 1.0, "clients alike"), (8, 5.0, "others ten times"), (12, 5.0, "others ten times"))
+
+
+def columns(random: np.random.Generator, n: int, p: int, kind: str) -> Array:
+    """(n, p) cells."""
+    if kind == "lognormal":
+        return np.exp(0.8 * random.standard_normal((n, p)))
+    if kind == "t4":
+        return random.standard_t(4, (n, p))
+    return random.standard_normal((n, p)) + (2 * random.standard_normal((n, 1)) if kind == "correlated" else 0.0)
+
+
+def federation(
+    random: np.random.Generator, family: str, sizes: list[int], p: int, kind: str = "normal", slope: float = 1.0,
+    groups: list[list[int]] | None = None, rare: int = 0,
+) -> tuple[Layout, list[Rows]]:  # fmt: skip
+    """Clients of these sizes; `rare`: so many rows of each have 1 in a first column of 0 and 1."""
+    cells = [columns(random, n, p, kind) for n in sizes]
+    if rare:
+        cells = [np.column_stack([np.arange(len(X)) < rare, X]) for X in cells]
+    every = np.concatenate(cells)
+    names = ("intercept", *(f"x{k}" for k in range(every.shape[1])))
+    layout, rows = Layout(names, family, ("intercept",) if groups else ()), []
+    for k, X in enumerate(cells):
+        X = np.column_stack([np.ones(len(X)), (X - every.mean(axis=0)) / every.std(axis=0)])
+        sizes_of_groups = groups[k] if groups else [len(X)]
+        effect = np.repeat(random.standard_normal(len(sizes_of_groups)), sizes_of_groups) if groups else 0.0
+        y = drawn(random, family, slope * X[:, 1 + bool(rare)] + 0.3 + effect)
+        rows.append(Rows(layout, X, y, np.append(0, np.cumsum(sizes_of_groups))))
+    return layout, rows
+
+
+def weights(job: Played, rows: Rows) -> Array:
+    """(n,) of a logistic fit's rows, at the mode."""
+    chance = scipy.special.expit(rows.X @ job.at[-1])
+    return np.asarray(chance * (1 - chance))
+
+
+def logistic(
+    random: np.random.Generator, a_coefficient: float, others: float, p: int, kind: str, slope: float = 1.0, **more: int
+):
+    """A job whose first client has so many effective rows a coefficient, and the client."""
+    size = p + 1 + bool(more)
+    n = max(int(np.ceil(1.1 * a_coefficient * size)), 16 if p == 1 else 10)
+    for _ in range(60):
+        layout, rows = federation(random, "bernoulli", [n, int(others * n), int(others * n)], p, kind, slope, **more)
+        job = played(layout, rows, rounds=0)
+        w, X = weights(job, rows[0]), rows[0].X
+        has = w.sum() ** 2 / (w @ w) / size
+        leverage = w * np.einsum("ni,ij,nj->n", X, np.linalg.pinv((X * w[:, np.newaxis]).T @ X), X)
+        if abs(has - a_coefficient) < max(0.5, 0.05 * a_coefficient) and leverage.max() <= LEVERAGE:
+            break
+        n += int(np.clip(np.round((a_coefficient - has) * size / 2), -3, 3))
+    return played(layout, rows), rows[0]
+
+
+def told(job: Played, own: Rows, *, summary: bool = False) -> Array:
+    """(n,) whether each row is determined."""
+    equations = curious_rounded.seen(job, own, summary=summary)
+    return np.asarray(curious.known(equations, own.X[:, 1:], 2 * own.y - 1) < curious.WITHIN)
+
+
+def values(jobs: int) -> Iterator[str]:
+    """Logistic clients that answer at draws."""
+    yield "\nlikelihood, logistic, values at 4,096 draws: share of rows that is determined, by effective rows a coefficient"
+    for kind in KINDS:
+        for p in (1, 2, 3, 6):
+            line = []
+            for a_coefficient, others, words in VALUES:
+                for slope in (1.0, 3.0):
+                    made = [
+                        logistic(np.random.default_rng([p, job]), a_coefficient, others, p, kind, slope) for job in range(jobs)
+                    ]
+                    line.append(f"{np.mean([told(*one).mean() for one in made]):.3f}")
+                line[-2:] = [f"{a_coefficient} ({words}) {line[-2]} and {line[-1]}"]
+            yield f"  {kind}, p = {p}, slope 1 and 3: " + "; ".join(line)
+
+
+def families(jobs: int) -> Iterator[str]:
+    """Other families: rows a coefficient or number of the family."""
+    yield "\nlikelihood, other families, values at 4,096 draws: by rows a coefficient and number of the family"
+    for family in FAMILIES:
+        for p in (1, 2, 3):
+            size, line = p + 1 + len(Layout(("intercept",), family).shapes), []
+            for a_coefficient, others, words in VALUES:
+                shares = []
+                for job in range(jobs):
+                    n = a_coefficient * size
+                    sizes = [n, int(2 * others * n) if others > 1 else n, int(2 * others * n) if others > 1 else n]
+                    layout, rows = federation(np.random.default_rng([p, job]), family, sizes, p)
+                    shares.append((curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN).mean())
+                line.append(f"{a_coefficient} ({words}) {np.mean(shares):.3f}")
+            yield f"  {family}, p = {p}: " + "; ".join(line)
+
+
+def summaries(jobs: int) -> Iterator[str]:
+    """Gradient and curvature at the joint mode, and averaged over the joint normal."""
+    yield "\nlikelihood, logistic, summaries: share of rows that is determined, by rows; the others have 4 and 30 times as many"
+    for kind in KINDS:
+        for p in (1, 2, 3, 6):
+            line = []
+            for n in sorted({max(3 * (p + 1), 16 if p == 1 else 10), max(3 * (p + 1), 12), 6 * (p + 1)}):
+                shares = []
+                for others in (4, 30):
+                    for job in range(2 * jobs):
+                        layout, rows = federation(
+                            np.random.default_rng([p, n, job]), "bernoulli", [n, others * n, others * n], p, kind
+                        )
+                        shares.append(told(played(layout, rows, rounds=0), rows[0], summary=True).mean())
+                line.append(f"{n} rows {np.mean(shares[: 2 * jobs]):.3f} and {np.mean(shares[2 * jobs :]):.3f}")
+            yield f"  {kind}, p = {p}: " + "; ".join(line)
+
+
+def levels(jobs: int) -> Iterator[str]:
+    """Rows that have a value of a column of two to themselves."""
+    yield "\nlikelihood, logistic, 12 effective rows a coefficient: share determined of the rows of a level, and of all rows"
+    for p in (1, 2, 4):
+        line = []
+        for rare in (1, 2, 3, 5, 7, 10):
+            shares = []
+            for job in range(jobs):
+                made, own = logistic(np.random.default_rng([p, job]), 12, 1.0, p, "normal", rare=rare)
+                known = curious_rounded.known(made, own, [*range(2, own.X.shape[1])]) < curious.WITHIN
+                shares.append((known[:rare].mean(), known.mean()))
+            line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
+        yield f"  {p} measurements: " + "; ".join(line)
+
+
+GROUPS = ([3] * 5, [3] * 12, [3, 4, 5, 6, 7], [3, *[5] * 6], [1, *[5] * 6], [2] * 15, [1] * 12 + [5] * 5)
+
+
+def groups(jobs: int) -> Iterator[str]:
+    """An intercept of each group."""
+    yield "\nlikelihood, an intercept of each group: share of the rows of the smallest groups, and of all, that is determined"
+    for family in ("gaussian", "bernoulli", "poisson"):
+        for p in (1, 2):
+            for own in GROUPS:
+                shares = []
+                for job in range(max(2, jobs // 2)):
+                    random = np.random.default_rng([p, job])
+                    layout, rows = federation(random, family, [sum(own), 120, 120], p, groups=[own, [6] * 20, [6] * 20])
+                    known = curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN
+                    shares.append((known[np.repeat(own, own) == min(own)].mean(), known.mean()))
+                yield f"  {family}, p = {p}, groups of {own}: " + "{:.2f}, {:.3f}".format(*np.mean(shares, axis=0))
+
+
+def sites(jobs: int) -> Iterator[str]:
+    """All messages of `pvi` jobs, which are not rounded."""
+    yield "\npvi, logistic, all messages: share of rows that is determined, by rows a coefficient"
+    for words, sections, many in (
+        ("full covariance", {}, (6, 8)),
+        ("diagonal", {"model": {"covariance": "diagonal"}}, (4, 6, 8)),
+    ):
+        for p in (1, 2, 3, 6):
+            line = []
+            for a_coefficient in many:
+                shares = []
+                for seed in range(max(2, jobs // 2)):
+                    n = max(a_coefficient * (p + 1), 16 if p == 1 else 10)
+                    tape, rows = curious_jobs.logistic(n, p, seed, data=curious_jobs.FEW, **sections)
+                    seen = curious.logistic(tape, 0)
+                    x, y = curious_jobs.standardised(rows, seen)
+                    shares.append((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean())
+                line.append(f"{a_coefficient}: {np.mean(shares):.3f}")
+            yield f"  {words}, p = {p}: " + "; ".join(line)
+
+
+def solver(seconds: float) -> Iterator[str]:
+    """Searches."""
+    yield f"\nsolved, {seconds:g} s of one core for each case (at draws, by 1,000 of the values)"
+    at_draws = ("values", 12, 1.0, 2), ("values", 12, 1.0, 3), ("values", 8, 5.0, 2)
+    cases = (*at_draws, ("summary", 10, 4.0, 2), ("summary", 12, 4.0, 3))
+    for what, many, others, p in cases:
+        random = np.random.default_rng([p, many])
+        if what == "values":
+            job, own = logistic(random, many, others, p, "normal")
+        else:
+            layout, rows = federation(random, "bernoulli", [many, int(others * many), int(others * many)], p)
+            job, own = played(layout, rows, rounds=0), rows[0]
+        seen = curious_rounded.seen(job, own, summary=what == "summary", most=1000)
+        began = time.process_time()
+        guess = curious.solve(seen, seconds, random, wanted=1)
+        named = curious.known(seen, guess.x, guess.sign) < curious.WITHIN if guess.claimed else np.zeros(len(own), bool)
+        right = int(curious.matched(own.X[:, 1:], guess.x[named]).sum()) if named.any() else 0
+        yield (
+            f"  {what}, p = {p}, {len(own)} rows: would name {int(named.sum())}, right {right}; rms residual {guess.misfit:.2g} "
+            f"of the noise; {guess.starts} starts, {time.process_time() - began:.0f} s"
+        )
+
+
+def main() -> None:
+    """All parts, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--jobs", type=int, default=4, help="federations of a case")
+    parser.add_argument("--seconds", type=float, default=180.0, help="of the solver, for each case")
+    asked = parser.parse_args()
+    parts = {one.__name__: one for one in (values, families, summaries, levels, groups, sites)}
+    for name, part in parts.items():
+        if not asked.only or name in asked.only:
+            for line in part(asked.jobs):
+                print(line, flush=True)
+    if not asked.only or "solver" in asked.only:
+        for line in solver(asked.seconds):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
