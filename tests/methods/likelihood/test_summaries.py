@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,13 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import fedkern
 from fedkern.algorithms.exchanges import verdicts
+from fedkern.algorithms.importance import machine as importance
 from fedkern.api import find_ending
 from fedkern.cli.show import describe_result
-from fedkern.errors import JobError
+from fedkern.errors import JobError, OwnFault
 from fedkern.jobs import few
 from fedkern.jobs.hooks import RunHooks
+from fedkern.methods.likelihood import summaries
 from fedkern.results.verdict import HEADS
 
 Array = NDArray[np.float64]
@@ -163,8 +164,11 @@ def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Cal
         if n == 11:
             assert fedkern.run(JOB, data=data).converged is True
             continue
-        with pytest.raises(JobError, match=r"client 'a'.*: 9 rows of 5 columns may tell 36 numbers, and a summary is of 42"):
+        with pytest.raises(JobError, match="9 rows of 5 columns may tell 36 numbers, and a summary is of 42: take fewer columns"):
             fedkern.run(JOB, data=data)
+    with pytest.raises(OwnFault, match="^client 'a' has too few rows to take part by a summary: take fewer columns") as fault:
+        summaries.check_rows(9, 5, 5, "a", "a.csv")
+    assert "client 'a', a.csv: 9 rows" in fault.value.own
 
 
 def test_a_separated_summary_takes_part(by_a_summary: Callable[..., None]) -> None:
@@ -180,7 +184,22 @@ def test_a_separated_summary_takes_part(by_a_summary: Callable[..., None]) -> No
         assert sd < 0.1
 
 
-def test_levels_and_measured_responses(by_a_summary: Callable[..., None]) -> None:
+@pytest.mark.parametrize("family", ["ordinal", "multinomial"])
+def test_ordered_and_nominal_levels(by_a_summary: Callable[..., None], family: str) -> None:
+    by_a_summary(0)
+    read = load_diabetes(scaled=False)
+    data = dealt(read.data[:, [0, 2, 3, 8]], np.digitize(read.target, [100.0, 180.0]).astype(float), 0)
+    job = {**JOB, "model": {"family": family}, "data": {"response": "y", "levels": ["0", "1", "2"]}}
+    result = fedkern.run(job, data=data)
+    by_a_summary()  # nobody
+    whole = fedkern.run(job, data=data)
+    assert result.converged in (True, "approximate")
+    for name, row in whole.parameters.items():
+        assert abs(result.parameters[name]["mean"] - row["mean"]) < 0.1 * row["sd"]
+        assert abs(result.parameters[name]["sd"] / row["sd"] - 1) < 0.06
+
+
+def test_measured_responses(by_a_summary: Callable[..., None]) -> None:
     """Any log-likelihood of rows without effects can be averaged: with numbers beside its coefficients, too."""
     by_a_summary(0)
     read = load_diabetes(scaled=False)
@@ -214,25 +233,28 @@ def test_a_run_that_died_goes_on_to_the_same_result(
     by_a_summary(0, 1)
     job = {**JOB, "algorithm": {"checkpoint_every": 1e-6}}
     whole = fedkern.run(job, data=cancer())
-    for death in (22, 26, 30, 36):  # among the steps, and beside the two questions
-        seen, out = 0, tmp_path / str(death)
 
-        class Crash(Exception):
-            pass
+    class Crash(Exception):
+        pass
 
-        def observe(self: RunHooks, state: object, event: object, death: int = death, crash: type[Exception] = Crash) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == death:
-                raise crash
+    deaths: list[Callable[[importance.Server], bool]] = [
+        lambda server: bool(server.summing and len(server.answers) == 1),  # one of two has answered
+        lambda server: not server.summing and server.quadratics.answered.sum() == 2,
+        lambda server: bool(server.summing and server.quadratics.answered.sum() == 2 and len(server.answers) == 1),
+        lambda server: server.quadratics.answered.sum() == 4,
+    ]
+    for i, death in enumerate(deaths):
+        out = tmp_path / str(i)
+
+        def observe(self: RunHooks, state: object, event: object, death: Any = death) -> None:
+            if isinstance(state, importance.Server) and death(state):
+                raise Crash
 
         with monkeypatch.context() as patched:
             patched.setattr(RunHooks, "observe", observe)
             with pytest.raises(Crash):
                 fedkern.run(job, data=cancer(), out=out)
         assert fedkern.run(job, data=cancer(), out=out, resume=True).digest == whole.digest
-        ledger = [json.loads(line) for line in next(out.rglob("ledger/a.jsonl")).read_text().splitlines()]
-        assert any("Curvature" in json.dumps(line) for line in ledger)
 
 
 def test_check_names_them(by_a_summary: Callable[..., None]) -> None:
