@@ -247,27 +247,29 @@ def plain(name: str) -> str:
     return re.sub(r"\W", "_", re.sub(r"(\d)\.0\b", r"\1", name)).lower()
 
 
-def compared(result: fedkern.Result, reference: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """Returns what of a result is off, with the shift in sds and the ratio of the sds; the furthest; what its table has not."""
-    rows = {plain(row["parameter"]): row for row in result.rows() if not row["site"]}
-    lacking = [name for name in reference if name not in rows]
-    found, furthest = {}, (0.0, 0.0)
-    for name in reference.keys() & rows.keys():
-        own = reference[name]
-        shift, ratio = (rows[name]["mean"] - own["mean"]) / own["sd"], rows[name]["sd"] / own["sd"]
+def compared(told: dict[str, Any], one: DataSet, d: pd.DataFrame, stored: dict[str, Any]) -> dict[str, Any]:
+    """Returns what of a result is off, with the shift in sds and the ratio of the sds; the furthest; what its table has not.
+
+    Nothing, where there is no result, or no reference of its family.
+    """
+    reference = stored.get("" if "random" in told["job"]["model"] else f"{one.source} {told['job']['model']['family']}")
+    if "numbers" not in told or reference is None:
+        return {}
+    # Where the result counts the first label, and not the second, coefficients have other signs.
+    turned = one.family == "bernoulli" and told["positive"] == one.labels(d)[0]
+    found, furthest, lacking = {}, (0.0, 0.0), []
+    for name, own in reference["posterior"].items():
+        if name not in told["numbers"]:
+            lacking.append(name)
+            continue
+        mean, sd = told["numbers"][name]
+        sign = -1 if turned and "_sd_" not in name else 1
+        shift, ratio = (sign * mean - own["mean"]) / own["sd"], sd / own["sd"]
         furthest = max(furthest[0], abs(shift)), max(furthest[1], abs(ratio - 1))
         error = own["ess"] ** -0.5  # of the reference, of a mean in sds; of an sd it is less
         if not (abs(shift) <= OFF + 2 * error and abs(ratio - 1) <= WIDER + 2 * error):
             found[name] = [round(shift, 3), round(ratio, 3)]
     return {"off": found, "furthest": furthest, "lacking": lacking}
-
-
-def turned(result: fedkern.Result, one: DataSet, d: pd.DataFrame, reference: Any) -> Any:
-    """Returns the reference of a binary response with other signs where the result counts the first label, and not the second."""
-    positive = result.summary["encoding"].get("positive")
-    if one.family != "bernoulli" or positive is None or str(positive) != one.labels(d)[0]:
-        return reference
-    return {name: own if "_sd" in name else {**own, "mean": -own["mean"]} for name, own in reference.items()}
 
 
 def beside(result: fedkern.Result) -> int:
@@ -305,7 +307,7 @@ def advised(job: dict[str, dict[str, Any]], text: str, one: DataSet, d: pd.DataF
     return new
 
 
-def tried(one: DataSet, job: dict[str, dict[str, Any]], d: pd.DataFrame, stored: dict[str, Any]) -> dict[str, Any]:
+def tried(job: dict[str, dict[str, Any]], d: pd.DataFrame) -> dict[str, Any]:
     """Runs a job; says what came of it."""
     data = {name: own.drop(columns="client").reset_index(drop=True) for name, own in d.groupby("client")}
     told: dict[str, Any] = {"job": job}
@@ -318,19 +320,18 @@ def tried(one: DataSet, job: dict[str, dict[str, Any]], d: pd.DataFrame, stored:
         return told | {"outcome": "refused", "rules": rules or ["other"], "text": text}
     except Exception:
         return told | {"outcome": "fault", "text": traceback.format_exc()}
-    told["seconds"] = round(time.perf_counter() - begun, 2)
     words = {True: "answered", "settled": "answered", "approximate": "approximate"}
-    told |= {"outcome": words.get(result.converged, "not converged"), "text": str(result.summary["verdict"])}
-    told |= {"notes": list(result.notes), "beside": beside(result), "check": len(str(fedkern.check(job, data=data)))}
-    reference = stored.get(reference_name(one, job))
-    if reference is not None:
-        told |= compared(result, turned(result, one, d, reference["posterior"]))
-    return told
-
-
-def reference_name(one: DataSet, job: dict[str, dict[str, Any]]) -> str:
-    """Returns the name of a job's reference: its data set and family; "" where advice has added effects."""
-    return "" if "random" in job["model"] else f"{one.source} {job['model']['family']}"
+    numbers = {plain(row["parameter"]): [row["mean"], row["sd"]] for row in result.rows() if not row["site"]}
+    return told | {
+        "seconds": round(time.perf_counter() - begun, 2),
+        "outcome": words.get(result.converged, "not converged"),
+        "text": str(result.summary["verdict"]),
+        "notes": list(result.notes),
+        "beside": beside(result),
+        "check": len(str(fedkern.check(job, data=data))),
+        "positive": result.summary["encoding"].get("positive"),
+        "numbers": numbers,
+    }
 
 
 def main() -> None:
@@ -349,34 +350,43 @@ def main() -> None:
 
         write_references(chosen, options.data, STORED)
         return
-    stored = json.loads(STORED.read_text())["sets"] if STORED.exists() else {}
+    stored = json.loads(STORED.read_text())["sets"]
     lines = options.data / "honest.jsonl"
     kept = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
     done = {(told["set"], told["arm"]): told for told in kept}
+    wanted = []
     for one in chosen:
         d = one.rows(options.data)
         for arm in options.arms:
-            if (one.source, arm) in done:
-                continue
-            job = one.job if arm == "one process" else {**one.job, **options.apart}
-            if arm == "advice":
-                first = done.get((one.source, "apart"))
-                assert first is not None, "advice is that of arm apart, which is run before"
-                if first["outcome"] in ("refused", "not converged"):
-                    job = advised(job, first["text"], one, d)
-                told = dict(first) if job == first["job"] else tried(one, job, d, stored)
-            else:
-                told = tried(one, job, d, stored)
-            least = int(d.groupby("client").size().min())
-            told |= {"set": one.source, "arm": arm, "family": one.family, "natural": one.natural, "rows": len(d), "least": least}
-            done[one.source, arm] = told
-            with lines.open("a") as file:
-                file.write(json.dumps(told, default=str) + "\n")
-            print(one.source, arm, told["outcome"], *told.get("rules", ()), file=sys.stderr, flush=True)
-    text = table([told for told in done.values() if told["arm"] in options.arms and told["set"] in {o.source for o in chosen}])
+            if (told := done.get((one.source, arm))) is None:
+                told = tell(one, arm, d, options.apart, done)
+                done[one.source, arm] = told
+                with lines.open("a") as file:
+                    file.write(json.dumps(told) + "\n")
+                print(one.source, arm, told["outcome"], *told.get("rules", ()), file=sys.stderr, flush=True)
+            wanted.append(told | compared(told, one, d, stored))
+    text = table(wanted)
     print(text, end="")
     if options.out:
         options.out.write_text(text)
+
+
+def tell(
+    one: DataSet, arm: str, d: pd.DataFrame, apart: dict[str, Any], done: dict[tuple[str, str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Runs a data set in an arm; says what came of it, and of what."""
+    job = one.job if arm == "one process" else {**one.job, **apart}
+    if arm == "advice" and (one.source, "apart") not in done:
+        raise SystemExit("advice is that of arm apart: run it before, or both")
+    if arm == "advice":
+        first = done[one.source, "apart"]
+        if first["outcome"] in ("refused", "not converged"):
+            job = advised(job, first["text"], one, d)
+        told = dict(first) if job == first["job"] else tried(job, d)
+    else:
+        told = tried(job, d)
+    least = int(d.groupby("client").size().min())
+    return told | {"set": one.source, "arm": arm, "family": one.family, "natural": one.natural, "rows": len(d), "least": least}
 
 
 def table(all_told: Sequence[dict[str, Any]]) -> str:

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pandas as pd
-from honest import DataSet, plain, reference_name
+from honest import DataSet, plain
 from jax.scipy.special import gammaln
 from numpy.typing import NDArray
 from numpyro.diagnostics import effective_sample_size
@@ -39,7 +39,7 @@ from scipy.stats import multivariate_t
 Vector = NDArray[np.float64]
 
 jax.config.update("jax_enable_x64", True)
-DRAWS, AT_ONCE, DEGREES = 2000, 50, 8
+DRAWS, AT_ONCE = 2000, 50
 ADAPTING, TURNS = 3, 8  # rounds of draws: whose weights move the proposal, and at most
 ENOUGH, LEAST, CHAINS = 3000, 400, 4  # effective draws; below the least NUTS draws them
 
@@ -90,7 +90,10 @@ cat("versions\t", R.version.string, ", ", paste(versions, collapse = ", "), "\n"
 
 def estimates(one: DataSet, family: str, d: pd.DataFrame) -> tuple[dict[str, list[float]], str]:
     """Returns R's estimates and their standard errors, and the versions of R and its packages."""
-    formula = re.sub(r"\| (\w+)\)", r"| client:\1)", one.formula)
+    formula = one.formula
+    if one.group:  # it belongs to its client
+        d = d.assign(group_=d["client"] + " " + d[one.group].astype(str))
+        formula = formula.replace(f"| {one.group})", "| group_)")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         kept = d.drop(columns="client") if formula.endswith(" ~ .") else d
@@ -234,8 +237,9 @@ def posterior(model: Model) -> dict[str, dict[str, float]]:
     curvature = np.array([np.asarray(one(mean + step)[1]) - np.asarray(one(mean - step)[1]) for step in steps]) / 2e-4
     covariance = np.linalg.inv((curvature + curvature.T) / 2)
     draws, log_weights = np.empty((0, size)), np.empty(0)
+    degrees = max(8, 2 * size)  # of many dimensions a t distribution's radius would vary more than any posterior's
     for turn in range(TURNS):
-        own = multivariate_t(mean, covariance, df=DEGREES, seed=rng)
+        own = multivariate_t(mean, covariance, df=degrees, seed=rng)
         new = np.atleast_2d(own.rvs(DRAWS)).reshape(DRAWS, size)
         values = np.concatenate([np.asarray(several(part)) for part in np.split(new, DRAWS // AT_ONCE)])
         logs = np.where(np.isfinite(values), values - own.logpdf(new), -np.inf)
@@ -248,11 +252,11 @@ def posterior(model: Model) -> dict[str, dict[str, float]]:
         worth = 1 / (weights**2).sum()
         if turn < ADAPTING and worth > 10 * size:
             mean, scatter = weights @ draws, draws - weights @ draws
-            covariance = (scatter.T * weights) @ scatter * (DEGREES - 2) / DEGREES
+            covariance = (scatter.T * weights) @ scatter * (degrees - 2) / degrees
         if turn >= ADAPTING and worth > ENOUGH:
             break
     if worth < LEAST:
-        draws, worth = _nuts(model, found.x), 0.0
+        draws, worth = _nuts(model, mean, np.linalg.cholesky(covariance)), 0.0
         weights = np.full(len(draws), 1 / len(draws))
     told = {}
     for name, own in model.published(draws).items():
@@ -262,12 +266,13 @@ def posterior(model: Model) -> dict[str, dict[str, float]]:
     return told
 
 
-def _nuts(model: Model, mode: Vector) -> Vector:
-    kernel = numpyro.infer.NUTS(potential_fn=lambda xi: -model.density(xi))
+def _nuts(model: Model, mean: Vector, root: Vector) -> Vector:
+    """Returns draws of NUTS, of coordinates whose covariance is about 1."""
+    kernel = numpyro.infer.NUTS(potential_fn=lambda z: -model.density(mean + root @ z))
     how = {"chain_method": "vectorized", "progress_bar": False}
-    mcmc = numpyro.infer.MCMC(kernel, num_warmup=500, num_samples=1000, num_chains=CHAINS, **how)
-    mcmc.run(jax.random.PRNGKey(0), init_params=jnp.tile(mode, (CHAINS, 1)))
-    return np.asarray(mcmc.get_samples())
+    mcmc = numpyro.infer.MCMC(kernel, num_warmup=300, num_samples=1000, num_chains=CHAINS, **how)
+    mcmc.run(jax.random.PRNGKey(0), init_params=jnp.zeros((CHAINS, len(mean))))
+    return mean + np.asarray(mcmc.get_samples()) @ root.T
 
 
 def _normal(x: Any, mean: Any, sd: float) -> Any:
@@ -517,7 +522,7 @@ def write_references(chosen: Iterable[DataSet], folder: Path, path: Path) -> Non
     stored = json.loads(path.read_text()) if path.exists() else {"versions": {}, "sets": {}}
     for one in chosen:
         for family in (one.family, "negative-binomial") if one.family == "poisson" else (one.family,):
-            name = reference_name(one, {"model": {"family": family}})
+            name = f"{one.source} {family}"
             if name in stored["sets"]:
                 continue
             d = one.rows(folder)

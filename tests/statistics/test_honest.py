@@ -72,16 +72,18 @@ def test_a_result_is_held_against_its_reference(honest: ModuleType) -> None:
     one, d = honest.DataSet("R::d", "bernoulli", "3", "died ~ age + sex"), rows()
     found = reference.posterior(reference.MODELS["bernoulli"](reference.design(one, d)))
     stored = {"R::d bernoulli": {"posterior": found}}
-    job = {**one.job, "data": {"positive": "yes"}}
-    told = honest.tried(one, job, d, stored)
-    assert (told["outcome"], told["off"], told["lacking"]) == ("answered", {}, [])
-    assert told["furthest"][0] < 0.1
+    told = honest.tried({**one.job, "data": {"positive": "yes"}}, d)
+    held = honest.compared(told, one, d, stored)
+    assert (told["outcome"], held["off"], held["lacking"]) == ("answered", {}, [])
+    assert held["furthest"][0] < 0.1
     # The other label is the event: the same coefficients with other signs.
-    assert honest.tried(one, {**job, "data": {"positive": "no"}}, d, stored)["off"] == {}
+    turned = honest.tried({**one.job, "data": {"positive": "no"}}, d)
+    assert honest.compared(turned, one, d, stored)["off"] == {}
     found["age"]["mean"] += 0.3 * found["age"]["sd"]
-    assert list(honest.tried(one, job, d, stored)["off"]) == ["age"]
-    refused = honest.tried(one, one.job | {"data": {"least_rows": 200}}, d, stored)
+    assert list(honest.compared(told, one, d, stored)["off"]) == ["age"]
+    refused = honest.tried(one.job | {"data": {"positive": "yes", "least_rows": 200}}, d)
     assert refused["outcome"] == "refused"
+    assert honest.compared(refused, one, d, stored) == {}
 
 
 def test_the_table_counts(honest: ModuleType) -> None:
