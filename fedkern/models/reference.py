@@ -48,7 +48,8 @@ class Coding:
         """Returns the same map of several blocks of coefficients, whose names begin so."""
         p, n = self.matrix.shape[1], len(blocks)
         kept = tuple(p * k + j for k in range(n) for j in self.kept)
-        return Coding(kept, np.kron(np.eye(n), self.matrix), tuple(f"{block}{name}" for block in blocks for name in self.spoken))
+        matrix = np.asarray(np.kron(np.eye(n), self.matrix), np.float64)
+        return Coding(kept, matrix, tuple(f"{block}{name}" for block in blocks for name in self.spoken))
 
 
 def coding_of(encoding: Encoding, references: Mapping[str, str | None], *, absorbs: bool) -> Coding:

@@ -9,7 +9,7 @@ from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
 from .plain import Record, real
 from .verdict import HEADS
 
-MOST = 160  # characters of a reason, or a note
+MOST = 160  # characters of a note
 TERMS = 6  # covariates that are named
 WORDS = {"mrf": "Markov random field", "sem": "cyclic structural equations", "own": "own model"}
 UNITS = {"exchange": "sd", "public": "declared scale", "none": "unit"}  # data.standardise -> of a column
@@ -47,14 +47,8 @@ def by_summary(summary: Record) -> list[str]:
 
 def verdict(summary: Record) -> str:
     """Returns the verdict in words; of one that is not good also the reason. `summary["verdict"]` has all numbers."""
-    word, said = summary["converged"], str(summary["verdict"])
-    return HEADS[word] if word in (True, "settled") else cut(said, 'summary["verdict"]')
-
-
-def cut(text: str, where: str) -> str:
-    """Returns a text of at most `MOST` characters; a longer one ends with where the rest is."""
-    rest = f" .. ({where})"
-    return text if len(text) <= MOST else text[: MOST - len(rest)].rsplit(" ", 1)[0] + rest
+    word = summary["converged"]
+    return HEADS[word] if word in (True, "settled") else str(summary["verdict"])
 
 
 def _model(summary: Record, model: Record, data: Record) -> str:
@@ -63,9 +57,10 @@ def _model(summary: Record, model: Record, data: Record) -> str:
     if (kind := WORDS.get(str(model.get("kind")))) is not None:
         return f"{summary['method']}: {kind}"
     of = FAMILIES.get(family)
-    link = "log hazard" if family in HAZARDS else "logit" if of is None else of.link
-    link = str(model.get("link") or (link if family else ""))
-    return f"{family}{f' ({link})' if link else ''}: {model.get('formula') or _formula(summary, model, data)}"
+    link = str(model.get("link") or ("log hazard" if family in HAZARDS else "logit" if of is None else of.link))
+    return (
+        f"{family or summary['method']}{f' ({link})' if family else ''}: {model.get('formula') or _formula(summary, model, data)}"
+    )
 
 
 def _formula(summary: Record, model: Record, data: Record) -> str:
@@ -122,6 +117,8 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
 
 def notes(every: Sequence[str], most: int) -> list[str]:
     """Returns the first notes, cut, and a line on the others."""
-    shown = [f"note: {cut(note, '.notes')}" for note in every[:most]]
+    rest = " .. (.notes)"
+    cut = [note if len(note) <= MOST else note[: MOST - len(rest)].rsplit(" ", 1)[0] + rest for note in every[:most]]
+    shown = [f"note: {note}" for note in cut]
     more = len(every) - most
     return [*shown, f"({more} more note{'s' * (more > 1)}: .notes)"] if more > 0 else shown

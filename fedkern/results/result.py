@@ -275,7 +275,8 @@ class Result:
         """Returns what the ratio of a slope is called, and parameter and site -> it with its 95 % interval; empty without one."""
         if not (name := table.ratio_of(self._family)):
             return "", {}
-        each = {(row["parameter"], row["site"]): [row[name], row["q025"], row["q975"]] for row in self.rows(exp=True)}
+        rows: Rows[Any] = self.rows(exp=True)
+        each = {(row["parameter"], row["site"]): [row[name], row["q025"], row["q975"]] for row in rows}
         return name.replace("_", " "), {key: own for key, own in each.items() if not math.isnan(own[0])}
 
     def _repr_html_(self) -> str:
