@@ -48,5 +48,5 @@ def test_the_named_value_does() -> None:
 
 def test_a_number_that_is_rounded_up_to_the_wanted_one_is_said_otherwise() -> None:
     table = Table("b.csv", ("sex", "y"), {"sex": np.zeros(3), "y": np.zeros(3)}, 3)
-    own = _words((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT, "leverage").own
+    own = _words((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT).own
     assert "has a value that fewer than 2 rows, as the fit lets them weigh, have and all others lack; 2 are asked for" in own

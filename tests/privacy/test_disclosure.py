@@ -52,7 +52,7 @@ def test_sums_over_one_row_are_the_row() -> None:
     row, y = np.array([[1.25, -0.5]]), np.array([3.0])
     random = np.random.default_rng(0)
     more = {"b": (random.normal(size=(30, 2)), random.normal(size=30))}
-    job = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y", **curious_jobs.FEW}}
+    job = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y"}}
     job["model"] = {"family": "gaussian", "covariance": "full"}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": (row, y), **more})
@@ -88,9 +88,9 @@ class TestOneRowAmongMany:
     def lowered(self, job: dict[str, Any], data: dict[str, tuple[Array, Array]], why: str) -> tuple[curious.Tape, Array, Array]:
         """What a job sends that is refused unless it lowers the least number of rows; and the columns' constants."""
         with pytest.raises(JobError, match=f"client 'a'.*{why}"):
-            fedkern.run(job, data=data)
+            fedkern.run({**job, **curious_jobs.AT_STRICT}, data=data)
         with curious.Tape() as tape:
-            fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
+            fedkern.run(job, data=data)
         agreed = tape.texts(0, Agreed)[-1]["columns"]
         centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
         return tape, centre, scale
@@ -146,7 +146,10 @@ class TestOneRowAmongMany:
         counts = {name: (X[:, 1:], random.poisson(1.5, 100) * 1.0) for name, (X, _) in data.items()}
         counts["a"][1][7] = 60
         with pytest.raises(JobError, match=r"client 'a'.* has a cell so far from all others that what is sent tells its row"):
-            fedkern.run({**job, "model": {"family": "poisson"}}, data=counts)
+            fedkern.run({**job, "model": {"family": "poisson"}, **curious_jobs.AT_STRICT}, data=counts)
+
+
+JOB: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}}
 
 
 class TestSomeRowsAmongMany:
@@ -167,9 +170,9 @@ class TestSomeRowsAmongMany:
     def test_few_rows_come_back(self, n: int) -> None:
         data = {name: (X[:, :3], y) for name, (X, y) in self.data(500, n).items()}
         with pytest.raises(JobError, match=f"has a value that {n} rows have and all others lack"):
-            fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=data)
+            fedkern.run({**JOB, **curious_jobs.AT_STRICT}, data=data)
         with curious.Tape() as tape:
-            fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y", **curious_jobs.FEW}}, data=data)
+            fedkern.run(JOB, data=data)
         seen = curious.singled(curious.logistic(tape, 0), 0, 0.0, n)
         guess = curious.solve(seen, 60.0, np.random.default_rng(1), wanted=1)
         X = data["a"][0]
@@ -180,7 +183,7 @@ class TestSomeRowsAmongMany:
     def test_ten_rows_are_not_determined(self) -> None:
         data = {name: (X[:, :3], y) for name, (X, y) in self.data(500, 10).items()}
         with curious.Tape() as tape:
-            fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=data)
+            fedkern.run({**JOB, **curious_jobs.AT_STRICT}, data=data)
         seen = curious.singled(curious.logistic(tape, 0), 0, 0.0, 10)
         X, y = data["a"]
         truth = (X[X[:, 0] == 1, 1:] - seen.centre) / seen.scale
@@ -194,9 +197,9 @@ class TestSomeRowsAmongMany:
         row = int(np.flatnonzero(X[:, 0])[4])
         X[row, 3] = 17
         with pytest.raises(JobError, match="have values together that 1 row has and all others lack"):
-            fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=data)
+            fedkern.run({**JOB, **curious_jobs.AT_STRICT}, data=data)
         with curious.Tape() as tape:
-            fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y", **curious_jobs.FEW}}, data=data)
+            fedkern.run(JOB, data=data)
         seen = curious.logistic(tape, 0)
         found = curious_sums.one_with_both(seen, 0, 3, np.arange(10, 25), np.random.default_rng(0))
         np.testing.assert_allclose(found, X[row], atol=1e-2)
@@ -284,7 +287,7 @@ def test_two_means_of_rows_that_differ_by_one_do_not_tell_it(n: int, told: float
 # --- a linear client: sums of squares
 
 
-def linear(n: int, p: int = 2, **data: Any) -> tuple[Array, Array]:
+def linear(n: int, p: int = 2, **sections: Any) -> tuple[Array, Array]:
     """What a client of a linear job with learnt scale tells, and its rows [x, y] in the agreed units."""
     random = np.random.default_rng(0)
 
@@ -293,9 +296,9 @@ def linear(n: int, p: int = 2, **data: Any) -> tuple[Array, Array]:
         return X, X @ np.linspace(1, -0.5, p) + 0.3 + 0.7 * random.normal(size=n)
 
     own = rows(n)
-    job: dict[str, Any] = {"job": {"method": "pvi"}, "model": {"family": "gaussian"}, "data": {"response": "y", **data}}
+    job: dict[str, Any] = {"job": {"method": "pvi"}, "model": {"family": "gaussian"}, "data": {"response": "y"}}
     with curious.Tape() as tape:
-        fedkern.run(job, data={"a": own, "b": rows(60), "c": rows(60)})
+        fedkern.run({**curious_jobs.AT_STRICT, **job, **sections}, data={"a": own, "b": rows(60), "c": rows(60)})
     assert tape.of(0, ScaledSiteDelta)
     agreed, level = tape.texts(0, Agreed)[-1]["columns"], tape.of(0, Level)[-1]
     centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
@@ -327,7 +330,7 @@ def test_sites_of_a_linear_client_are_its_cross_products_and_no_more() -> None:
 def test_sums_over_batches_tell_labels_if_their_rows_are_known(source: str, told: bool) -> None:
     """Many sums over known batches are equations for what each row adds: its residual first, whose sign is its label."""
     n, rate, algorithm = 60, 0.5, {"variant": "global-vi", "batch": 0.5, "random_source": source}
-    tape, rows = curious_jobs.logistic(n, 2, algorithm=algorithm, job={"rounds": 200, "seed": 4}, data=curious_jobs.FEW)
+    tape, rows = curious_jobs.logistic(n, 2, algorithm=algorithm, job={"rounds": 200, "seed": 4}, **curious_jobs.FEW)
     sums = np.stack([m.mu for m in tape.of(0, Gradient) if isinstance(m, Gradient)])
     key = rng.key(4, "batch")
     inside = np.stack([rng.uniform(n, key=key, client=0, step=k) < rate for k in range(len(sums))]).astype(float)
@@ -388,7 +391,7 @@ LARGER = [pytest.param(n, marks=[pytest.mark.nightly, pytest.mark.timeout(3000)]
 @pytest.mark.parametrize("n", [*SMALL, *LARGER])
 def test_log_likelihoods_at_full_precision_are_rows_and_labels(n: int) -> None:
     """Control: as they were sent when every client answered at 400 draws and with all digits."""
-    tape, rows = curious_jobs.logistic(n, 2, data=curious_jobs.FEW)
+    tape, rows = curious_jobs.logistic(n, 2, **curious_jobs.FEW)
     seen = curious.logistic(tape, 0)
     told = curious.as_it_was(tape, 0, curious_jobs.encoded(rows, seen), seen).only(curious.Values, curious.Sums)
     guess = curious.solve(told, 120.0, np.random.default_rng(1))
@@ -398,7 +401,7 @@ def test_log_likelihoods_at_full_precision_are_rows_and_labels(n: int) -> None:
 @pytest.mark.parametrize("sections", [{}, {"model": {"covariance": "full"}}], ids=["diagonal", "full"])
 @pytest.mark.parametrize("n", [*SMALL, LARGER[0]])
 def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, Any]) -> None:
-    tape, rows = curious_jobs.logistic(n, 2, data=curious_jobs.FEW, **sections)
+    tape, rows = curious_jobs.logistic(n, 2, **curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))
     assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
@@ -406,7 +409,7 @@ def test_sites_of_few_rows_are_rows_and_labels(n: int, sections: dict[str, Any])
 
 def test_sites_of_many_synchronous_rounds_are_rows_and_labels() -> None:
     sections: dict[str, Any] = {"algorithm": {"schedule": "synchronous", "damping": 1 / 3}, "model": {"covariance": "full"}}
-    tape, rows = curious_jobs.logistic(5, 2, data=curious_jobs.FEW, **sections)
+    tape, rows = curious_jobs.logistic(5, 2, **curious_jobs.FEW, **sections)
     seen = curious.logistic(tape, 0, damping=1 / 3, rounds=30)
     guess = curious.solve(seen.only(curious.Sites, curious.Sums), 120.0, np.random.default_rng(1))
     assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 5
@@ -416,9 +419,9 @@ def test_no_least_number_helps_a_full_covariance_of_as_many_coefficients() -> No
     """Where a client has no more rows than the model has coefficients, its first two sites are its rows: such a job is refused,
     unless it lowers the number."""
     job: dict[str, Any] = {"others": (100, 100), "model": {"covariance": "full"}, "job": {"rounds": 3}}
-    with pytest.raises(JobError, match="rows are asked for, since the sites of a full covariance tell fewer"):
+    with pytest.raises(JobError, match=r"20 rows that count and 21 coefficients .* rows are asked for"):
         curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, **job)
-    tape, rows = curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, data={"least_rows": 1}, **job)
+    tape, rows = curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, **job, **curious_jobs.FEW)
     seen = curious.logistic(tape, 0)
     guess = curious.by_eigenvectors(seen)
     assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == LEAST_ROWS
@@ -427,7 +430,7 @@ def test_no_least_number_helps_a_full_covariance_of_as_many_coefficients() -> No
 def test_leave_one_out_sums_are_three_equations() -> None:
     """To thousandths: who knows all rows but one reads that one, and of a client of the least number they tell nothing more."""
     loo: dict[str, Any] = {"output": {"loo": True}}
-    tape, rows = curious_jobs.logistic(6, 1, data=curious_jobs.FEW, **loo)
+    tape, rows = curious_jobs.logistic(6, 1, **curious_jobs.FEW, **loo)
     seen = curious.logistic(tape, 0)
     told = curious_sums.leave_one_out(tape, 0, seen)
     x, y = curious_jobs.standardised(rows, seen)
@@ -487,7 +490,7 @@ def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None
     model = {"model": {"covariance": covariance}}
     with pytest.raises(JobError, match=r"too few rows for|rows that count"):
         curious_jobs.logistic(n, p, **model)
-    tape, rows = curious_jobs.logistic(n, p, data=curious_jobs.lowered(n), **model)
+    tape, rows = curious_jobs.logistic(n, p, **model, **curious_jobs.FEW)
     seen = curious.logistic(tape, 0)
     guess = curious.solve(seen, 120.0, np.random.default_rng(1), wanted=1)
     assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
@@ -495,7 +498,7 @@ def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None
 
 def test_only_what_the_equations_determine_is_named() -> None:
     """One row said and one left open: the server does not take its guess for knowledge."""
-    tape, _ = curious_jobs.logistic(2, 2, data=curious_jobs.FEW)
+    tape, _ = curious_jobs.logistic(2, 2, **curious_jobs.FEW)
     seen = curious.logistic(tape, 0)
     guess = curious.solve(replace(seen, terms=seen.only(curious.Sums).terms), 5.0, np.random.default_rng(1))
     assert guess.misfit < curious.BELIEVED
@@ -525,7 +528,7 @@ def test_how_often_each_of_few_combinations_occurs_is_told(ages: bool, yes_no: i
     found = curious_values.frequencies(told)
     np.testing.assert_array_equal(found.frequencies, curious_values.of_rows(rows.X, possible))
     with pytest.raises(JobError, match=r"its covariates can take [0-9]+ combinations of values"):
-        curious_jobs.few_values(n, ages, yes_no, data={}, **sections)
+        curious_jobs.few_values(n, ages, yes_no, **sections, **curious_jobs.AT_STRICT)
 
 
 @pytest.mark.nightly
@@ -533,7 +536,7 @@ def test_how_often_each_of_few_combinations_occurs_is_told(ages: bool, yes_no: i
 def test_rows_enough_have_other_frequencies_too(yes_no: int) -> None:
     """Which explain what is told: the truth is none that this attack finds."""
     pytest.importorskip("flint", reason=curious_values.NEEDS)
-    tape, rows = curious_jobs.few_values(COARSE_ROWS, True, yes_no, data={})
+    tape, rows = curious_jobs.few_values(COARSE_ROWS, True, yes_no, **curious_jobs.AT_STRICT)
     possible = curious_jobs.possible_values(True, yes_no)
     found = curious_values.frequencies(curious_values.told(tape, 0, possible))
     assert found.shortest < 4

@@ -41,7 +41,7 @@ def test_rounded_next_to_no_row_is_determined_of_clients_that_pvi_takes_and_none
         JobError, match=r"client 'a'.*more than 60 rows are asked for, since what is sent of fewer can tell them: take"
     ):
         fedkern.run(
-            {"job": {"method": "likelihood"}, "data": {"response": "y"}},
+            {"job": {"method": "likelihood"}, "data": {"response": "y"}, **curious_jobs.AT_STRICT},
             data={"a": few_rows(pvi, p), "b": few_rows(least, p, 1)},
         )
     for n, most in ((20, 4), (pvi, 1), (least, 0)):
@@ -63,7 +63,7 @@ def few_rows(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_a_group_of_one_row_is_that_row_and_of_three_no_row_is() -> None:
     """Of a gaussian response with an intercept of each group, whatever other sizes there are. So such a client is refused."""
     with pytest.raises(JobError, match=r"client 'a'.*column 'ward' has a group so small, and so few like it"):
-        curious_likelihood.groups([9, 8, 8, 7, 6, 5, 5, 4, 1])
+        curious_likelihood.groups([9, 8, 8, 7, 6, 5, 5, 4, 1], **curious_jobs.FIVE_GROUPS)
     for sizes, told in (([1, *[5] * 6], 1), ([3, *[5] * 6], 0), ([3] * 5, 0)):
         random = np.random.default_rng(len(sizes))
         layout = Layout(("intercept", "x"), "gaussian", ("intercept",))
@@ -80,7 +80,7 @@ def test_a_group_of_one_row_is_that_row_and_of_three_no_row_is() -> None:
 
 def test_least_squares_of_rounded_messages_finds_no_group_of_one_row() -> None:
     """With all digits its row came back to some hundredths."""
-    tape, rows, _ = curious_likelihood.groups([9, 8, 8, 7, 6, 5, 5, 4, 1], least_rows=19)
+    tape, rows, _ = curious_likelihood.groups([9, 8, 8, 7, 6, 5, 5, 4, 1])
     _, products = curious_likelihood.by_size(tape, 0, 10)
     assert np.abs(products[0, 0, 1:] - rows[-1]).max() > 0.5
 
@@ -94,7 +94,7 @@ def test_a_level_of_one_row_among_groups_of_one_row_is_refused() -> None:
     x[-8:] = np.arange(8) == 3
     own = {"x": x, "ward": np.array([f"w{k}" for k in group]), "y": random.normal(size=n)}
     other = {"x": np.arange(n) % 2 * 1.0, "ward": np.array([f"w{k // 4}" for k in range(n)]), "y": random.normal(size=n)}
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, **curious_jobs.AT_STRICT}
     job["model"] = {"family": "gaussian", "random": {"group": "ward"}}
     with pytest.raises(
         JobError, match=r"client 'a'.*among groups of one row, 'x' has a value that 1 row has and all others lack"
@@ -136,7 +136,7 @@ def test_random_slopes_ask_for_more_rows_and_for_no_groups_of_one_or_two(family:
         y = random.normal(size=len(group))
         cells = {"x": random.normal(size=len(group)), "ward": [f"w{k}" for k in group]}
         data[name] = pandas.DataFrame({**cells, "y": y if family == "gaussian" else (y > 0).astype(float)})
-    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, **curious_jobs.FIVE_GROUPS}
     with pytest.raises(JobError, match=says):
         fedkern.run({**job, "model": {"family": family, "random": {"group": "ward", "slopes": ["x"]}}}, data=data)
 
@@ -216,7 +216,7 @@ def test_few_rows_with_weight_are_looked_for_by_the_prior_of_the_job() -> None:
     for name in "ab":
         X = random.normal(size=(60, 1))
         data[name] = (X, (X[:, 0] > 0.1).astype(float))
-    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, **curious_jobs.AT_STRICT}
     with pytest.raises(JobError, match=r"the fit gives its rows unequal weights: they count as .*; 26 are asked for"):
         fedkern.run({**job, "model": {"prior_sd": 2.5}}, data=data)
     fedkern.run({**job, "model": {"prior_sd": 1.0}}, data=data)

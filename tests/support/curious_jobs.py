@@ -24,10 +24,13 @@ from papers.sigma import write_map
 from support import curious
 
 STRICT = LEVELS["strict"]
+# All rows are in one process: only jobs that name a level refuse clients.
+AT_STRICT: dict[str, Any] = {"disclosure": {"level": "strict"}}
+FIVE_GROUPS: dict[str, Any] = {"disclosure": {"level": "strict", "groups": 5}}
+FEW: dict[str, Any] = {"disclosure": {"level": "none"}}
 
 Array = NDArray[np.float64]
 
-FEW = {"least_rows": 1}  # [data] of jobs whose clients may have fewer rows than a job may ask for by default
 SEED = 5
 
 
@@ -36,14 +39,8 @@ def least(p: int, diagonal: bool = False) -> int:
     return max(LEAST_ROWS, told_up_to(p + 1, STRICT, diagonal=diagonal) + 1)
 
 
-def lowered(n: int) -> dict[str, int]:
-    """[data] of a job that takes a client of n rows, whatever its columns. A lower number of rows asks for fewer values, and a
-    client of few normal rows is refused by what they share unless none is asked for."""
-    return {"least_rows": LEAST_ROWS - 1} if n >= LEAST_ROWS else FEW
-
-
 def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: Any) -> tuple[curious.Tape, Rows]:
-    """A job of method "pvi": the first of its clients has n rows of p covariates."""
+    """A job of method "pvi" at the strict level: the first of its clients has n rows of p covariates."""
     random = np.random.default_rng(seed)
 
     def rows(n: int) -> tuple[Array, Array]:
@@ -52,9 +49,9 @@ def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), 
 
     own = rows(n)
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
-    data = {"response": "y", **sections.pop("data", {})}
+    job = {**AT_STRICT, "data": {"response": "y"}, **sections, "job": {"method": "pvi", **sections.get("job", {})}}
     with curious.Tape() as tape:
-        fedkern.run({"job": {"method": "pvi", **sections.pop("job", {})}, "data": data, **sections}, data={"a": own, **more})
+        fedkern.run(job, data={"a": own, **more})
     return tape, Rows(*own)
 
 
@@ -68,7 +65,7 @@ def possible_values(ages: bool, yes_no: int) -> Array:
 
 
 def few_values(n: int, ages: bool, yes_no: int, seed: int = 0, **sections: Any) -> tuple[curious.Tape, Rows]:
-    """A default job but for `data.least_rows`: the first client has n rows of an age in years, or of none, and yes or no."""
+    """A default job: the first client has n rows of an age in years, or of none, and yes or no."""
     random = np.random.default_rng(seed)
 
     def rows(n: int) -> tuple[Array, Array]:
@@ -76,7 +73,7 @@ def few_values(n: int, ages: bool, yes_no: int, seed: int = 0, **sections: Any) 
         return X, (random.random(n) < 1 / (1 + np.exp(-(X[:, 0] - X[:, 0].mean()) / 20 - 0.3))).astype(float)
 
     own, others = rows(n), {name: rows(COARSE_ROWS if ages else 100) for name in "bc"}
-    data = {"response": "y", **sections.pop("data", {"least_rows": min(n, LEAST_ROWS - 1)})}
+    data = {"response": "y"}
     with curious.Tape() as tape:
         fedkern.run({"job": {"method": "pvi"}, "data": data, **sections}, data={"a": own, **others})
     return tape, Rows(*own)
@@ -104,7 +101,7 @@ def sparse(n: int, p: int = 2, seed: int = 0, rounds: int = 60, **sections: Any)
         return X, (y > 0).astype(float) if binary else y
 
     own = rows(n)
-    job = {"job": {"method": "sparse", "rounds": rounds, "seed": SEED}, "data": {"response": "y", **FEW}, **sections}
+    job = {"job": {"method": "sparse", "rounds": rounds, "seed": SEED}, "data": {"response": "y"}, **sections}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, "b": rows(30), "c": rows(30)})
     return tape, np.column_stack(own)
@@ -118,7 +115,7 @@ def equations(n: int, p: int, seed: int = 0, rounds: int = 60, chains: int = 4) 
         "job": {"method": "sparse", "rounds": rounds, "seed": SEED},
         "model": {"kind": "sem"},
         "algorithm": {"tempering": 2, "chains": chains, "random_source": "keyed"},
-        "data": dict(FEW),
+        "data": {},
     }
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, **dict(zip("bc", others))})

@@ -26,7 +26,7 @@ from fedkern.models.glm import Rows
 from fedkern.models.mixed import Layout, Prior
 from fedkern.models.mixed import Rows as MixedRows
 
-from . import curious, curious_jobs
+from . import curious
 
 Array = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ def logistic(
 
     own = rows(n)
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y", **curious_jobs.lowered(n)}, **sections}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, **sections}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, **more})
     return tape, Rows(*own)
@@ -193,7 +193,7 @@ def _constants(tape: curious.Tape, client: int) -> tuple[Array, Array]:
 # --- a gaussian response with an intercept of each group: the likelihood is linear in what is not known
 
 
-def groups(sizes: list[int], p: int = 2, seed: int = 0, **data: Any) -> tuple[curious.Tape, Array, NDArray[np.int64]]:
+def groups(sizes: list[int], p: int = 2, seed: int = 0, **sections: Any) -> tuple[curious.Tape, Array, NDArray[np.int64]]:
     """A gaussian job whose first client has groups of these sizes: its rows [x, y], and the group of each."""
     pandas = __import__("pandas")
     random = np.random.default_rng(seed)
@@ -206,7 +206,7 @@ def groups(sizes: list[int], p: int = 2, seed: int = 0, **data: Any) -> tuple[cu
         return pandas.DataFrame({**cells, "ward": [f"w{k}" for k in group], "y": y}), np.column_stack([X, y]), group
 
     own, truth, group = rows(sizes)
-    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", **data}}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, **sections}
     job["model"] = {"family": "gaussian", "random": {"group": "ward"}}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, **{k: rows([8] * 8)[0] for k in "bc"}})
@@ -326,7 +326,7 @@ def of_the_seed(client: int, seed: int = 0) -> int:
 def sloped(
     sizes: list[int], others: list[int], p: int, family: str, seed: int = 0
 ) -> tuple[curious.Tape, Array, Array, NDArray[np.int64]]:
-    """A job with a random slope of the first column, which lowers least_rows: the first client's covariates, response, groups."""
+    """A job with a random slope of the first column: the first client's covariates, response, groups."""
     pandas = __import__("pandas")
     random = np.random.default_rng(seed)
 
@@ -341,7 +341,7 @@ def sloped(
         return pandas.DataFrame({**cells, "ward": [f"w{k:04}" for k in group], "y": y}), X, y, group
 
     own = rows(sizes)
-    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 19}}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
     job["model"] = {"family": family, "random": {"group": "ward", "slopes": ["x0"]}}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own[0], "b": rows(others)[0], "c": rows(others)[0]})

@@ -1,4 +1,4 @@
-"""Jobs of tests whose clients have fewer rows than jobs ask for where parties are apart: they name the keys."""
+"""Jobs of tests whose clients have fewer rows than are asked for where parties are apart: they name the keys."""
 
 from __future__ import annotations
 
