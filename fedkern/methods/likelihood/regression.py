@@ -76,7 +76,8 @@ class Columns:
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
                 if k in model.summaries:
-                    summaries.check_rows(*designs[k].X.shape, model.size, run.names[k], table.source)
+                    n, p = designs[k].X.shape
+                    summaries.check_rows(n, p, model.size, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
         said = column_notes.exchange_notes(run, degenerates)
