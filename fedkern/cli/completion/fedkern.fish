@@ -80,6 +80,7 @@ complete -c fedkern -n '_shtab_fedkern_using check' -l site -x -d 'a holder'"'"'
 complete -c fedkern -n '_shtab_fedkern_using check' -l device -xka "cpu cuda" -d 'where kernels run, instead of job.device'
 complete -c fedkern -n '_shtab_fedkern_using check' -l local -x -d 'for the data holder: the faults in the rows of this file; nothing leaves'
 complete -c fedkern -n '_shtab_fedkern_using check' -l latency -x -d 'how long the job waits for a relay whose round trip takes so long'
+complete -c fedkern -n '_shtab_fedkern_using check' -l apart -d 'ask of clients'"'"' rows what is asked where parties are apart'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a launch -d 'run a job over MPI on this machine: rank 0 is the server, the others hold clients'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using launch' -s n -x -d RANKS

@@ -128,6 +128,7 @@ _shtab_fedkern_check_options=(
   "--device[where kernels run, instead of job.device]:device:(cpu cuda)"
   "--local[for the data holder\: the faults in the rows of this file\; nothing leaves]:FILE:"
   "--latency[how long the job waits for a relay whose round trip takes so long]:SECONDS:"
+  "--apart[ask of clients\' rows what is asked where parties are apart]"
   ":JOB.toml:"
 )
 

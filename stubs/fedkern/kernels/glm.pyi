@@ -11,7 +11,7 @@ are taken in a fixed order that depends on the number of rows alone: results do 
 Draws come from counters: draw s of the weights is theta_s = mu + sigma e_s with e_s = rng.normal(d, key=key, client=client,
 step=step, draw=s), in every backend.
 """
-from typing import Any
+from typing import Any, Literal
 from collections.abc import Callable
 from typing import Any
 import numpy as np
@@ -35,7 +35,7 @@ CLIPPED_GRAD_SUM: Kernel
 CLIPPED_GRAD_SUM_FULL: Kernel
 PREDICT: Kernel
 PREDICT_FULL: Kernel
-def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector]:
+def loglik_grad(X: Real, y: Response, theta: Vector, *, family: Literal['bernoulli', 'poisson', 'gaussian', 'negative-binomial'], offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: Vector | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> tuple[float, Vector]:
     """Returns the log-likelihood of all rows and its gradient.
 
     Parameters
@@ -85,7 +85,7 @@ def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Rea
     >>> round(loglik, 3), grad
     (-2.079, array([0.5 , 1.75]))"""
     ...
-def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, prior_shift: float | Vector=0.0, prior_precision: float | Vector=1.0, estimator: str='stl', draws: int=1, key: int | None=None, client: int=0, step: int=0, out: tuple[Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector, Vector]:
+def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: Literal['bernoulli', 'poisson', 'gaussian', 'negative-binomial'], offset: Real | None=None, weights: Real | None=None, scale: float=1.0, prior_shift: float | Vector=0.0, prior_precision: float | Vector=1.0, estimator: Literal['stl', 'total', 'analytic']='stl', draws: int=1, key: int | None=None, client: int=0, step: int=0, out: tuple[Vector, Vector] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> tuple[float, Vector, Vector]:
     """Returns the evidence lower bound of the posterior, and its gradient.
 
     The bound is E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)]. The prior (inside PVI:
@@ -167,7 +167,7 @@ def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: st
     (-3.019, array([[ 1.127,  0.   ],
            [-0.533,  0.985]]))"""
     ...
-def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: tuple[Vector, Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector, Vector]:
+def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: Literal['bernoulli', 'poisson', 'gaussian', 'negative-binomial'], offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: tuple[Vector, Vector, Vector] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> tuple[Vector, Vector, Vector]:
     """Returns expectations of each row's log-likelihood and of its first two derivatives in a, under the posterior.
 
     Parameters
@@ -230,7 +230,7 @@ def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family:
     >>> glm.expectations(X, y, np.zeros(2), L, family="poisson")[0].round(3)
     array([-1.235, -1.185, -2.472])"""
     ...
-def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: np.ndarray | None=None, n_threads: int=1, backend: str | None=None) -> tuple[np.ndarray, int]:
+def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: Literal['bernoulli', 'poisson', 'gaussian', 'negative-binomial'], offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: Literal['analytic', 'weight-mc', 'activation-mc']='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: np.ndarray | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> tuple[np.ndarray, int]:
     """Returns the sum over rows of clipped gradients of the expected log-likelihood, to which DP-PVI adds noise.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma), or in (mu, L). It is
@@ -339,7 +339,7 @@ def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, cli
     >>> total.round(3)
     array([ 0.287,  0.966, -0.233, -0.146, -0.255])"""
     ...
-def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, grid: float | None=None, n_threads: int=1) -> ClippedSums:
+def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: Literal['bernoulli', 'poisson', 'gaussian', 'negative-binomial'], offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: Literal['analytic', 'weight-mc', 'activation-mc']='analytic', draws: int=1, key: int | None=None, client: int=0, grid: float | None=None, n_threads: int=1) -> ClippedSums:
     """Binds `clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
 
     Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
@@ -404,7 +404,7 @@ def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *
     >>> total.round(3)
     array([-0.351,  0.351, -0.039, -0.039])"""
     ...
-def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, scale: float=1.0, method: str='probit', out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> Vector:
+def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: Literal['bernoulli', 'poisson', 'gaussian', 'negative-binomial'], offset: Real | None=None, scale: float=1.0, method: Literal['probit', 'quadrature']='probit', out: Vector | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Vector:
     """Returns the predictive mean E[y | x] under the posterior.
 
     Parameters

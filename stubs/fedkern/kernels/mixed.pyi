@@ -32,7 +32,7 @@ The densities of `SEVERAL_MODES` have one mode in eta, each, but their product m
 are `nodes` of Gauss and Legendre on each of a few panels: those that hold all but e^-50 of the integrand's top, halved until its
 logarithm is smooth.
 """
-from typing import Any
+from typing import Any, Literal
 from typing import Any
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,7 @@ MOST_EFFECTS: int
 MOST_NODES: int
 VALUES: Kernel
 CURVATURE: Kernel
-def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, upper: Floats | None=None, cuts: Floats | None=None, entry: Floats | None=None, *, family: str, nodes: int, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, upper: Floats | None=None, cuts: Floats | None=None, entry: Floats | None=None, *, family: Literal['bernoulli', 'binomial', 'poisson', 'gaussian', 'negative-binomial', 'student', 'gamma', 'beta', 'zero-inflated-poisson', 'zero-inflated-negative-binomial', 'ordinal', 'ordinal-probit', 'weibull', 'exponential', 'piecewise'], nodes: int, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Floats:
     """Returns the log-likelihood of a mixed model at many points, the effects of groups integrated out; NaN where a mode is not
     found.
 
@@ -113,7 +113,7 @@ def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | Non
     >>> mixed.values(points, X, Z, y, None, None, starts, family="poisson", nodes=9).round(3)
     array([-7.457, -8.674])"""
     ...
-def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, upper: Floats | None=None, cuts: Floats | None=None, entry: Floats | None=None, *, family: str, nodes: int, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
+def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, upper: Floats | None=None, cuts: Floats | None=None, entry: Floats | None=None, *, family: Literal['bernoulli', 'binomial', 'poisson', 'gaussian', 'negative-binomial', 'student', 'gamma', 'beta', 'zero-inflated-poisson', 'zero-inflated-negative-binomial', 'ordinal', 'ordinal-probit', 'weibull', 'exponential', 'piecewise'], nodes: int, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> tuple[Floats, Floats, Floats]:
     """Returns the log-likelihood with its gradient and minus its Hessian: those of the integral (Louis 1982), by the nodes of the
     value.
 

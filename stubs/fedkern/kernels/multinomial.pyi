@@ -5,7 +5,7 @@ A row of level y, with the predictors eta_0 = 0 of the first level and eta_k = X
 eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. Results that are
 not finite at a point are NaN, and no others.
 """
-from typing import Any
+from typing import Any, Literal
 from typing import Any
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from ._record import COMPILED, F64, Array, Kernel, Out, Scalar
 Floats = NDArray[np.float64]
 VALUES: Kernel
 CURVATURE: Kernel
-def values(points: Floats, X: Floats, y: Floats, *, levels: int, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def values(points: Floats, X: Floats, y: Floats, *, levels: int, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> Floats:
     """Returns the log-likelihood of a multinomial logistic model at many points.
 
     Parameters
@@ -55,7 +55,7 @@ def values(points: Floats, X: Floats, y: Floats, *, levels: int, out: Floats | N
     >>> multinomial.values(points, X, y, levels=3).round(3)
     array([-3.296, -2.018])"""
     ...
-def curvature(points: Floats, X: Floats, y: Floats, *, levels: int, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
+def curvature(points: Floats, X: Floats, y: Floats, *, levels: int, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats]:
     """Returns the log-likelihood with its gradient and minus its Hessian.
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Optimisers as single passes over a flat vector: a new state, and the step that is added to the parameters (ascent)."""
-from typing import Any
+from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from ._checks import NOT_NEGATIVE, POSITIVE, Domain, Together
@@ -11,7 +11,7 @@ BETA2: float
 EPSILON: float
 ADAM: Kernel
 ADAGRAD: Kernel
-def adam(state: Vector, gradient: Vector, *, learning_rate: float, beta1: float=BETA1, beta2: float=BETA2, epsilon: float=EPSILON, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector]:
+def adam(state: Vector, gradient: Vector, *, learning_rate: float, beta1: float=BETA1, beta2: float=BETA2, epsilon: float=EPSILON, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[Vector, Vector]:
     """Makes one iteration of Adam with bias correction.
 
     Parameters
@@ -58,7 +58,7 @@ def adam(state: Vector, gradient: Vector, *, learning_rate: float, beta1: float=
     >>> step.round(6)
     array([ 0.1, -0.1])"""
     ...
-def adagrad(state: Vector, gradient: Vector, *, learning_rate: float, epsilon: float=1e-10, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector]:
+def adagrad(state: Vector, gradient: Vector, *, learning_rate: float, epsilon: float=1e-10, out: tuple[Vector | None, Vector | None] | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[Vector, Vector]:
     """Makes one iteration of Adagrad.
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Clipping and noise for differentially private sums."""
-from typing import Any
+from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from ._checks import NOT_NEGATIVE, SEED, WORD, Domain
@@ -9,7 +9,7 @@ CLIP_SUM: Kernel
 ADD_NOISE: Kernel
 LARGEST_SIGMA: int
 DISCRETE_GAUSSIAN: Kernel
-def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns the sum of rows, each scaled to a Euclidean norm of at most `bound`.
 
     Parameters
@@ -48,7 +48,7 @@ def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, o
     >>> privacy.clip_sum(rows, bound=1.0).round(6)
     array([0.9, 1.2])"""
     ...
-def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int=0, step: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int=0, step: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns a sum plus normal noise that a key repeats. It is for experiments: whoever knows the key can take the noise off
     again.
 
@@ -93,7 +93,7 @@ def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int
     >>> privacy.add_noise(total, sigma=0.5, key=key, step=1).round(3)
     array([ 9.118, 19.433])"""
     ...
-def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDArray[np.int64] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[np.int64], int]:
+def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDArray[np.int64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> tuple[NDArray[np.int64], int]:
     """Returns exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers
     only.
 

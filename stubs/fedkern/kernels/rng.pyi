@@ -4,7 +4,7 @@
 The key says seed, stream and chain; the counter says which item, draw, client and step. The same words come from every backend,
 for any number of threads and in any order; floating-point numbers made of them agree to a few units in the last place.
 """
-from typing import Any
+from typing import Any, Literal
 import re
 import sys
 from collections.abc import Callable
@@ -142,7 +142,7 @@ def bit_generator(key: int, *, client: int=0, step: int=0) -> Philox4x32:
     >>> rng.uniform(4, key=rng.key(7)).round(3)
     array([0.457, 0.272, 0.432, 0.107])"""
     ...
-def words(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.uint32] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.uint32]:
+def words(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.uint32] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.uint32]:
     """Returns the 32-bit words of `n` consecutive Philox4x32-10 blocks.
 
     Parameters
@@ -215,7 +215,7 @@ def bind_words(n: int, *, key: int, client: int=0, draw: int=0) -> Callable[[int
     >>> np.array_equal(words, rng.words(2, key=rng.key(7), step=5))
     True"""
     ...
-def uniform(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def uniform(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns uniform numbers on the open interval (0, 1).
 
     Parameters
@@ -260,7 +260,7 @@ def uniform(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_
     >>> rng.uniform(2, key=key, first_item=1).round(3)
     array([0.432, 0.107])"""
     ...
-def normal(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def normal(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns standard normal numbers.
 
     Parameters
@@ -305,7 +305,7 @@ def normal(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_i
     >>> rng.normal(2, key=key, first_item=1).round(3)
     array([1.016, 0.805])"""
     ...
-def exponential(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def exponential(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns exponential numbers of mean 1.
 
     Parameters
@@ -350,7 +350,7 @@ def exponential(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, fi
     >>> rng.exponential(2, key=key, first_item=1).round(3)
     array([0.84 , 2.238])"""
     ...
-def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns gamma numbers of scale 1.
 
     Parameters
@@ -395,7 +395,7 @@ def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, c
     >>> rng.gamma(2.0, n=3, key=rng.key(7)).round(3)
     array([1.453, 3.352, 1.943])"""
     ...
-def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x)).
 
     Parameters
@@ -440,7 +440,7 @@ def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float6
     >>> rng.inverse_gaussian(np.array([1.0, 2.0]), 3.0, key=rng.key(7)).round(3)
     array([0.905, 0.892])"""
     ...
-def polya_gamma(z: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def polya_gamma(z: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns Polya-Gamma numbers PG(1, z), exact.
 
     Parameters

@@ -1,7 +1,7 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: sweeps of its sampler, and its
 likelihood."""
-from typing import Any
+from typing import Any, Literal
 from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ LIMIT: int
 Floats: TypeAlias = NDArray[np.float64]
 SWEEPS: Kernel
 LOG_DENSITY: Kernel
-def log_density(Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def log_density(Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Floats:
     """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain.
 
     Parameters
@@ -56,7 +56,7 @@ def log_density(Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | Non
     >>> sem.log_density(Y, coefficients, np.ones((1, 2))).round(3)
     array([-6.812])"""
     ...
-def sweeps(Y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, b: Floats, log_step: Floats, temperature: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, update: str='auto', swap: bool=True, stable: bool=False, adapt: bool=False, scales: str='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
+def sweeps(Y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, b: Floats, log_step: Floats, temperature: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, update: Literal['auto', 'row-gibbs', 'element', 'row']='auto', swap: bool=True, stable: bool=False, adapt: bool=False, scales: Literal['exact', 'expanded']='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
     """Makes sweeps over the variables of one site: scales lambda^2, coefficients theta + deviation, scales b of the Laplace
     errors.
 

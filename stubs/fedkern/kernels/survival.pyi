@@ -9,7 +9,7 @@ such time adds
 Rows are given in the order of `arranged`, which is made once: by stratum, in each from the last time to the first. What is not
 finite at a point is NaN, and nothing else.
 """
-from typing import Any
+from typing import Any, Literal
 from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def arranged(time: Floats, event: NDArray[np.bool_], entry: Floats | None=None, 
     >>> rows.deaths
     array([1, 1, 1])"""
     ...
-def cox_values(points: Floats, X: Floats, weights: Floats | None, offset: Floats | None, first: Indices, ends: Indices, deaths: Indices, until: Indices | None, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def cox_values(points: Floats, X: Floats, weights: Floats | None, offset: Floats | None, first: Indices, ends: Indices, deaths: Indices, until: Indices | None, *, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> Floats:
     """Returns Cox's partial log-likelihood at many points.
 
     Parameters
@@ -124,7 +124,7 @@ def cox_values(points: Floats, X: Floats, weights: Floats | None, offset: Floats
     >>> survival.cox_values(np.array([[0.0], [0.7]]), X[rows.order], None, None, *rows[1:]).round(3)
     array([-3.178, -1.912])"""
     ...
-def cox_curvature(points: Floats, X: Floats, weights: Floats | None, offset: Floats | None, first: Indices, ends: Indices, deaths: Indices, until: Indices | None, *, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
+def cox_curvature(points: Floats, X: Floats, weights: Floats | None, offset: Floats | None, first: Indices, ends: Indices, deaths: Indices, until: Indices | None, *, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats]:
     """Returns Cox's partial log-likelihood with its gradient and minus its Hessian.
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Draws a client's coefficients and auxiliary variables, and computes gradients at the draws (see the family)."""
-from typing import Any
+from typing import Any, Literal
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -39,7 +39,7 @@ def of_coefficients(p: int, *, full: bool) -> int:
     ...
 def columns(extra: Any) -> int:
     ...
-def coefficients(mu: Floats, scale: Floats, eps: Floats, *, full: bool=False, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def coefficients(mu: Floats, scale: Floats, eps: Floats, *, full: bool=False, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> Floats:
     """Returns a draw of coefficients theta ~ N(mu, L L').
 
     Parameters
@@ -81,7 +81,7 @@ def coefficients(mu: Floats, scale: Floats, eps: Floats, *, full: bool=False, ou
     >>> augmented.coefficients(mu, log_sd, eps).round(6)
     array([1.5, 1.9])"""
     ...
-def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Floats, *, out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
+def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Floats, *, out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats]:
     """Returns the linear predictor and a draw of the auxiliary variables, mean-field.
 
     Parameters
@@ -126,7 +126,7 @@ def mean_field_draw(H: Floats, w: Floats, tau: Floats, mean: Floats, log_sd: Flo
     >>> g.round(6), z.round(6)
     (array([ 0.7, -0.8]), array([ 0.5, -0.5]))"""
     ...
-def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Floats, message: Floats, own: Floats | None=None, *, rho: float, path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats]:
+def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Floats, message: Floats, own: Floats | None=None, *, rho: float, path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats, Floats]:
     """Returns the gradient of the ELBO at one draw, mean-field.
 
     Parameters
@@ -185,7 +185,7 @@ def mean_field_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, log_sd: Fl
     >>> grad_w.round(6), grad_mean.round(6)
     (array([ 0.1, -0.4]), array([ 3.2, -1.3]))"""
     ...
-def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
+def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), out: tuple[Floats | None, Floats | None] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats]:
     """Returns the linear predictor and a draw of the auxiliary variables, amortised.
 
     Parameters
@@ -235,7 +235,7 @@ def amortised_draw(H: Floats, w: Floats, tau: Floats, extra: Floats, psi: Floats
     >>> g.round(6), z.round(6)
     (array([ 0.7, -0.8]), array([ 1.2, -1.3]))"""
     ...
-def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floats, psi: Floats, message: Floats, own: Floats | None=None, *, rho: float, hidden: Sequence[int]=(16, 16), path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
+def amortised_gradient(H: Floats, g: Floats, z: Floats, tau: Floats, extra: Floats, psi: Floats, message: Floats, own: Floats | None=None, *, rho: float, hidden: Sequence[int]=(16, 16), path: bool=True, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats]:
     """Returns the gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a
     time.
 

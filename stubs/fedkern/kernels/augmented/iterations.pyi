@@ -1,7 +1,7 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Does the whole work of a client between two messages in one call: a gradient, a step of Adam, the next draw (see the
 family)."""
-from typing import Any
+from typing import Any, Literal
 from collections.abc import Callable, Sequence
 from typing import Any
 import numpy as np
@@ -15,7 +15,7 @@ Iterations = Callable[..., tuple[Any, ...]]
 MEAN_FIELD_ITERATION: Kernel
 AMORTISED_ITERATION: Kernel
 NETWORK_ITERATION: Kernel
-def mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, *, rho: float, prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+def mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, *, rho: float, prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Does a client's work between two messages, mean-field: a gradient, a step, the next draw.
 
     Parameters
@@ -163,7 +163,7 @@ def bind_mean_field_iteration(H: Floats, parameters: Floats, moments: Floats, ep
     >>> state[0].shape
     (6,)"""
     ...
-def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+def amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), prior_mean: float=0.0, prior_sd: float=1.0, learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Does a client's work between two messages, amortised: a gradient, a step, the next draw.
 
     Parameters
@@ -331,7 +331,7 @@ def bind_amortised_iteration(H: Floats, parameters: Floats, moments: Floats, eps
     >>> state[0].shape == (k,)
     True"""
     ...
-def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: str='relu', learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: Literal['relu', 'tanh', 'identity']='relu', learning_rate: float, path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, step: int=0, out: tuple[Floats | None, ...] | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Does the work of `amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or
     a maximum.
 
@@ -439,7 +439,7 @@ def network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Float
     array([[0.15 ],
            [0.168]])"""
     ...
-def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: str='relu', path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, n_threads: int=1) -> Iterations:
+def bind_network_iteration(X: Floats, precision: Floats, H: Floats, parameters: Floats, moments: Floats, eps: Floats, tau: Floats, theta: Floats, g: Floats, z: Floats, message: Floats, extra: Floats, extra_next: Floats, *, rho: float, hidden: Sequence[int]=(16, 16), sizes: Sequence[int], activation: Literal['relu', 'tanh', 'identity']='relu', path: bool=True, full: bool=False, centre: int | None=None, key: int, client: int=0, n_threads: int=1) -> Iterations:
     """Binds `network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
 
     Parameters

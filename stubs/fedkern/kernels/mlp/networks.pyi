@@ -16,7 +16,7 @@ All arrays of a call have one type, float32 or float64; sums over rows are taken
 of rows alone: results do not depend on `n_threads`. Nothing of the size of rows times hidden units is stored: `backward` computes
 the values again, a block of rows at a time.
 """
-from typing import Any
+from typing import Any, Literal
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
@@ -85,7 +85,7 @@ def network(kernel: str, sizes: Sequence[int], activation: str='tanh') -> tuple[
     >>> sizes, symbols
     (array([ 2, 16,  1]), {'d': 2, 'q': 1, 'k': 65})"""
     ...
-def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: NDArray[Float] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[Float]:
+def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[int], activation: Literal['tanh', 'relu', 'identity']='tanh', out: NDArray[Float] | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> NDArray[Float]:
     """Returns the values of a network at every row.
 
     Parameters
@@ -126,7 +126,7 @@ def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[in
     array([[-0.4],
            [ 0.6]])"""
     ...
-def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: tuple[np.ndarray | None, np.ndarray | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
+def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: Literal['tanh', 'relu', 'identity']='tanh', out: tuple[np.ndarray | None, np.ndarray | None] | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
     """Returns the gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
 
     Parameters

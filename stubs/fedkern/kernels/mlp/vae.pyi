@@ -10,7 +10,7 @@ For one theta with its condition t and standard normal e (docs/spec/sigma.md, se
 
 gamma is a standard deviation. Both KLs have a weight in the function that is maximised, and none in the ELBO that is reported.
 """
-from typing import Any
+from typing import Any, Literal
 import math
 from typing import Any, TypeVar
 import numpy as np
@@ -24,7 +24,7 @@ __all__ = ['vae_gradient', 'vae_step']
 Float = TypeVar('Float', np.float64, np.float32)
 VAE_GRADIENT: Kernel
 VAE_STEP: Kernel
-def vae_gradient(parameters: NDArray[Float], theta: NDArray[Float], t: NDArray[Float], noise: NDArray[Float], *, architecture: Architecture, gamma: float, kl_weight: float=1.0, out: tuple[NDArray[Float] | None, NDArray[np.float64] | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[np.float64]]:
+def vae_gradient(parameters: NDArray[Float], theta: NDArray[Float], t: NDArray[Float], noise: NDArray[Float], *, architecture: Architecture, gamma: float, kl_weight: float=1.0, out: tuple[NDArray[Float] | None, NDArray[np.float64] | None] | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[NDArray[Float], NDArray[np.float64]]:
     """Returns the gradient of the ELBO, mean over a batch.
 
     Parameters
@@ -75,7 +75,7 @@ def vae_gradient(parameters: NDArray[Float], theta: NDArray[Float], t: NDArray[F
     >>> gradient.shape, terms.round(3)
     ((88,), array([-2.878,  0.656,  0.42 ,  0.292]))"""
     ...
-def vae_step(parameters: NDArray[Float], moments: NDArray[Float], values: NDArray[np.float64], phi: NDArray[np.float64], scale: NDArray[np.float64], indptr: NDArray[np.int64] | None=None, indices: NDArray[np.int64] | None=None, order: NDArray[np.int64] | None=None, *, rates: NDArray[np.float64], kl_weights: NDArray[np.float64], architecture: Architecture, kind: str, rank: int=0, group: int=1, batch: int, gamma: float, clip: float=0.0, seed: int, chain: int=0, first: int=0, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float], NDArray[np.float64]]:
+def vae_step(parameters: NDArray[Float], moments: NDArray[Float], values: NDArray[np.float64], phi: NDArray[np.float64], scale: NDArray[np.float64], indptr: NDArray[np.int64] | None=None, indices: NDArray[np.int64] | None=None, order: NDArray[np.int64] | None=None, *, rates: NDArray[np.float64], kl_weights: NDArray[np.float64], architecture: Architecture, kind: Literal['stored', 'dense', 'sparse'], rank: int=0, group: int=1, batch: int, gamma: float, clip: float=0.0, seed: int, chain: int=0, first: int=0, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[NDArray[Float], NDArray[Float], NDArray[np.float64]]:
     """Makes the steps `first`, `first` + 1, .. of training: draws, the gradient of the ELBO, a step of Adam.
 
     A step draws a batch as `spatial.table_sample` does at (seed, chain, step), with the conditions phi[entry]; the noise of row b

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Computes a site's part: its coefficients, their scales and its error variance, given the global theta and tau."""
-from typing import Any
+from typing import Any, Literal
 from collections.abc import Callable
 from typing import Any
 import numpy as np
@@ -25,7 +25,7 @@ WORDS: dict[str, Any]
 LOCAL_SWEEPS: Kernel
 LOCAL_SWEEPS_BATCHED: Kernel
 GAUSSIAN_POSTERIOR_DRAW: Kernel
-def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
+def local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: Literal['exact', 'expanded']='exact', draw: Literal['auto', 'gram', 'data']='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Swept:
     """Makes Gibbs sweeps of one site's regression y = X theta_k + e, theta_k = theta + deviation, given the global theta and tau.
 
     A sweep draws, in this order, lambda^2 (half-Cauchy lambda; the deviations have variances lambda^2 tau^2), the deviations, and
@@ -183,7 +183,7 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     (array([[ 1.581, -0.158],
            [ 0.   ,  1.214]]), array([0.696, 0.996]), 0.043)"""
     ...
-def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
+def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: Literal['exact', 'expanded']='exact', draw: Literal['auto', 'gram', 'data']='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Swept:
     """Makes Gibbs sweeps of the p regressions of every column of Y on the others (a Markov random field), all on one factor of Y.
 
     Each regression has the result of `local_sweeps` with the response's column left out, and its random numbers. Nothing p x p
@@ -269,7 +269,7 @@ def local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, dev
     (array([[[ 0.   , -0.012],
             [-0.111,  0.   ]]]), array([[0.695, 3.089]]))"""
     ...
-def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Sweeps:
+def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: Literal['exact', 'expanded']='exact', draw: Literal['auto', 'gram', 'data']='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Sweeps:
     """Binds `local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> its results.
 
     Parameters
@@ -342,7 +342,7 @@ def bind_local_sweeps(R: Floats, q: Floats, rss: Floats | float, n: float, theta
     >>> state[2].round(3)  # the same as `local_sweeps` with n_sweeps=3
     array([0.474])"""
     ...
-def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: str='exact', draw: str='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Sweeps:
+def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, n_sweeps: int=1, scales: Literal['exact', 'expanded']='exact', draw: Literal['auto', 'gram', 'data']='auto', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, gram: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Sweeps:
     """Binds `local_sweeps_batched` for many calls with equal sizes, as `bind_local_sweeps` does.
 
     Parameters
@@ -410,7 +410,7 @@ def bind_local_sweeps_batched(R: Floats, n: float, theta: Floats, tau_sq: Floats
     >>> state[2].shape
     (1, 2)"""
     ...
-def gaussian_posterior_draw(R: Floats, q: Floats, mean: Floats, scale: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, draw: str='auto', slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def gaussian_posterior_draw(R: Floats, q: Floats, mean: Floats, scale: Floats, sigma_sq: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, draw: Literal['auto', 'gram', 'data']='auto', slab: float=np.inf, gram: Floats | None=None, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> Floats:
     """Returns draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Moves global and local coefficients of the sparse models together."""
-from typing import Any
+from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from fedkern.errors import NumericalError
@@ -14,7 +14,7 @@ TERMS: tuple[Any, ...]
 MOVE_TERMS: Kernel
 MOVE: Kernel
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
-def move_terms(R: NDArray[np.float64], q: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], deviation: NDArray[np.float64], tau_sq: NDArray[np.float64], sigma_sq: NDArray[np.float64], *, slab: float=np.inf, out: Pair | None=None, n_threads: int=1, backend: str | None=None) -> Pair:
+def move_terms(R: NDArray[np.float64], q: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], deviation: NDArray[np.float64], tau_sq: NDArray[np.float64], sigma_sq: NDArray[np.float64], *, slab: float=np.inf, out: Pair | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> Pair:
     """Returns one client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
 
     Parameters
@@ -67,7 +67,7 @@ def move_terms(R: NDArray[np.float64], q: NDArray[np.float64], block: NDArray[np
     (array([[ 2. , -0.4]]), array([[[4. , 1. ],
             [1. , 2.5]]]))"""
     ...
-def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scale_tau: float=1.0, c0: float=0.01, spike_variance: float=0.0, out: Pair | None=None, n_threads: int=1, backend: str | None=None) -> Pair:
+def move(gradient: NDArray[np.float64], precision: NDArray[np.float64], block: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scale_tau: float=1.0, c0: float=0.01, spike_variance: float=0.0, out: Pair | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> Pair:
     """Returns a draw of a block of x = (theta, t) with all d / tau held fixed.
 
     Parameters

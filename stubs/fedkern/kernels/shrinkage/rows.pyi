@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Computes a site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
-from typing import Any
+from typing import Any, Literal
 from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Patterns(NamedTuple):
     K: Floats
     L: Floats
     shift: Floats
-def logistic_sweeps(X: Floats, y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, alpha: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', scale_lambda: float=1.0, scale_intercept: float=10.0, intercept: bool=True, slab: float=np.inf, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
+def logistic_sweeps(X: Floats, y: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, alpha: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: Literal['exact', 'expanded']='exact', scale_lambda: float=1.0, scale_intercept: float=10.0, intercept: bool=True, slab: float=np.inf, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> Swept:
     """Makes Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
 
     Parameters
@@ -112,7 +112,7 @@ def logistic_sweeps(X: Floats, y: Floats, theta: Floats, tau_sq: Floats, deviati
     >>> deviation.round(3), alpha.round(3)
     (array([[ 0.235, -0.031]]), array([2.363]))"""
     ...
-def imputed_sweeps(X: Floats, y: Floats, psi: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, alpha: Floats, completed: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: str='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, intercept: bool=True, patterns: Patterns | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> Swept:
+def imputed_sweeps(X: Floats, y: Floats, psi: Floats, theta: Floats, tau_sq: Floats, deviation: Floats, lambda_sq: Floats, sigma_sq: Floats, alpha: Floats, completed: Floats, *, seed: int, chain: int=0, client: int=0, step: int=0, n_sweeps: int=1, scales: Literal['exact', 'expanded']='exact', scale_lambda: float=1.0, shape: float=2.0, rate: float=1.0, slab: float=np.inf, intercept: bool=True, patterns: Patterns | None=None, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> Swept:
     """Makes Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Makes the server's sweeps of the sparse models."""
-from typing import Any
+from typing import Any, Literal
 from collections.abc import Callable
 from typing import Any, Literal
 import numpy as np
@@ -22,7 +22,7 @@ GLOBAL_SWEEP_SUMS: Kernel
 LOCAL_SUMS: Kernel
 Result = tuple[np.ndarray, ...]
 ServerSweeps = Callable[..., Result]
-def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: str | None=None) -> Result:
+def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> Result:
     """Makes sweeps of the server that holds the deviations and local scales of all m clients.
 
     Parameters
@@ -126,7 +126,7 @@ def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64],
     >>> swept[0].round(3)
     array([[[0.106, 0.088]]])"""
     ...
-def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, n_threads: int=1, backend: str | None=None) -> ServerSweeps:
+def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> ServerSweeps:
     """Binds `global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its
     results.
 
@@ -206,7 +206,7 @@ def bind_global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.floa
     >>> inclusion.shape
     (1, 1, 2)"""
     ...
-def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: str | None=None) -> Result:
+def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'reference'] | None=None) -> Result:
     """Makes one sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
 
     Parameters
@@ -303,7 +303,7 @@ def global_sweep_sums(sums: NDArray[np.float64], n_clients: int, indicators: NDA
     >>> swept[0].round(3)
     array([[[0.106, 0.088]]])"""
     ...
-def local_sums(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], *, slab: float=np.inf, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+def local_sums(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], *, slab: float=np.inf, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: Literal['cpp', 'numba', 'cuda', 'reference'] | None=None) -> NDArray[np.float64]:
     """Returns one client's terms of the sums that are sufficient for a sweep of the server.
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Factorises precisions that are sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
-from typing import Any
+from typing import Any, Literal
 from dataclasses import dataclass
 import numpy as np
 from fedkern.errors import NumericalError
@@ -57,7 +57,7 @@ def bordered_analyse(indptr: Indices, indices: Indices, border: Indices) -> Bord
     >>> spatial.bordered_analyse(indptr, indices, border=np.array([1])).order  # the border is eliminated last
     array([0, 2, 1])"""
     ...
-def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
+def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats]:
     """Returns the sparse columns of a Cholesky factor, and the Schur complement of the dense block.
 
     Parameters
@@ -104,7 +104,7 @@ def bordered_factor(values: Floats, indptr: Indices, indices: Indices, block: Fl
     >>> factor.round(3), rest.round(3)
     (array([ 2. , -0.5,  2. , -0.5]), array([[1.5]]))"""
     ...
-def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: Floats, *, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> Floats:
     """Returns the entries of the inverse in the pattern, without computing the others.
 
     Parameters
@@ -147,7 +147,7 @@ def bordered_inverse(factor: Floats, indptr: Indices, indices: Indices, block: F
     >>> spatial.bordered_inverse(factor, pattern.indptr, pattern.indices, 1 / rest).round(3)
     array([0.292, 0.167, 0.292, 0.167])"""
     ...
-def bordered_solve(right: Floats, factor: Floats, indptr: Indices, indices: Indices, *, back: bool=False, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def bordered_solve(right: Floats, factor: Floats, indptr: Indices, indices: Indices, *, back: bool=False, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> Floats:
     """Returns solutions of L x = right before the dense block's own factor, or of L' x = right after it.
 
     Parameters

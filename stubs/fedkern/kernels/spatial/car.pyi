@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Computes conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
-from typing import Any
+from typing import Any, Literal
 import numpy as np
 from fedkern.errors import NumericalError
 from .._checks import Domain, choice_of, require
@@ -12,7 +12,7 @@ PROPER: Scalar
 CAR_LOGDENSITY: Kernel
 CAR_FACTOR: Kernel
 CAR_SAMPLE: Kernel
-def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices, logdet: Floats, *, form: str='car', lo: float=0.0, hi: float=0.99, widest: float=2.0, rank: int | None=None, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
+def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices, logdet: Floats, *, form: Literal['car', 'leroux', 'icar']='car', lo: float=0.0, hi: float=0.99, widest: float=2.0, rank: int | None=None, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats, Floats]:
     """Returns log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
 
     Parameters
@@ -74,7 +74,7 @@ def car_logdensity(theta: Floats, phi: Floats, indptr: Indices, indices: Indices
     >>> value.round(3), grad_theta.round(3), grad_phi.round(3)
     (array([-3.415]), array([[-0.32, -0.22,  0.48]]), array([-4.697]))"""
     ...
-def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indices: Indices, indptr: Indices, indices: Indices, *, form: str='car', out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
+def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indices: Indices, indptr: Indices, indices: Indices, *, form: Literal['car', 'leroux']='car', out: Out=None, n_threads: int=1, backend: Literal['cpp', 'reference'] | None=None) -> tuple[Floats, Floats]:
     """Returns Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
 
     Parameters
@@ -127,7 +127,7 @@ def car_factor(phi: Floats, order: Indices, factor_indptr: Indices, factor_indic
     >>> logdet.round(3)
     array([ 0.693, -0.968])"""
     ...
-def car_sample(vectors: Floats, values: Floats, weights: Floats, phi: Floats, *, form: str='car', seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def car_sample(vectors: Floats, values: Floats, weights: Floats, phi: Floats, *, form: Literal['car', 'leroux', 'icar']='car', seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> Floats:
     """Returns draws weights * U (e / sqrt(precisions)), one for each phi, without the null space of an intrinsic model.
 
     Costs n^2 operations a draw after the decomposition's n^3: for streams of draws a table of sparse factors (`DrawTable.car`) is

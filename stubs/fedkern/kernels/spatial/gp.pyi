@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Computes Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/spec/sigma.md, section 3)."""
-from typing import Any
+from typing import Any, Literal
 import operator
 from fedkern.errors import NumericalError
 from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
@@ -11,7 +11,7 @@ GP_KINDS: dict[str, Any]
 GP_COVARIANCE: Kernel
 GP_FACTOR: Kernel
 GP_SAMPLE: Kernel
-def gp_covariance(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=0.0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def gp_covariance(x: Floats, lengthscale: Floats, *, kind: Literal['rbf', 'matern12', 'matern32', 'matern52']='rbf', jitter: float=0.0, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> Floats:
     """Returns covariance matrices k(|x_i - x_j| / lengthscale) + jitter I.
 
     Parameters
@@ -55,7 +55,7 @@ def gp_covariance(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: fl
            [[1.   , 0.882],
             [0.882, 1.   ]]])"""
     ...
-def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tolerance: float=1e-06, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats]:
+def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: Literal['rbf', 'matern12', 'matern32', 'matern52']='rbf', tolerance: float=1e-06, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[Floats, Floats]:
     """Returns factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot.
 
     Parameters
@@ -100,7 +100,7 @@ def gp_factor(x: Floats, lengthscale: Floats, *, rank: int, kind: str='rbf', tol
     >>> factors.shape, residual.round(3)
     ((1, 3, 2), array([0.006]))"""
     ...
-def gp_sample(x: Floats, lengthscale: Floats, *, kind: str='rbf', jitter: float=1e-06, seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def gp_sample(x: Floats, lengthscale: Floats, *, kind: Literal['rbf', 'matern12', 'matern32', 'matern52']='rbf', jitter: float=1e-06, seed: int, chain: int=0, client: int=0, step: int=0, out: Floats | None=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> Floats:
     """Returns draws L e with L L' = `gp_covariance`, one for each lengthscale.
 
     Parameters

@@ -1,6 +1,6 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """Draws from a finite set of priors, to train a network that stands in for a prior (docs/spec/sigma.md, section 3)."""
-from typing import Any
+from typing import Any, Literal
 import operator
 from copy import copy
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ KINDS: dict[str, Any]
 TABLE: tuple[Any, ...]
 WORDS: dict[str, Any]
 TABLE_SAMPLE: Kernel
-def table_sample(values: Floats, scale: Floats, indptr: Indices | None=None, indices: Indices | None=None, order: Indices | None=None, *, kind: str, batch: int, seed: int, chain: int=0, step: int=0, rank: int=0, group: int=1, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Indices]:
+def table_sample(values: Floats, scale: Floats, indptr: Indices | None=None, indices: Indices | None=None, order: Indices | None=None, *, kind: Literal['stored', 'dense', 'sparse'], batch: int, seed: int, chain: int=0, step: int=0, rank: int=0, group: int=1, out: Out=None, n_threads: int=1, backend: Literal['cpp', 'cuda', 'reference'] | None=None) -> tuple[Floats, Indices]:
     """Returns draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
 
     Rows of one group come from one entry: number t = floor(u T), u uniform number g (that of the group) of stream
