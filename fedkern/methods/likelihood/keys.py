@@ -377,6 +377,7 @@ BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
 CHAINS: Tables = {"job": {"rounds": TRAJECTORIES}}
 FITTED: Tables = {"job": {"rounds": STEPS}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
+DROP: Tables = {"model": {"missing": "drop"}}  # as R's na.omit; how many rows are left out is said
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
 
 
@@ -416,10 +417,16 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
+    own = table(raw, "model").get("kind") == "own"
     base = {"hmc": CHAINS, "sfvi": FITTED}.get(str(table(raw, "algorithm").get("sampler")), BASE)
     return layered(
         raw,
-        [base, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT)],
+        [
+            base,
+            *[DROP] * (not own),
+            *[BUILTIN] * (builtin is not None),
+            *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT),
+        ],
     )
 
 
