@@ -16,6 +16,7 @@ from .data import memory
 from .data.faults import HINT
 from .errors import BudgetSpent, HolderError, JobError, OwnFault
 from .jobs import engine, opened
+from .jobs.found_levels import with_levels
 from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
 from .jobs.load import merged
@@ -254,7 +255,7 @@ def _given(
     laid = merged(sections, {name: table for name, table in said.items() if table})
     # Keys that are derived from tables in memory count as defaults: the job may say otherwise.
     with _as_keys(keys):
-        config, folder = job_of(job, sections=laid, defaults=held.defaults)
+        config, folder = job_of(job, sections=laid, defaults=held.defaults, completed=partial(with_levels, read=held.tables))
     return config, folder, held if held.clients or held.own else None
 
 

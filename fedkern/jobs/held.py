@@ -6,7 +6,7 @@ These are: rows of the clients, test rows, the server's own rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -59,6 +59,11 @@ class Held:
         """Returns keys that tables in memory supply where a job leaves them out: the y of (X, y) is the response."""
         pairs = [held for held in self.clients.values() if isinstance(held, tuple) and len(held) == 2 and held[1] is not None]
         return {"data": {"response": "y"}} if pairs else {}
+
+    def tables(self, response: str) -> Iterator[Table]:
+        """Yields the clients' rows; `response`: a column that is read as texts."""
+        for name, held in self.clients.items():
+            yield memory.table(held, f"data[{name!r}]", text=frozenset({response}), response=response)
 
     def over(self, parties: Parties) -> Parties:
         """Returns the parties, with these tables in the place of files."""

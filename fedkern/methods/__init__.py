@@ -6,7 +6,7 @@ They are keys, rows, model, budget (of private jobs), stages, run, publish, own,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -71,6 +71,7 @@ def load(
     sections: Mapping[str, Mapping[str, object]] | None = None,
     defaults: Mapping[str, Mapping[str, object]] | None = None,
     *,
+    completed: Callable[[Raw], Raw] = lambda tables: tables,
     files: Iterable[Path] = (),
 ) -> tuple[JobConfig, Path]:
     """Reads and checks a job.
@@ -81,6 +82,7 @@ def load(
     sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
     sections : tables whose keys override the job's
     defaults : tables whose keys the job's override
+    completed : adds what rows in memory say to all of these tables
     files : others than the job's that the caller is going to read for it. The policies that may bind them are asked, too, before
         the method of another package is imported
 
@@ -94,14 +96,14 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        tables = merged(merged(defaults or {}, job), sections or {})
+        tables = completed(merged(merged(defaults or {}, job), sections or {}))
         return parse(tables, sets=sets, folder=Path.cwd(), files=files), Path.cwd()
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
     tables = merged(defaults or {}, tables_of(path, "job"))
     folder = path.resolve().parent
-    return parse(merged(tables, sections or {}), name=str(path), sets=sets, folder=folder, files=files), folder
+    return parse(completed(merged(tables, sections or {})), name=str(path), sets=sets, folder=folder, files=files), folder
 
 
 def of_record(tables: Raw, files: Iterable[Path] = ()) -> JobConfig:
