@@ -226,7 +226,7 @@ def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_p
         ("died ~ agee", "column 'agee' is missing"),
         ("died ~ log(sex)", "calculates with column 'sex', which holds texts"),
         ("died ~ log(bmi - 25)", r"column 'bmi': '.*' has no finite log\(bmi - 25\)"),
-        ("died ~ scale(log(bmi - 25))", r"column 'bmi': '.*' has no finite log\(bmi - 25\)"),
+        ("died ~ scale(log(bmi - 25))", r"column 'bmi': '.*' has no finite scale\(log\(bmi - 25\)\)"),
         (
             "died ~ bs(bmi, df=4, lower_bound=20, upper_bound=30)",
             "column 'bmi': '.*' is outside of the bounds of bs.*the bounds are 20 and 30",

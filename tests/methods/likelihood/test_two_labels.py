@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import fedkern
 from fedkern.errors import JobError
 from fedkern.labels import event_of
 
-LOGISTIC = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli", "formula": "y ~ x + z"}}
+LOGISTIC: Any = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli", "formula": "y ~ x + z"}}
 WHOLE_FILE = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
 PVI = {"job": {"rounds": 2}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
 COX = {"job": {"method": "likelihood"}, "model": {"family": "cox", "formula": "Surv(time, y) ~ x + z"}}
@@ -21,7 +22,7 @@ JOBS: dict[str, Any] = {"formula": LOGISTIC, "file": WHOLE_FILE, "pvi": PVI, "co
 NUMBERS = [(0, 1)] * 3
 
 
-def dealt(labels: list[tuple[object, object]], *, times: bool = False) -> dict[str, pd.DataFrame]:
+def dealt(labels: Sequence[tuple[Any, ...]], *, times: bool = False) -> dict[str, pd.DataFrame]:
     """Rows of as many clients as there are pairs of labels; each writes its response by its own pair."""
     rng, data = np.random.default_rng(3), {}
     for client, pair in zip("abc", labels):
@@ -68,7 +69,7 @@ def test_rows_without_a_label_are_left_out() -> None:
     data = dealt([("no", "yes")] * 3)
     data["a"].loc[:4, "y"] = None
     dropped = {**data, "a": data["a"].loc[5:]}
-    job = {**LOGISTIC, "model": {**LOGISTIC["model"], "missing": "drop"}}  # type: ignore[dict-item]
+    job = {**LOGISTIC, "model": {**LOGISTIC["model"], "missing": "drop"}}
     assert fedkern.run(job, data=data).digest == fedkern.run(LOGISTIC, data=dropped).digest
 
 
