@@ -97,8 +97,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         )
     if isinstance(event, AskNormal):
         with np.errstate(all="ignore"):
-            answer = _told(event.round, *average(state.model, event, state.settings.seed), np.zeros(1))
-        return evolve(state, round=state.round + 1, nodes=event.nodes), [answer]
+            summary = _told(event.round, *average(state.model, event, state.settings.seed), np.zeros(1))
+        return evolve(state, round=state.round + 1, nodes=event.nodes), [summary]
     if state.settings.box is not None:
         state.settings.box.check(event.draws if isinstance(event, Posterior) else _points(event, state), type(event).__name__)
     if isinstance(event, Posterior):

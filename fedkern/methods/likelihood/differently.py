@@ -116,7 +116,7 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
         return None
     column = model.encoding.response
     there = [k for k in range(len(model.names)) if k not in model.summaries]  # others were not asked where it began
-    names, first = [model.names[k] for k in there], tuple(one[there] for one in at_mode.first)
+    names, first = [model.names[k] for k in there], (at_mode.first[0][there], at_mode.first[1][there])
     if not model.of_two or model.layout.group or model.layout.client:
         at, own = model.of_slopes
         told_at = first[0][:, at], first[1][:, at][:, :, at]

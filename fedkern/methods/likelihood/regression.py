@@ -79,7 +79,8 @@ class Columns:
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
                 if k in model.summaries:
-                    summaries.check_rows(*designs[k].X.shape, model.size, run.names[k], table.source)
+                    rows_of_k, columns = designs[k].X.shape
+                    summaries.check_rows(rows_of_k, columns, model.size, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
         said = column_notes.exchange_notes(run, degenerates)

@@ -47,8 +47,8 @@ def fit(run: Run[Config]) -> Fit | None:
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
         return None
-    ended = publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly, run.sizes)
-    result = steps.make_fit(read.model, ended, read.test)
+    at_the_end = publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly, run.sizes)
+    result = steps.make_fit(read.model, at_the_end, read.test)
     return replace(result, more={**result.more, **read.content})
 
 
