@@ -150,6 +150,28 @@ def summaries(jobs: int) -> Iterator[str]:
             yield f"  {kind}, p = {p}: " + "; ".join(line)
 
 
+def single(jobs: int) -> Iterator[str]:
+    """One column: more rows, until what is determined is a hundredth."""
+    yield "\nlikelihood, logistic, one column: values by effective rows a coefficient (alike; others ten times); summaries"
+    for kind in ("normal", "lognormal", "t4"):
+        line = []
+        for a_coefficient in (20, 25, 30, 40):
+            made = [
+                [logistic(np.random.default_rng([1, job]), a_coefficient, many, 1, kind) for job in range(jobs)]
+                for many in (1.0, 5.0)
+            ]
+            line.append(
+                "{}: {:.3f} and {:.3f}".format(a_coefficient, *(np.mean([told(*one).mean() for one in some]) for some in made))
+            )
+        for n in (16, 20, 24, 32):
+            shares = []
+            for job in range(2 * jobs):
+                layout, rows = federation(np.random.default_rng([1, n, job]), "bernoulli", [n, 4 * n, 4 * n], 1, kind)
+                shares.append(told(played(layout, rows, rounds=0), rows[0], summary=True).mean())
+            line.append(f"summary of {n} rows: {np.mean(shares):.3f}")
+        yield f"  {kind}: " + "; ".join(line)
+
+
 def levels(jobs: int) -> Iterator[str]:
     """Rows that have a value of a column of two to themselves."""
     yield "\nlikelihood, logistic, 12 effective rows a coefficient: share determined of the rows of a level, and of all rows"
@@ -187,8 +209,8 @@ def sites(jobs: int) -> Iterator[str]:
     """All messages of `pvi` jobs, which are not rounded."""
     yield "\npvi, logistic, all messages: share of rows that is determined, by rows a coefficient"
     for words, sections, many in (
-        ("full covariance", {}, (6, 8)),
-        ("diagonal", {"model": {"covariance": "diagonal"}}, (4, 6, 8)),
+        ("full covariance", {}, (6, 8, 12, 16)),
+        ("diagonal", {"model": {"covariance": "diagonal"}}, (4, 6, 8, 12)),
     ):
         for p in (1, 2, 3):
             line = []
@@ -196,7 +218,7 @@ def sites(jobs: int) -> Iterator[str]:
                 shares = []
                 for seed in range(max(2, jobs // 2)):
                     n = max(a_coefficient * (p + 1), 16 if p == 1 else 10)
-                    tape, rows = curious_jobs.logistic(n, p, seed, data=curious_jobs.FEW, **sections)
+                    tape, rows = curious_jobs.logistic(n, p, seed, data={"least_rows": 10}, **sections)
                     seen = curious.logistic(tape, 0)
                     x, y = curious_jobs.standardised(rows, seen)
                     shares.append((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean())
@@ -239,7 +261,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4, help="federations of a case")
     parser.add_argument("--seconds", type=float, default=180.0, help="of the solver, for each case")
     asked = parser.parse_args()
-    parts = {one.__name__: one for one in (values, families, summaries, levels, groups, sites)}
+    parts = {one.__name__: one for one in (values, single, families, summaries, levels, groups, sites)}
     for name, part in parts.items():
         if not asked.only or name in asked.only:
             for line in part(asked.jobs):
