@@ -7,7 +7,8 @@ is given to whoever solves the equations (labels and counts are), and what count
 standard deviations, by derivatives at the truth. Columns have many values: normal, lognormal, t with 4 degrees of freedom, or
 correlated. Rows are counted by their effective number as the fit weighs them; a client with a row whose leverage is above .9 is
 refused, and drawn anew. `pvi` jobs are run whole, without rounding. The solver begins from random rows with the known sums, again
-and again, for `--seconds` of one core a case: rows that it would name, and those of them that are right.
+and again, until rows explain the messages, for at most `--seconds` of one core a case: rows of these that it would name, for the
+messages determine them, and those of them that are right.
 """
 
 from __future__ import annotations
