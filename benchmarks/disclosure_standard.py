@@ -7,7 +7,8 @@ is given to whoever solves the equations (labels and counts are), and what count
 standard deviations, by derivatives at the truth. Columns have many values: normal, lognormal, t with 4 degrees of freedom, or
 correlated. Rows are counted by their effective number as the fit weighs them; a client with a row whose leverage is above .9 is
 refused, and drawn anew. `pvi` jobs are run whole, without rounding. The solver begins from random rows with the known sums, again
-and again, for `--seconds` of one core a case: rows that it would name, and those of them that are right.
+and again, until rows explain the messages, for at most `--seconds` of one core a case: rows of these that it would name, for the
+messages determine them, and those of them that are right.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def values(jobs: int) -> Iterator[str]:
     """Logistic clients that answer at draws."""
     yield "\nlikelihood, logistic, values at 4,096 draws: share of rows that is determined, by effective rows a coefficient"
     for kind in KINDS:
-        for p in (1, 2, 3, 6):
+        for p in (1, 2, 3):
             line = []
             for a_coefficient, others, words in VALUES:
                 for slope in (1.0, 3.0):
@@ -136,7 +137,7 @@ def summaries(jobs: int) -> Iterator[str]:
     """Gradient and curvature at the joint mode, and averaged over the joint normal."""
     yield "\nlikelihood, logistic, summaries: share of rows that is determined, by rows; the others have 4 and 30 times as many"
     for kind in KINDS:
-        for p in (1, 2, 3, 6):
+        for p in (1, 2, 3):
             line = []
             for n in sorted({max(3 * (p + 1), 16 if p == 1 else 10), max(3 * (p + 1), 12), 6 * (p + 1)}):
                 shares = []
@@ -148,6 +149,28 @@ def summaries(jobs: int) -> Iterator[str]:
                         shares.append(told(played(layout, rows, rounds=0), rows[0], summary=True).mean())
                 line.append(f"{n} rows {np.mean(shares[: 2 * jobs]):.3f} and {np.mean(shares[2 * jobs :]):.3f}")
             yield f"  {kind}, p = {p}: " + "; ".join(line)
+
+
+def single(jobs: int) -> Iterator[str]:
+    """One column: more rows, until what is determined is a hundredth."""
+    yield "\nlikelihood, logistic, one column: values by effective rows a coefficient (alike; others ten times); summaries"
+    for kind in ("normal", "lognormal", "t4"):
+        line = []
+        for a_coefficient in (20, 25, 30, 40):
+            made = [
+                [logistic(np.random.default_rng([1, job]), a_coefficient, many, 1, kind) for job in range(jobs)]
+                for many in (1.0, 5.0)
+            ]
+            line.append(
+                "{}: {:.3f} and {:.3f}".format(a_coefficient, *(np.mean([told(*one).mean() for one in some]) for some in made))
+            )
+        for n in (16, 20, 24, 32):
+            shares = []
+            for job in range(2 * jobs):
+                layout, rows = federation(np.random.default_rng([1, n, job]), "bernoulli", [n, 4 * n, 4 * n], 1, kind)
+                shares.append(told(played(layout, rows, rounds=0), rows[0], summary=True).mean())
+            line.append(f"summary of {n} rows: {np.mean(shares):.3f}")
+        yield f"  {kind}: " + "; ".join(line)
 
 
 def levels(jobs: int) -> Iterator[str]:
@@ -187,16 +210,16 @@ def sites(jobs: int) -> Iterator[str]:
     """All messages of `pvi` jobs, which are not rounded."""
     yield "\npvi, logistic, all messages: share of rows that is determined, by rows a coefficient"
     for words, sections, many in (
-        ("full covariance", {}, (6, 8)),
-        ("diagonal", {"model": {"covariance": "diagonal"}}, (4, 6, 8)),
+        ("full covariance", {}, (6, 8, 12, 16)),
+        ("diagonal", {"model": {"covariance": "diagonal"}}, (4, 6, 8, 12)),
     ):
-        for p in (1, 2, 3, 6):
+        for p in (1, 2, 3):
             line = []
             for a_coefficient in many:
                 shares = []
                 for seed in range(max(2, jobs // 2)):
                     n = max(a_coefficient * (p + 1), 16 if p == 1 else 10)
-                    tape, rows = curious_jobs.logistic(n, p, seed, data=curious_jobs.FEW, **sections)
+                    tape, rows = curious_jobs.logistic(n, p, seed, data={"least_rows": 10}, **sections)
                     seen = curious.logistic(tape, 0)
                     x, y = curious_jobs.standardised(rows, seen)
                     shares.append((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean())
@@ -207,8 +230,13 @@ def sites(jobs: int) -> Iterator[str]:
 def solver(seconds: float) -> Iterator[str]:
     """Searches."""
     yield f"\nsolved, {seconds:g} s of one core for each case (at draws, by 1,000 of the values)"
-    at_draws = ("values", 12, 1.0, 2), ("values", 12, 1.0, 3), ("values", 8, 5.0, 2)
-    cases = (*at_draws, ("summary", 10, 4.0, 2), ("summary", 12, 4.0, 3))
+    cases = (
+        ("values", 12, 1.0, 2),
+        ("summary", 10, 4.0, 2),
+        ("values", 12, 1.0, 3),
+        ("values", 8, 5.0, 2),
+        ("summary", 12, 4.0, 3),
+    )
     for what, many, others, p in cases:
         random = np.random.default_rng([p, many])
         if what == "values":
@@ -234,7 +262,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4, help="federations of a case")
     parser.add_argument("--seconds", type=float, default=180.0, help="of the solver, for each case")
     asked = parser.parse_args()
-    parts = {one.__name__: one for one in (values, families, summaries, levels, groups, sites)}
+    parts = {one.__name__: one for one in (values, single, families, summaries, levels, groups, sites)}
     for name, part in parts.items():
         if not asked.only or name in asked.only:
             for line in part(asked.jobs):

@@ -42,8 +42,9 @@ def played(layout: Layout, rows: list[Rows], **sections: Any) -> Played:
                 at.append(question.points)
             if k == 0 and isinstance(question, AskValues):
                 draws.append(question.points)
+            assert isinstance(question, Message)
             clients[k], said = importance.client_receive(clients[k], question)
-            answers += [(k, one) for one in said]
+            answers += [(k, one) for one in said if isinstance(one, Message)]
         effects = []
         for k, answer in answers:
             server, more = importance.server_receive(server, k, answer)

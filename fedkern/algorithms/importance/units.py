@@ -1,8 +1,8 @@
 """Says how finely a client tells log-likelihoods and their derivatives: as the answer needs them, and no finer.
 
 A unit is a power of two, so that numbers are sums of few bits and a sum over clients, masked or not, loses none of them. It
-follows from the question, from what all parties know and, of derivatives, from the client's own curvature, so that the same
-question has the same answer; nothing that a server sends makes it finer than that. Source: docs/spec/likelihood.md, section 6.
+follows from the question, from what all parties know and from the client's own likelihood, so that the same question has the
+same answer; no key, and no number that a server sends, sets it. Source: docs/spec/likelihood.md, section 6.
 """
 
 from __future__ import annotations

@@ -144,15 +144,17 @@ def test_new_rows_are_foreseen_at_the_times_of_the_job(files: Path, whole: fedke
 
 
 def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    """Ratios and shapes are the same numbers; the evidence is of densities, a day's a thirtieth of a month's."""
+    """Ratios and shapes are the same numbers, but for what clients round; the evidence is of densities, a day's a thirtieth of a
+    month's."""
     frames = {name: f.assign(months=30.4375 * f.months, until=30.4375 * f.until) for name, f in federation("weibull", 1).items()}
     days = fedkern.run(written(tmp_path, frames, text("weibull", SMALL)))
     for name in ("theta[age]", "theta[dose]", "group_sd[intercept]", "shape"):
-        assert days.parameters[name]["mean"] == pytest.approx(whole.parameters[name]["mean"], rel=1e-4)
-        assert days.parameters[name]["sd"] == pytest.approx(whole.parameters[name]["sd"], rel=1e-3)
+        sd = whole.parameters[name]["sd"]
+        assert days.parameters[name]["mean"] == pytest.approx(whole.parameters[name]["mean"], abs=0.01 * sd)
+        assert days.parameters[name]["sd"] == pytest.approx(sd, rel=0.01)
     shape = whole.parameters["shape"]["mean"]
     moved = days.parameters["intercept_std"]["mean"] - whole.parameters["intercept_std"]["mean"]
-    assert moved == pytest.approx(-shape * np.log(30.4375), rel=1e-4)
+    assert moved == pytest.approx(-shape * np.log(30.4375), rel=1e-3)
     exact = sum(int((f.until == f.months).sum()) for f in federation("weibull", 1).values())
     evidence = days.summary["log_evidence"]["value"] - whole.summary["log_evidence"]["value"]
     assert evidence == pytest.approx(-exact * np.log(30.4375), abs=0.01)
