@@ -1,7 +1,7 @@
 """How often honest data get an answer: public data sets as their authors ship them, each with the job of somebody new to fedkern.
 
     python benchmarks/honest.py DATA [--sets NAME ..] [--arms ARM ..] [--apart JSON] [--out benchmarks/results/honest.txt]
-    python benchmarks/honest.py DATA --reference [--sets NAME ..]     # R, NumPyro: writes results/honest_reference.json
+    python benchmarks/honest.py DATA --reference [--sets NAME ..]     # R, JAX: writes results/honest_reference.json
 
 A job has family and formula (or response), and nothing else. Files are whole: texts, numeric codes, empty cells, columns that the
 formula does not name. Some are split by a column of theirs (hospital, country, school year), the others dealt by lot to clients.
@@ -256,7 +256,7 @@ def compared(told: dict[str, Any], one: DataSet, d: pd.DataFrame, stored: dict[s
     if "numbers" not in told or reference is None:
         return {}
     # Where the result counts the first label, and not the second, coefficients have other signs.
-    turned = one.family == "bernoulli" and told["positive"] == one.labels(d)[0]
+    turned = one.family == "bernoulli" and str(told["positive"]) == one.labels(d)[0]
     found, furthest, lacking = {}, (0.0, 0.0), []
     for name, own in reference["posterior"].items():
         if name not in told["numbers"]:
@@ -314,6 +314,7 @@ def tried(job: dict[str, dict[str, Any]], d: pd.DataFrame) -> dict[str, Any]:
     begun = time.perf_counter()
     try:
         result = fedkern.run(job, data=data)
+        seconds, checked = time.perf_counter() - begun, str(fedkern.check(job, data=data))
     except FedkernError as error:
         text = str(error)
         rules = [name for name, pattern in RULES.items() if re.search(pattern, text)]
@@ -323,12 +324,12 @@ def tried(job: dict[str, dict[str, Any]], d: pd.DataFrame) -> dict[str, Any]:
     words = {True: "answered", "settled": "answered", "approximate": "approximate"}
     numbers = {plain(row["parameter"]): [row["mean"], row["sd"]] for row in result.rows() if not row["site"]}
     return told | {
-        "seconds": round(time.perf_counter() - begun, 2),
+        "seconds": round(seconds, 2),
         "outcome": words.get(result.converged, "not converged"),
         "text": str(result.summary["verdict"]),
         "notes": list(result.notes),
         "beside": beside(result),
-        "check": len(str(fedkern.check(job, data=data))),
+        "check": len(checked),
         "positive": result.summary["encoding"].get("positive"),
         "numbers": numbers,
     }
@@ -340,7 +341,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=[])
     parser.add_argument("--arms", nargs="*", choices=ARMS, default=list(ARMS))
     parser.add_argument("--apart", type=json.loads, default=APART, help="tables of a job whose parties are apart")
-    parser.add_argument("--reference", action="store_true", help="run R and NumPyro on the pooled rows")
+    parser.add_argument("--reference", action="store_true", help="run R, and the posterior in JAX, on the pooled rows")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     chosen = [one for one in sets() if not options.sets or one.source.split("::")[1] in options.sets]
