@@ -419,7 +419,7 @@ def test_a_plan_of_a_job_that_only_its_budget_ends(fedkern: Callable[..., Ended]
     ended = fedkern("plan", demo, "--epsilon", "1,4", "--noise", "3")
     assert (ended.code, ended.err) == (0, "")
     assert "only the budget ends the job" in ended.out
-    assert ended.out.splitlines()[-1].split()[-1] == "90"  # updates of each client, as the README's run has them
+    assert ended.out.splitlines()[-1].split()[-1] == "90"  # updates of each client
 
 
 def test_a_plan_that_calibrates(tmp_path: Path, fedkern: Callable[..., Ended]) -> None:

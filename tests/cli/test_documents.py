@@ -185,7 +185,8 @@ def test_the_code_of_the_documents_runs(name: str, monkeypatch: pytest.MonkeyPat
     names: dict[str, Any] = {}
     for block in blocks("python", TEXTS[name]):
         exec(compile(block, name, "exec"), names)
-    for result in (value for value in names.values() if isinstance(value, fedkern.Result)):
+    first = name == "README.md" or name.startswith("docs/start/")  # other pages show results that may not be read, too
+    for result in (value for value in names.values() if first and isinstance(value, fedkern.Result)):
         assert result.converged is not False, result.summary["verdict"]
     if "draws" in names:
         assert names["draws"]["posterior"]["theta"].shape[:2] == (4, 1000)

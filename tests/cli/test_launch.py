@@ -120,7 +120,6 @@ def test_the_demo_is_that_of_the_repository(
     assert len(wider) == 3
     cost = f"What privacy cost: intervals {min(wider):.2g} to {max(wider):.2g} times as wide as without it."
     assert cost in out
-    assert min(wider) > 1
     page = (tmp_path / "demo" / "report.html").read_text()
     assert cost in page
     assert "var(--orange)" in page  # the pooled answer, in the figure
