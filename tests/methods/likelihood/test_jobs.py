@@ -419,10 +419,10 @@ def test_jobs_on_other_responses_are_not_compared(family: str) -> None:
 
 def test_a_number_is_no_column_of_many_levels() -> None:
     rows = pd.DataFrame({"x": np.arange(40) / 7, "y": np.arange(40) % 2})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "disclosure": {"level": "strict"}}
     with pytest.raises(
         JobError, match=r"25 rows that count and 2 coefficients by its columns and levels; .*: take fewer columns, or"
     ):
-        job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "disclosure": {"level": "strict"}}
         fedkern.check(job, data={"a": rows.head(25)})
 
 
