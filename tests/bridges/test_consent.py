@@ -51,7 +51,7 @@ def test_paths_of_files_are_not_in_the_digest(tmp_path):
         'data.test="t.csv"',
         "data.response=age",
         'data.ignore=["dose"]',
-        "data.least_rows=10",
+        "disclosure.rows=10",
         'data.columns.age.kind="numeric"',
         "model.prior_sd=3.0",
         'data.clients=["bo.csv","ada.csv","cy.csv"]',

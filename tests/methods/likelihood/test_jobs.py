@@ -197,7 +197,9 @@ def test_groups_that_no_such_job_can_have_are_told_without_a_cell(
     family = "negative-binomial" if "every row" in told else "poisson"  # poisson counts may have an effect of each row
     model = {"family": family, "random": {"group": "ward", **random}}
     with pytest.raises(OwnFault, match=told) as raised:
-        fedkern.run(tmp_path / "job" / "job.toml", model=model, data={"least_rows": 5})
+        fedkern.run(
+            tmp_path / "job" / "job.toml", model=model, disclosure={"level": "standard", "rows": 5, "rows_per_coefficient": 0}
+        )
     assert own in raised.value.own
     assert not own or own not in str(raised.value)
     assert raised.value.args[0].startswith("client ")
@@ -214,7 +216,7 @@ def test_check_shows_a_holder_its_groups(files: Path, tmp_path: Path, capsys: py
     path.write_text("\n".join(_labels(lambda i: f"r{i % 4}")(path.read_text().splitlines())) + "\n")
     assert main(["check", str(tmp_path / "job" / "job.toml"), "--local", str(path)]) == 2
     assert "too few groups: client 'bo', " in (said := capsys.readouterr().out)
-    assert "4 groups in column 'ward'; 5 are asked for (data.least_groups)" in said
+    assert "4 groups in column 'ward'; 5 are asked for" in said
 
 
 def test_check_says_to_a_holder_that_a_round_would_be_too_long(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,12 +231,12 @@ def test_check_says_to_a_holder_that_a_round_would_be_too_long(files: Path, caps
 @pytest.mark.parametrize(
     ("table", "keys", "words"),
     [
-        ("least_groups = 8", {}, ""),
-        ("least_groups = 9", {}, "client 'bo' has fewer groups in column 'ward' than this job, or its holder, asks for: "),
-        ("lower = false", {"least_groups": 4}, "refused by the holder's policy: data.least_groups = 4 lowers how many groups"),
-        ("lower = false\nleast_groups = 4", {"least_groups": 4}, ""),
-        ("", {"least_groups": 9}, "client 'ada' has fewer groups in column 'ward'"),
-        ("least_groups = 9", {"small": "leave-out"}, ""),
+        ("groups = 8", {}, ""),
+        ("groups = 9", {}, "client 'bo' has fewer groups in column 'ward' than this job, or its holder, asks for: "),
+        ("lower = false", {"groups": 4}, "refused by the holder's policy: numbers of [disclosure] lower what a client must have"),
+        ('lower = false\nlevel = "standard"', {"groups": 5}, ""),
+        ("", {"groups": 9}, "client 'ada' has fewer groups in column 'ward'"),
+        ("groups = 9", {"small": "leave-out"}, ""),
     ],
 )
 def test_a_policy_raises_the_number_of_groups(
@@ -243,7 +245,7 @@ def test_a_policy_raises_the_number_of_groups(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".fedkern").mkdir()
     (tmp_path / ".fedkern" / "policy.toml").write_text(f"open = true\n[disclosure]\n{table}\n[data.bo]\n")
-    job, sets = files / "job.toml", [f"--set=data.{key}={value}" for key, value in keys.items()]
+    job, sets = files / "job.toml", [f"--set=disclosure.{key}={value}" for key, value in keys.items()]
     assert main(["check", str(job), *sets]) == (2 if words else 0)
     said = capfd.readouterr()
     assert words in said.err
@@ -252,10 +254,11 @@ def test_a_policy_raises_the_number_of_groups(
     own = main(["check", str(job), *sets, "--local", str(files / "rows" / "bo.csv")])
     said = capfd.readouterr()
     assert own == (2 if words or keys.get("small") else 0), said
-    if table == "least_groups = 9":
-        assert "8 groups in column 'ward'; 9 are asked for ([disclosure] least_groups of its policy)" in said.out
+    if table == "groups = 9":
+        assert "8 groups in column 'ward'; 9 are asked for" in said.out
+        assert "lower groups in [disclosure] of its policy to 8" in said.out
         with pytest.raises(FedkernError, match="has fewer groups") if not keys else nullcontext():
-            made = fedkern.run(job, data=keys or None)
+            made = fedkern.run(job, disclosure=keys)
             assert [*made.summary["clients"]] == ["ada", "cy"]
 
 
@@ -390,7 +393,7 @@ def test_a_gaussian_job_with_groups_asks_for_rows_of_each_combination() -> None:
     for name in CLIENTS:
         x, ward = rng.permutation(np.arange(120) % 60) + 20.0, np.arange(120) % 10
         frames[name] = pd.DataFrame({"age": x, "ward": [f"w{k}" for k in ward], "y": rng.normal(size=120)})
-    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "disclosure": {"level": "strict"}}
     fedkern.check(job | {"data": {"response": "y", "ignore": ["ward"]}, "model": {"family": "gaussian"}}, data=frames)
     with pytest.raises(JobError, match="can take 60 combinations of values"):
         fedkern.check(job | {"model": {"family": "gaussian", "random": {"group": "ward"}}}, data=frames)
@@ -416,10 +419,11 @@ def test_jobs_on_other_responses_are_not_compared(family: str) -> None:
 
 def test_a_number_is_no_column_of_many_levels() -> None:
     rows = pd.DataFrame({"x": np.arange(40) / 7, "y": np.arange(40) % 2})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "disclosure": {"level": "strict"}}
     with pytest.raises(
         JobError, match=r"25 rows that count and 2 coefficients by its columns and levels; .*: take fewer columns, or"
     ):
-        fedkern.check({"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 20}}, data={"a": rows.head(25)})
+        fedkern.check(job, data={"a": rows.head(25)})
 
 
 def test_columns_are_standardised_by_trials() -> None:
@@ -448,7 +452,7 @@ def test_columns_are_standardised_by_trials() -> None:
 
 def test_a_start_removes_the_fault_of_the_one_before(tmp_path):
     """A client that reads `too few rows` beside a finished job would not know what to believe."""
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 20}}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "disclosure": {"level": "strict"}}
     rng = np.random.default_rng(4)
 
     def rows(n):

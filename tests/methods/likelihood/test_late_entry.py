@@ -154,7 +154,7 @@ def faulty(frames: dict[str, pd.DataFrame], folder: Path, one: dict[str, Any]) -
 
 def test_few_rows_that_begin_in_a_piece_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     """Exposures of neighbouring pieces differ by them, as by those that end."""
-    frames, one = federation("pieces"), job("pieces")
+    frames, one = federation("pieces"), {**job("pieces"), "disclosure": {"level": "strict"}}
     ada = frames["ada"]
     ada.loc[ada.since >= 12, "since"] = 11.9
     ada.loc[ada.index[ada.months > 20][:4], "since"] = 15.0
@@ -169,7 +169,7 @@ def test_an_exposure_that_is_most_of_all_is_refused(tmp_path: Path) -> None:
     ada = frames["ada"]
     ada["since"] = np.maximum(ada.months - np.linspace(0.9, 1.1, len(ada)), 0.0)
     ada.loc[3, "since"], ada.loc[3, "months"] = 0.0, ada.months.max()
-    said = faulty(frames, tmp_path, job("wards"))
+    said = faulty(frames, tmp_path, {**job("wards"), "disclosure": {"level": "strict"}})
     assert "'months' and 'since' have cells together so far from all others" in said
 
 

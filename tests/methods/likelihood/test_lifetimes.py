@@ -33,13 +33,13 @@ seed = 4
 clients = ["rows/*.csv"]
 time = "months"
 event = "died"
-least_rows = 10
 {data}
 [model]
 family = "{family}"
 {model}
 """
 SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+STRICT = '[disclosure]\nlevel = "strict"\n'
 KEYS = {
     "weibull": {"data": 'time_upper = "until"', "model": '[model.random]\ngroup = "ward"'},
     "exponential": {"model": '[model.random]\ngroup = "ward"'},
@@ -409,7 +409,7 @@ def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_pat
     frames = many("piecewise")
     first = sorted(frames["ada"].months)
     cut = (first[2] + first[3]) / 2
-    job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]").replace("least_rows = 10\n", "")
+    job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]") + STRICT
     with pytest.raises(FedkernError, match=r"client 'ada'.*few rows end, with their event or without, between two neighbours"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
@@ -421,7 +421,7 @@ def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
     for frame in frames.values():  # 65 events: more than fifteen for each of four coefficients, and for no more
         frame.loc[frame.sample(65, random_state=1).index, "died"] = 1
     for cuts, taken in (("[20]", True), ("[10, 20]", False)):
-        job = text("piecewise", SMALL, model=f"cuts = {cuts}").replace("least_rows = 10\n", "")
+        job = text("piecewise", SMALL, model=f"cuts = {cuts}") + STRICT
         path = written(tmp_path, frames, job)
         if taken:
             fedkern.run(path)
@@ -434,7 +434,7 @@ def test_a_time_that_is_most_of_all_times_is_refused(tmp_path: Path) -> None:
     """How long rows were seen is told in sum, which then is that time."""
     frames = many("exponential")
     frames["bo"].loc[3, ["months", "died"]] = 1e6, 0
-    job = text("exponential", SMALL, data='ignore = ["ward"]', model="").replace("least_rows = 10\n", "")
+    job = text("exponential", SMALL, data='ignore = ["ward"]', model="") + STRICT
     with pytest.raises(FedkernError, match="'months' has a cell so far from all others"):
         fedkern.run(written(tmp_path, frames, job))
 
@@ -445,7 +445,7 @@ def test_an_end_of_an_interval_that_is_most_of_all_times_is_refused(begin: float
     frames = federation("weibull", 1)
     one = frames["bo"].index[frames["bo"].died == 1][4]
     frames["bo"].loc[one, ["months", "until"]] = begin, 1e6
-    job = text("weibull", SMALL, model="").replace("least_rows = 10\n", 'ignore = ["ward"]\n')
+    job = text("weibull", SMALL, data='time_upper = "until"\nignore = ["ward"]', model="") + STRICT
     with pytest.raises(FedkernError, match=r"'until' has a cell so far from all others.*leave the row out"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
@@ -545,7 +545,11 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
     with pytest.raises(FedkernError, match="client 'bo' has too few events"):
         fedkern.run(
-            written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER))
+            written(
+                tmp_path / "few",
+                few,
+                text("weibull", f"{SMALL}{STRICT}groups = 5\n", data='time_upper = "until"\nentry = "since"', model=TOGETHER),
+            )
         )
 
 

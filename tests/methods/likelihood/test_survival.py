@@ -34,6 +34,7 @@ event = "died"
 [model]
 family = "cox"
 """
+STRICT = '[disclosure]\nlevel = "strict"\n'
 SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
 CLIENTS = {"ada": 0.02, "bo": 0.06, "cy": 0.03}  # baseline hazards
 EFFECTS = np.array([0.6, -0.5])
@@ -403,7 +404,7 @@ def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_the
     died[np.flatnonzero(died)[30:]] = 0
     frames["bo"]["died"] = died
     with pytest.raises(FedkernError, match=r"client 'bo' has too few events \(column 'died'\)") as caught:
-        fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+        fedkern.run(written(tmp_path, frames, JOB + SMALL + STRICT), out=tmp_path / "out")
     assert "30" not in str(caught.value)
     fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
     assert "30 events, 30 of them" in fault
@@ -437,7 +438,7 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     frames = federation()
     for frame in frames.values():
         frame["pair"] = np.arange(len(frame)) // 2
-    job = JOB.replace("[model]", 'strata = "pair"\n[model]') + SMALL
+    job = JOB.replace("[model]", 'strata = "pair"\n[model]') + SMALL + STRICT
     with pytest.raises(FedkernError, match=r"has too few events .* take fewer columns or strata"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
@@ -498,6 +499,7 @@ def test_rows_of_next_to_no_weight_are_neither_at_risk_nor_events(weight: float,
         "job": {"method": "likelihood"},
         "data": {"time": "months", "event": "died", "weight": "w", "strata": "pair"},
         "model": {"family": "cox"},
+        "disclosure": {"level": "strict"},
     }
     with pytest.raises(JobError, match="0 of them while at least 5 rows are at risk"):
         fedkern.run(job, data=frames)

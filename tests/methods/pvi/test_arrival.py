@@ -144,13 +144,13 @@ def test_columns_that_are_not_correlated_need_no_more_than_a_diagonal(tmp_path: 
 
 
 def small(folder: Path, n: int, **sections: Any) -> dict[str, Any]:
-    """Ten columns, eleven coefficients; one client with n rows beside two of a hundred."""
+    """Ten columns, eleven coefficients; one client with n rows beside two of a hundred; at the strict level."""
     random = np.random.default_rng(1)
     frames = []
     for rows in (100, n, 100):
         X = random.normal(size=(rows, 10))
         frames.append(pd.DataFrame(X, columns=[f"x{j}" for j in range(10)]).assign(y=np.arange(rows) % 2))
-    return job(folder, frames, **sections)
+    return job(folder, frames, **{**sections, "disclosure": {"level": "strict", **sections.get("disclosure", {})}})
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -168,9 +168,9 @@ def test_a_client_with_few_rows_a_coefficient_is_refused_where_sites_are_full(ch
 
 def test_the_refusals_remedies_work(tmp_path: Path) -> None:
     fedkern.run(small(tmp_path, 48, data={"ignore": ["x9"]}))
-    left = fedkern.run(small(tmp_path, 48, data={"small": "leave-out"}))
+    left = fedkern.run(small(tmp_path, 48, disclosure={"small": "leave-out"}))
     assert [*left.summary["clients"]] == ["s0", "s2"]
-    lowered = fedkern.run(small(tmp_path, 22, data={"least_rows": 19}))
+    lowered = fedkern.run(small(tmp_path, 22, disclosure={"rows_per_coefficient": 1}))
     assert lowered.summary["converged"] == "settled"
     fedkern.run(small(tmp_path, 36, model={"covariance": "diagonal"}))
     with pytest.raises(JobError, match="too few rows for its coefficients and a diagonal covariance: take fewer columns"):
@@ -190,9 +190,9 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
 
     declared = {"columns": {"ward": {"levels": [f"w{j}" for j in range(8)]}}}
     with pytest.raises(JobError, match="client 's1' has too few rows for its coefficients and a full covariance"):
-        fedkern.check(job(tmp_path, [site(200), site(46)], data=declared))
-    fedkern.check(job(tmp_path, [site(200), site(47)], data=declared))
-    fedkern.check(job(tmp_path, [site(200), site(30)]))  # each level in half of the rows
+        fedkern.check(job(tmp_path, [site(200), site(46)], data=declared, disclosure={"level": "strict"}))
+    fedkern.check(job(tmp_path, [site(200), site(47)], data=declared, disclosure={"level": "strict"}))
+    fedkern.check(job(tmp_path, [site(200), site(30)], disclosure={"level": "strict"}))  # each level in half of the rows
 
 
 def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
