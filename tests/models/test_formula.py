@@ -44,7 +44,7 @@ FORMULAS = (
     *(
         "0 + bs(a, df=6, include_intercept=True, extrapolation='extend') + g",
         "cs(b, df=4)",
-        "cr(b, knots=[1, 3, 5]) + g:cs(a, df=3)",
+        "cr(b, knots=[1, 3, 5]) + g * cs(a, df=3)",
     ),
     *("poly(a, 3)", "poly(log(b), 2):s", "cs(log(b), df=3, extrapolation='clip') * g"),
 )
