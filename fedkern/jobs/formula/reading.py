@@ -296,7 +296,8 @@ class _Expansion:
         if symbol == ":":
             return _products(left, right)
         if symbol == "/":
-            return _once([*left, *_products([tuple(text for term in left for text in term)], right)])
+            whole = [tuple(text for term in left for text in term)] if left else []
+            return _once([*left, *_products(whole, right)])
         return _once([*left, *right, *(_products(left, right) if symbol == "*" else ())])
 
     def _factor(self, token: Any) -> list[tuple[str, ...]]:
