@@ -272,7 +272,7 @@ class Formula:
         """Returns whether a factor's columns span R's without any constant."""
         option = factor.option
         if factor.call in ("ns", "bs"):
-            given = {"lower_bound", "upper_bound"} <= option.keys() or self.known.get(factor.node.text, Known()).ends is not None
+            given = {"lower_bound", "upper_bound"} <= option.keys() or factor.node.text in self.bounds
             return given or bool(option.get("include_intercept"))
         return factor.call not in NATURAL and (factor.call != "poly" or option["raw"] is True)
 
