@@ -128,7 +128,7 @@ def of(text: str) -> Formula:
 @pytest.mark.parametrize("text", OF_R)
 def test_the_fit_is_that_of_lm(text: str) -> None:
     formula, y = of(text), table()["y"]
-    X = np.column_stack([np.ones((len(y), formula.intercept)), formula.matrix(Rows(), len(y))])
+    X = np.column_stack([np.ones((len(y), int(formula.intercept))), formula.matrix(Rows(), len(y))])
     rank, rss = OF_R[text]
     X /= np.linalg.norm(X, axis=0)
     left, values, _ = np.linalg.svd(X, full_matrices=False)

@@ -280,6 +280,8 @@ class _Expansion:
         if getattr(tree, "args", None) is None:
             return self._factor(tree)
         symbol, (first, *more) = str(tree.operator.symbol), tree.args
+        if symbol == ":" and any(str(one) in ("0", "1") for one in tree.args):
+            raise _no(self.text, "1 and 0 stand for the intercept, which is in no product of columns")
         left = [] if symbol == "-" and not more else self._terms(first)
         if symbol == "-":
             self.taken = not self.taken
