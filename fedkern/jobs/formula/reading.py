@@ -1,8 +1,8 @@
 """Reads a formula's text: which keys of a job it sets, and its terms.
 
 The left side, effects of groups, `offset(..)` and `strata(..)` are read here. Terms are read by formulaic's parser, which
-evaluates nothing, and their factors by `models.formula`. Before any of these see the text, its length, its letters and its number
-of terms are bounded.
+evaluates nothing, and expanded as R's `terms.formula` does; their factors are read by `models.formula`. Before any of these see
+the text, its length, its letters and its number of terms are bounded.
 """
 
 from __future__ import annotations

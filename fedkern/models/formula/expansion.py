@@ -1,8 +1,8 @@
 """Expands the terms of a formula into columns of a model: their number, their names, and their values in rows.
 
-Names and full rank are those of formulaic (and of R): a factor of labels that the columns before it do not span has a column for
-each label, else one for each but the reference's. The facts that a transformation takes of the data are a `Known`, which all
-parties have agreed on: it holds for new rows too.
+Names are those of formulaic. Where R codes a factor of labels by contrasts it has a column for each label but the reference's;
+elsewhere it has one for each label, unless columns before it span the constant (where R has NA). The facts that a transformation
+takes of the data are a `Known`, which all parties have agreed on: it holds for new rows too.
 """
 
 from __future__ import annotations
