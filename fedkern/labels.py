@@ -7,14 +7,15 @@ TRUE, true and True are one. 03 is another label than 3, for codes may have zero
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-__all__ = ["event_of", "label", "whole"]
+__all__ = ["event_of", "in_order", "label", "whole"]
 
 TRUTHS = {"true": "True", "false": "False"}
 EVENTS = {"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"}
 OTHERS = {"no", "n", "false", "control", "controls", "alive", "censored", "none", "negative", "neg", "absent"}
 _WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def whole(cell: str, decimal: str = ".") -> str:
@@ -26,6 +27,19 @@ def whole(cell: str, decimal: str = ".") -> str:
 def label(cell: str, decimal: str = ".") -> str:
     """Returns the label that a cell, or a text of the job file, stands for."""
     return TRUTHS.get(cell.lower()) or whole(cell, decimal)
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """Returns labels sorted: as numbers where all are numbers, as R's `factor`, and else as texts.
+
+    Examples
+    --------
+    >>> from fedkern.labels import in_order
+    >>> in_order(["30", "2", "10"]), in_order(["3+", "2", "10"])
+    (['2', '10', '30'], ['10', '2', '3+'])
+    """
+    texts = sorted(labels)
+    return sorted(texts, key=float) if all(map(_NUMBER.fullmatch, texts)) else texts
 
 
 def event_of(labels: Collection[str]) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges.columns import TWO_LABELS, Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
-from ..labels import event_of, label
+from ..labels import event_of, in_order, label
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
@@ -221,7 +221,7 @@ def column_of(spec: Spec, table: Table, name: str) -> Column:
 def _levels(cells: Text) -> tuple[str, ...]:
     """Returns the levels of a column that some cell has: in their own order, or else sorted."""
     there = [level for level in cells.levels if level]
-    return tuple(there if cells.ordered else sorted(there))
+    return tuple(there if cells.ordered else in_order(there))
 
 
 def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str], least: int) -> list[tuple[str, str]]:

@@ -6,16 +6,16 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import OwnFault
+from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
-from ..models.formula.factors import Node, ends
+from ..models.formula.factors import Node, ends, read
 from .cells import Cells, Text
 from .design import column_of
 from .faults import Marks, who
@@ -80,6 +80,33 @@ def _between(formula: Formula, node: Node) -> Known:
     if both is None or not both[0] < both[1]:
         return Known()
     return Known(None, both[0] / 2 + both[1] / 2, both[1] / 2 - both[0] / 2, both)
+
+
+def with_offset(table: Table, offset: str | None) -> Table:
+    """Returns the table with an offset that is calculated from one of its columns as a column of its own.
+
+    It is infinite where the cell has a number and the expression none, which is a fault of the row as in any column.
+    """
+    node = offset_node(offset, table.names)
+    if offset is None or node is None:
+        return table
+    reader = Reader(table, Marks(table), missing=True)
+    x = Formula(()).argument(node, reader, table.n_rows)
+    there = np.isfinite(reader.numbers(next(one.text for one in node.walk() if one.what == "name")))
+    x[there & ~np.isfinite(x)] = np.inf
+    columns = {**table.columns, offset: x}
+    return replace(table, names=(*table.names, offset), columns=columns, matrix=None, matrix_names=())
+
+
+def offset_node(offset: str | None, names: Sequence[str]) -> Node | None:
+    """Returns the expression of an offset whose column is among these names; None of an offset that is a column."""
+    if offset is None or offset in names:
+        return None
+    try:
+        factor = read(offset)
+    except JobError:  # the name of a column that is missing
+        return None
+    return factor.node if len(factor.variables) == 1 and factor.variables[0] in names else None
 
 
 def of_file(spec: Spec, table: Table) -> Encoding:

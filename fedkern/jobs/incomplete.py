@@ -16,6 +16,7 @@ from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
 from ..data.design import with_event
 from ..data.dialect import Dialect
+from ..data.formula import offset_node, with_offset
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Column
@@ -87,6 +88,8 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         source, names = parties.header(k)
         with owned(k):
+            offset = parties.spec.offset
+            names = (*names, str(offset)) if offset_node(offset, names) is not None else names
             return source, incomplete.with_marks(names, centers(config))
 
     def test() -> Table | None:
@@ -120,7 +123,8 @@ def prepared(config: JobConfig, parties: Parties, table: Table, client: str = ""
 def _with_empty(config: JobConfig, parties: Parties, table: Table) -> Table:
     # The words of a file of text are empty since it was read, by its holder's own dialect if that has one.
     dialect = Dialect(missing=tuple(config.data.dialect.missing if table.lines is None else ()))
-    return incomplete.with_empty(table, dialect, incomplete.levels_of(table, parties.spec_of(table.names)))
+    read = incomplete.with_empty(table, dialect, incomplete.levels_of(table, parties.spec_of(table.names)))
+    return with_offset(read, parties.spec.offset)
 
 
 def _roles(config: JobConfig) -> set[str]:

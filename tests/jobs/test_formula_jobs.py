@@ -498,3 +498,36 @@ def test_a_marginal_effect_moves_every_term_of_a_column(frames: dict[str, pd.Dat
     for name, value in wanted.items():  # the means are over 200 draws of them
         assert abs(effects[name]["mean"] - value) < 0.3 * effects[name]["sd"], name
     assert effects["male"]["change"] == "1 against 0"
+
+
+def test_an_offset_may_be_calculated_from_a_column(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    """The job, and predictions, are those with a column of the logarithm; a cell without one is a fault of its row."""
+    rng = np.random.default_rng(4)
+    timed = {name: frame.assign(years=rng.uniform(0.5, 4, len(frame))) for name, frame in frames.items()}
+    timed = {name: frame.assign(falls=rng.poisson(frame.years)) for name, frame in timed.items()}
+    both = {name: frame.assign(log_years=np.log(frame.years)) for name, frame in timed.items()}
+    poisson = {"model": {"family": "poisson"}}
+    found = run(timed, "falls ~ age + sex + offset(log(years))", **poisson)
+    wanted = run(both, "falls ~ age + sex + offset(log_years)", **poisson)
+    assert found.parameters == wanted.parameters
+    np.testing.assert_array_equal(found.predict(timed["bo"])["mean"], wanted.predict(both["bo"])["mean"])
+    timed["bo"].loc[3, "years"] = 0.0
+    with pytest.raises(FedkernError, match=r"log\(years\)"):
+        run(timed, "falls ~ age + sex + offset(log(years))", **poisson)
+    timed["bo"].loc[3, "years"] = np.nan
+    left_out = run(timed, "falls ~ age + sex + offset(log(years))", model={"family": "poisson", "missing": "drop"})
+    assert {*left_out.parameters} == {*found.parameters}
+
+
+def test_numbers_as_labels_are_sorted_as_numbers(frames: dict[str, pd.DataFrame]) -> None:
+    """As R's `factor`: the reference is 2, whether the job file gives the levels or the files have them."""
+    rng = np.random.default_rng(5)
+    given = {name: frame.assign(grams=rng.choice([2, 10, 30], len(frame))) for name, frame in frames.items()}
+    for data in ({}, {"columns": {"grams": {"levels": ["10", "2", "30"]}}}):
+        names = [*run(given, "dose ~ factor(grams)", model={"family": "gaussian"}, data=data).parameters]
+        assert {"theta[C(grams)[T.10]]", "theta[C(grams)[T.30]]"} <= {*names}
+
+
+def test_a_curve_without_its_main_effect_is_refused(frames: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(JobError, match=r"'drug:poly\(age, 2\)': the constant of poly\(age, 2\) is not in the model.*: add drug,"):
+        run(frames, "dose ~ drug:poly(age, 2)", model={"family": "gaussian"})

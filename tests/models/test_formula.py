@@ -44,7 +44,7 @@ FORMULAS = (
     *(
         "0 + bs(a, df=6, include_intercept=True, extrapolation='extend') + g",
         "cs(b, df=4)",
-        "cr(b, knots=[1, 3, 5]) + g:cs(a, df=3)",
+        "cr(b, knots=[1, 3, 5]) + g * cs(a, df=3)",
     ),
     *("poly(a, 3)", "poly(log(b), 2):s", "cs(log(b), df=3, extrapolation='clip') * g"),
 )
@@ -208,6 +208,8 @@ def test_labels_that_others_are_compared_with() -> None:
         ("y ~ a", {"data": {"response": "y"}}),
         ("cbind(y, n - y) ~ a", {"data": {"response": "y", "trials": "n"}}),
         ("Surv(t, e) ~ a + strata(w) + offset(o)", {"data": {"time": "t", "event": "e", "strata": "w", "offset": "o"}}),
+        ("y ~ a + offset(log(t))", {"data": {"response": "y", "offset": "log(t)"}}),
+        ("y ~ a + offset(2*t^2)", {"data": {"response": "y", "offset": "2 * t ** 2"}}),
         ("Surv(s, t, e) ~ a", {"data": {"entry": "s", "time": "t", "event": "e"}}),
         ("y ~ a + (1 | ward)", {"data": {"response": "y"}, "random": {"group": "ward", "slopes": []}}),
         ("y ~ t + (t | `ward no`)", {"data": {"response": "y"}, "random": {"group": "ward no", "slopes": ["t"]}}),
@@ -333,7 +335,9 @@ REFUSED = (
     ),
     *("y ~ (1 | a) + (1 | b)", "y ~ (0 + a | b)", "y ~ (1 | client)", "y ~ - (1 | a)", "y ~ (1 | a/b)", "y ~ a * (1 | b)"),
     *(
-        "y ~ offset(log(t))",
+        "y ~ offset(scale(t))",
+        "y ~ offset(a * b)",
+        "y ~ offset(bs(a, df=4))",
         "y ~ offset(a) + offset(b)",
         "y ~ strata(a, b)",
         "y ~ a - strata(b)",

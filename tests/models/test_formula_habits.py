@@ -32,7 +32,7 @@ TAKEN = {
 }
 # As in R -> (words of the error, what it says to write).
 INSTEAD = {
-    "y ~ x + offset(log(t))": (r"write offset\(log_t\)", "y ~ x + offset(log_t)"),
+    "y ~ x + offset(scale(t))": (r"calculated from one: offset\(log\(time\)\)", "y ~ x + offset(log(t))"),
     "y ~ as.numeric(x)": ("write x: a column of numbers", "y ~ x"),
     "y ~ as.character(x)": (r"write C\(x\)", "y ~ C(x)"),
     "y ~ ordered(x)": (r"write C\(x\)", "y ~ C(x)"),

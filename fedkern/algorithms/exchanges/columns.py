@@ -37,6 +37,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import labels
 from ...errors import JobError, OwnFault, mark_party
 from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
@@ -571,11 +572,11 @@ def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
     A client tells levels in the order that its table gives them, or else sorted. Orders are joined where they agree, and where
     they say of each two levels which comes first.
     """
-    every = sorted(set().union(*told))
-    orders = [own for own in told if list(own) != sorted(own)]
+    every = labels.in_order(set().union(*told))
+    orders = [own for own in told if list(own) != labels.in_order(own)]
     joined = [*sorted(orders, key=len)[-1]] if orders else []
     agree = all([level for level in joined if level in own] == list(own) for own in orders)
-    return tuple(joined if agree and sorted(joined) == every else every)
+    return tuple(joined if agree and labels.in_order(joined) == every else every)
 
 
 def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:

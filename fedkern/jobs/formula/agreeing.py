@@ -18,6 +18,7 @@ from ...data.faults import Marks
 from ...data.reading import Reader
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
+from ...labels import in_order
 from ...models.encoding import Column, Encoding, Spec
 from ...models.formula.expansion import Formula, Made
 from .. import few
@@ -55,6 +56,7 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     # From here on every party knows which columns the terms make.
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
+    formula.refuse_without_constant()
     labels = {name: formula.known[name].levels for name in formula.variables}
     if one := next((name for name, levels in labels.items() if levels is not None and len(levels) < 2), None):
         raise JobError(f"model.formula: column {one!r} has one label at all clients, which tells nothing; leave it out")
@@ -112,7 +114,7 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
     known = {column.name: spec.columns.get(column.name, column) for column in first.columns}
     for name, column in known.items():
         if name in labelled or column.kind == "categorical":
-            levels = column.levels or tuple(sorted({*formula.compared(name), *GUESSED}))
+            levels = column.levels or tuple(in_order({*formula.compared(name), *GUESSED}))
             known[name] = Column(name, "categorical", levels)
         elif column.center is None:
             known[name] = Column(name, "numeric", None, 0.0, WIDE)

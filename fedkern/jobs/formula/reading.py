@@ -1,8 +1,8 @@
 """Reads a formula's text: which keys of a job it sets, and its terms.
 
 The left side, effects of groups, `offset(..)` and `strata(..)` are read here. Terms are read by formulaic's parser, which
-evaluates nothing, and their factors by `models.formula`. Before any of these see the text, its length, its letters and its number
-of terms are bounded.
+evaluates nothing, and expanded as R's `terms.formula` does; their factors are read by `models.formula`. Before any of these see
+the text, its length, its letters and its number of terms are bounded.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from ...errors import JobError
@@ -84,14 +85,14 @@ def read(text: str) -> Said:
         name, column = call.groups()
         if name in data:
             raise _no(part, f"is a second {name}; a job has one")
-        data[name] = _column(column, _WHY[name])
+        data[name] = _expression(column) if name == "offset" else _column(column, _WHY[name])
     return Said(
         _terms("".join(f" {sign} {part.strip()}" for sign, part in terms).strip().removeprefix("+ ") or "1"), data, random
     )
 
 
 _WHY = {
-    "offset": "an offset is a column of the files: add one that holds this to all of them (say log_t), and write offset(log_t)",
+    "offset": "an offset is a column, or is calculated from one: offset(log(time))",
     "strata": "strata is of one column, whose labels have baseline hazards of their own; of several make one that joins them",
 }
 
@@ -142,10 +143,9 @@ def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
         if depth == 0 and letter in signs:
             if text[begin:at].strip() or letter == "~":
                 yield sign, text[begin:at]
-                sign = letter
-            else:
-                sign = letter if sign == "+" or letter == "+" else "+"
-            begin = at + 1
+            elif begin:
+                continue  # a second sign, which belongs to the part behind it
+            sign, begin = letter, at + 1
     yield sign, text[begin:]
 
 
@@ -198,6 +198,16 @@ def _column(text: str, why: str) -> str:
     return match.group(1).strip("`")
 
 
+def _expression(text: str) -> str:
+    """Returns an offset's column, or the text of an expression of one column."""
+    if COLUMN.fullmatch(text):
+        return _column(text, _WHY["offset"])
+    factor = factors.read(text.strip())
+    if factor.call or len(factor.variables) != 1 or factor.arguments:
+        raise _no(text, _WHY["offset"])
+    return factor.node.text
+
+
 _LEFT = (
     "on the left stands a column, Surv(time, event) or cbind(successes, trials - successes): what is calculated from a column is "
     'another one, which all files have (a label that counts as 1 is positive = ".." in [data], and needs no call)'
@@ -232,34 +242,86 @@ def _terms(text: str) -> Formula:
         raise JobError(EXTRA) from None
     if re.search(r"(?<![\w.`])\.(?![\w.])", "".join(_outside(text))):
         raise _no(text, EVERY)
-    parser = DefaultFormulaParser(feature_flags=DefaultFormulaParser.FeatureFlags.NONE)
+    none = DefaultFormulaParser.FeatureFlags.NONE
+    parser = DefaultFormulaParser(feature_flags=none)
     try:
+        tokens = [*DefaultFormulaParser(include_intercept=False, feature_flags=none).get_tokens(text)]
         tree = parser.get_ast(text)
         many = _count(tree)
     except Exception as fault:  # whatever a parser of texts says of one that is none
         raise _no(text, f"cannot be read ({_first(fault)})") from None
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
-    try:
-        parsed = list(parser.get_terms(text))
-    except Exception as fault:
-        raise _no(text, f"cannot be read ({_first(fault)})") from None
-    terms, intercept = list[tuple[str, ...]](), False
-    for term in parsed:
-        own = list[str]()
-        for factor in term.factors:
-            if factor.eval_method is factor.EvalMethod.LITERAL:
-                if len(term.factors) > 1 or factor.expr != "1":
-                    raise _no(str(term), "a number does not stand for a column; I(2 * age) is one")
-                intercept = True
-                continue
-            lookup = factor.eval_method is factor.EvalMethod.LOOKUP
-            own.append(factors.read(factor.expr, plain=lookup).text)
-        if len(own) > MOST_DEGREE:
-            raise _no(str(term), f"is of {len(own)} factors; at most {MOST_DEGREE} are taken")
-        if own:
-            terms.append(tuple(own))
+    if any(len(str(one)) > 1 and not str(one).strip("+-") and str(after) != "1" for one, after in pairwise(tokens)):
+        raise _no(text, "has two signs one after another; write one of them")
+    terms, intercept = _Expansion(text).of(tree)
+    for term in terms:
+        if len(term) > MOST_DEGREE:
+            raise _no(":".join(term), f"is of {len(term)} factors; at most {MOST_DEGREE} are taken")
     return Formula(tuple(sorted(terms, key=len)), intercept, str(formulaic.__version__))
+
+
+class _Expansion:
+    """Expands a tree of formulaic into terms as R's `terms.formula` does.
+
+    A 1 or 0 anywhere, inside of brackets too, puts the intercept in or takes it out for the whole formula; the last one counts. A
+    minus sign takes terms out of those to its left alone.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.intercept, self.taken = text, True, False
+
+    def of(self, tree: Any) -> tuple[list[tuple[str, ...]], bool]:  # a node of a library without types
+        """Returns the terms, each with its factors in their order, and whether there is an intercept."""
+        terms = self._terms(tree)
+        return terms, self.intercept
+
+    def _terms(self, tree: Any) -> list[tuple[str, ...]]:
+        if getattr(tree, "args", None) is None:
+            return self._factor(tree)
+        symbol, (first, *more) = str(tree.operator.symbol), tree.args
+        if symbol == ":" and any(str(one) in ("0", "1") for one in tree.args):
+            raise _no(self.text, "1 and 0 stand for the intercept, which is in no product of columns")
+        left = [] if symbol == "-" and not more else self._terms(first)
+        if symbol == "-":
+            self.taken = not self.taken
+            right = self._terms(more[0] if more else first)
+            self.taken = not self.taken
+            out = {frozenset(term) for term in right}
+            return [term for term in left if frozenset(term) not in out]
+        if symbol in ("**", "^"):
+            once = left
+            for _ in range(int(str(more[0])) - 1):
+                left = _products(left, once)
+            return left
+        right = self._terms(more[0]) if more else []
+        if symbol == ":":
+            return _products(left, right)
+        if symbol == "/":
+            whole = [tuple(text for term in left for text in term)] if left else []
+            return _once([*left, *_products(whole, right)])
+        return _once([*left, *right, *(_products(left, right) if symbol == "*" else ())])
+
+    def _factor(self, token: Any) -> list[tuple[str, ...]]:
+        text = str(token)
+        if token.kind is not token.Kind.VALUE:
+            return [(factors.read(text, plain=token.kind is token.Kind.NAME).text,)]
+        if text not in ("0", "1"):
+            raise _no(self.text, f"{text}: a number does not stand for a column; I(2 * age) is one")
+        self.intercept = (text == "1") is not self.taken
+        return []
+
+
+def _products(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return _once([tuple(dict.fromkeys((*a, *b))) for a in left for b in right])
+
+
+def _once(terms: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Returns the terms without those that were there before, in whatever order of factors."""
+    kept: dict[frozenset[str], tuple[str, ...]] = {}
+    for term in terms:
+        kept.setdefault(frozenset(term), term)
+    return [*kept.values()]
 
 
 def _first(fault: Exception) -> str:

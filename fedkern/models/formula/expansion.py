@@ -1,8 +1,8 @@
 """Expands the terms of a formula into columns of a model: their number, their names, and their values in rows.
 
-Names and full rank are those of formulaic (and of R): a factor of labels that the columns before it do not span has a column for
-each label, else one for each but the reference's. The facts that a transformation takes of the data are a `Known`, which all
-parties have agreed on: it holds for new rows too.
+Names are those of formulaic. Where R codes a factor of labels by contrasts it has a column for each label but the reference's;
+elsewhere it has one for each label, unless columns before it span the constant (where R has NA). The facts that a transformation
+takes of the data are a `Known`, which all parties have agreed on: it holds for new rows too.
 """
 
 from __future__ import annotations
@@ -249,14 +249,58 @@ class Formula:
             )
         return tuple(columns)
 
+    def refuse_without_constant(self) -> None:
+        """Refuses curves whose constant is not in the model, where R's columns have another one (JobError).
+
+        Those of `ns` and `bs` are 0 at the lower bound, which is R's where bounds are given; those of others are centred, each
+        program in its own way.
+        """
+        spanned = {frozenset(part) for term in self.terms for part in self._span(term)}
+        spanned |= {frozenset()} if self.intercept else set()
+        for term, text in ((own, text) for own in self.terms for text in own):
+            if self._has_constant(self.factors[text]):
+                continue
+            if any(frozenset(part) - {(text, False)} not in spanned for part in self._span(term)):
+                others = " * ".join(one for one in term if one != text)
+                raise refused(
+                    ":".join(term),
+                    f"the constant of {text} is not in the model, and R has another one: add {others or 'the intercept'}, "
+                    "or write ns(..) or bs(..) with lower_bound and upper_bound",
+                )
+
+    def _has_constant(self, factor: Factor) -> bool:
+        """Returns whether a factor's columns span R's without any constant."""
+        option = factor.option
+        if factor.call in ("ns", "bs"):
+            given = {"lower_bound", "upper_bound"} <= option.keys() or factor.node.text in self.bounds
+            return given or bool(option.get("include_intercept"))
+        return factor.call not in NATURAL and (factor.call != "poly" or option["raw"] is True)
+
     def _span(self, term: Sequence[str]) -> list[tuple[_Scoped, ...]]:
-        """Returns the parts that a term spans: a factor of labels spans the constant, and differences from the reference."""
+        """Returns the parts that a term spans: a factor of labels spans the constant, unless R codes it by contrasts here, and
+        differences from the reference.
+        """
         parts: list[tuple[_Scoped | None, ...]] = []
         for text in term:
             factor = self.factors[text]
-            whole = bool(factor.option.get("include_intercept"))
-            parts.append(((text, True), None) if self.is_labels(factor) or whole else ((text, False),))
+            if self.is_labels(factor):
+                parts.append(((text, True),) if self._is_contrasted(text, term) else ((text, True), None))
+            else:
+                parts.append(((text, True), None) if factor.option.get("include_intercept") else ((text, False),))
         return [tuple(one for one in product if one is not None) for product in itertools.product(*parts)]
+
+    def _is_contrasted(self, text: str, term: Sequence[str]) -> bool:
+        """Returns whether R codes a factor of labels by contrasts in a term.
+
+        It does where a term before this one has all of its other factors, whatever else that one has. In a model without an
+        intercept, the first factor of labels has a column for each label.
+        """
+        others = {*term} - {text}
+        first = next((one for one in self.terms if any(self.is_labels(self.factors[own]) for own in one)), ())
+        if not self.intercept and term == first:
+            return False
+        before = self.terms[: self.terms.index(tuple(term))]
+        return not others or any(others <= {*one} for one in before)
 
     def _columns(self, scoped: Sequence[_Scoped]) -> Iterable[Made]:
         """Yields the products of the factors' columns, the first factor's varying fastest."""
@@ -317,7 +361,7 @@ class Formula:
             return splines.polynomial(x, degree, *self.constants(factor.node.text))
         knots, both = self._knots(factor)
         if factor.call in NATURAL:
-            return splines.natural(x, knots, both)
+            return splines.natural(x, knots, both, anchored=factor.call == "ns")
         whole = bool(option.get("include_intercept"))
         basis = splines.b_spline(x, knots, both, _degree(factor), whole=whole)
         return basis[:, 1:] if whole and reduced else basis
@@ -405,6 +449,8 @@ class Formula:
             for name, one in self.known.items()
         }
         plain = {"terms": [list(term) for term in self.terms], "intercept": self.intercept, "version": self.version}
+        if any(one.call == "ns" for one in self.factors.values()):
+            plain["anchored"] = True
         return plain | {"bases": dict(self.bases), "bounds": {n: list(b) for n, b in self.bounds.items()}, "known": known}
 
     @classmethod
@@ -416,6 +462,8 @@ class Formula:
             bases = {str(name): str(level) for name, level in plain["bases"].items()}
             terms = tuple(tuple(map(str, term)) for term in plain["terms"])
             formula = cls(terms, plain["intercept"] is True, str(plain["version"]), bases, bounds, known)
+            if any(one.call == "ns" for one in formula.factors.values()) and plain.get("anchored") is not True:
+                raise TypeError("columns of ns(..) were others when this result was made; run its job again")
             formula.made  # noqa: B018  # reads all factors
             return formula
         except (KeyError, TypeError, AttributeError, JobError) as fault:

@@ -38,10 +38,11 @@ def b_spline(x: Array, knots: tuple[float, ...], ends: tuple[float, float], degr
     return columns if whole else columns[:, 1:]
 
 
-def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float]) -> Array:
-    """Returns (n, k) the basis of a natural cubic spline, linear beyond its ends, whose values at knots and ends add up to 0.
+def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float], *, anchored: bool) -> Array:
+    """Returns (n, k) the basis of a natural cubic spline, linear beyond its ends.
 
-    It has one column fewer than there are knots and ends.
+    It has one column fewer than there are knots and ends. Values at knots and ends add up to 0 in each column, or with
+    `anchored` all columns are 0 at the lower end.
     """
     from scipy.interpolate import CubicSpline
 
@@ -49,6 +50,8 @@ def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float]) -> Ar
     cardinal = CubicSpline(at, np.eye(len(at)), bc_type="natural")
     inside = np.clip(x, *ends)
     values = np.asarray(cardinal(inside) + (x - inside)[:, np.newaxis] * cardinal(inside, 1), np.float64)
+    if anchored:
+        values[:, 0] -= 1.0  # the cardinal basis is (1, 0, .., 0) there
     return values @ _without_mean(len(at))
 
 
