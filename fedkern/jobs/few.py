@@ -50,6 +50,7 @@ Array = NDArray[np.float64]
 LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
+OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
 POLICY = "[disclosure] of its policy"
 KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
 
@@ -87,7 +88,8 @@ class Few(NamedTuple):
     """Describes a client that the job refuses to count with.
 
     It holds the text for others, the text for its holder alone, whether it is about values in its rows alone, which may be
-    faults, the things of which it has too few, and whether it takes part by a summary.
+    faults, the things of which it has too few, whether it takes part by a summary, and the keys of the rules with the numbers
+    that its rows would do for.
     """
 
     told: str
@@ -95,6 +97,7 @@ class Few(NamedTuple):
     of_values: bool = False
     of: str = "rows"
     by_summary: bool = False
+    numbers: str = ""
 
 
 class Kept(NamedTuple):
@@ -106,7 +109,8 @@ class Kept(NamedTuple):
     numbers : the number that each had before
     notes : for the reader of the result
     own : the texts for the left-out clients that live here, by the number that they had
-    apart : name -> the text on a client that would be refused if parties were apart, where all rows are in this process
+    apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
+        all rows are in this process
     summaries : the numbers, among `parties`, of those that take part by a summary
     """
 
@@ -196,6 +200,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
         of_values=all(one.of_values for one in broken),
         of=broken[0].of,
         by_summary=all(one.by_summary for one in broken),
+        numbers=", ".join(one.key if one.enough is None else f"{one.key} = {one.enough:g}" for one in broken),
     )
 
 
@@ -232,7 +237,12 @@ def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterato
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     enough = min((one.enough or 0 for one in per_coefficient), default=0)
-    summed = config.takes_summaries and rules.summary > 0 and enough >= rules.summary and enough * p >= rules.rows
+    summed = (
+        config.takes_summaries
+        and rules.summary > 0
+        and enough >= rules.summary
+        and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
+    )
     yield from (one._replace(enough=enough, by_summary=summed) for one in per_coefficient[:1])
     yield from (one for one in found if one.key != "rows_per_coefficient")
 
@@ -272,12 +282,13 @@ def _of_curvature(config: JobConfig, table: Table, spec: Spec, n: int, p: int) -
     if not wanted or may_tell_curvature(config, n, p):
         return
     levels = _levels(table, spec)
-    every = spec.intercept + sum(levels.values()) if config.rules.search else p
+    every = spec.intercept + sum(levels.values())
     widest = max(levels, key=lambda name: levels[name], default="")
     named = widest and levels[widest] > max(2, WIDE * every)  # its number of levels is for the holder alone
     fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
     most = f", {levels[widest]} of them of column {widest!r}" if named else ""
-    those = "" if p == every else f" (for {p}: a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted)"
+    why = f"a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted" if config.rules.search else "identified ones"
+    those = "" if p == every else f" (for {p}: {why})"
     own = (
         f"{n} rows that count{_in_a_batch(config)} and {every} coefficients by its columns and levels{most}{config.counted_too}; "
         f"more than {wanted} rows are asked for{those}, since what is sent of fewer can tell them"
@@ -524,7 +535,7 @@ def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
             with refusals.collecting():
                 few = find_few(usual, refusals.usable(tables[k]), spec, name)
                 if few is not None and not few.by_summary:
-                    apart[name] = few.own
+                    apart[name] = few.numbers
             refusals.refuse()
     faulty.refuse()
     everybody = tuple(range(parties.n_clients))
@@ -535,10 +546,8 @@ def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
     """Returns the line on a job whose rows are all in this process: what would be asked of them if parties were apart."""
     if not kept.apart:
         return []
-    return [
-        f"all rows are in this process; with parties apart, {' and '.join(map(repr, kept.apart))} would be refused: "
-        f"{next(iter(kept.apart.values()))}"
-    ]
+    said = "; ".join(f"{name!r} would be refused ({numbers} would do)" for name, numbers in kept.apart.items())
+    return [f"all rows are in this process; with parties apart, {said}"]
 
 
 def renamed(config: JobConfig) -> list[str]:

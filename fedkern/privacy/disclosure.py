@@ -22,7 +22,8 @@ class Rules(NamedTuple):
     ----------
     rows : of a client
     rows_of_one_column : of a client, where the model has one column
-    values, values_of_one_column : rows a coefficient where log-likelihoods at draws and exact curvatures are sent
+    values, values_of_two_columns, values_of_one_column : rows a coefficient where log-likelihoods at draws and exact curvatures
+        are sent: of few columns more
     weighed : the same of their effective number, as the fit of a client's rows weighs them
     summary : rows a coefficient, by both numbers, of a client that is too small for values and takes part by a summary; 0: none
     full, diagonal : rows a coefficient where sites of such a covariance are sent
@@ -45,6 +46,7 @@ class Rules(NamedTuple):
     rows: int = 0
     rows_of_one_column: int = 0
     values: float = 0
+    values_of_two_columns: float = 0
     values_of_one_column: float = 0
     weighed: float = 0
     summary: float = 0
@@ -83,15 +85,16 @@ LEVELS: Mapping[Level, Rules] = {
     "none": Rules(),
     "standard": Rules(
         rows=10,
-        rows_of_one_column=16,
+        rows_of_one_column=20,
         values=12,
-        values_of_one_column=15,
+        values_of_two_columns=15,
+        values_of_one_column=25,
         weighed=12,
         summary=3,
         full=6,
         diagonal=4,
         linear=2,
-        rows_per_value=3,
+        rows_per_value=5,
         groups=5,
         leverage=0.9,
     ),
@@ -99,7 +102,8 @@ LEVELS: Mapping[Level, Rules] = {
         rows=LEAST_ROWS,
         rows_of_one_column=LEAST_ROWS,
         values=15,
-        values_of_one_column=15,
+        values_of_two_columns=15,
+        values_of_one_column=25,
         weighed=13,
         full=6,
         diagonal=4,
@@ -129,6 +133,7 @@ EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers a
 
 PER_COEFFICIENT = (
     "values",
+    "values_of_two_columns",
     "values_of_one_column",
     "weighed",
     "full",
@@ -208,7 +213,7 @@ def told_by_values(coefficients: int, rules: Rules, slopes: int = 0) -> int:
     slopes : that differ between groups
     """
     terms = slopes + 1 if slopes else 0
-    each = rules.values_of_one_column if coefficients <= 2 else rules.values
+    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(max(coefficients, 2), rules.values)
     return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 
