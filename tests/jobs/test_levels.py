@@ -54,7 +54,7 @@ def test_rows_in_one_process_are_taken_and_the_record_says_who_would_be_refused(
     said = result.summary["disclosure"]
     assert said["level"] == "none"
     assert [*said["apart"]] == ["b"]
-    assert said["apart"]["b"] == "rows_per_coefficient = 2.3, rows = 7, rows_per_value = 1"
+    assert said["apart"]["b"] == "rows = 7, rows_per_coefficient = 1.7, rows_per_value = 1"
     with pytest.raises(JobError, match="7 rows that count"):
         fedkern.check(JOB, data=data, apart=True)
     assert "level    none: all rows are in this process" in "\n".join(fedkern.check(JOB, data=data))

@@ -15,7 +15,7 @@ from fedkern.errors import JobError
 
 JOB: Any = {
     "job": {"method": "likelihood"},
-    "model": {"family": "bernoulli"},
+    "model": {"family": "bernoulli", "missing": "error"},
     "data": {"response": "y"},
     "disclosure": {"level": "standard"},
 }
@@ -76,7 +76,7 @@ def files(tmp_path: Path) -> Path:
     job = tmp_path / "job.toml"
     job.write_text(
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["?.csv"]\nresponse = "y"\n'
-        '[model]\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\n'
+        '[model]\nmissing = "error"\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\n'
     )
     return job
 
@@ -113,7 +113,7 @@ def test_a_missing_cell_names_the_key_in_response_and_covariates_alike(column: s
     numbers["b"].loc[7, "y"] = np.nan
     for family in ("bernoulli", "gaussian", "poisson"):
         with pytest.raises(JobError, match=r"row 8, column 'y': 'nan' is missing; .*model.missing = \"drop\""):
-            fedkern.run({**JOB, "model": {"family": family}}, data=numbers)
+            fedkern.run({**JOB, "model": {"family": family, "missing": "error"}}, data=numbers)
 
 
 def test_all_clients_that_live_here_are_named_at_once_and_each_reads_its_own(files: Path, fedkern: Any) -> None:
@@ -137,7 +137,7 @@ def test_a_time_that_cannot_be_comes_with_faults_of_other_cells() -> None:
     data = {name: rows(seed).assign(time=rng.exponential(size=120), y=rng.integers(0, 2, 120)) for seed, name in enumerate("ab")}
     data["b"].loc[[7, 20], "dose"] = np.nan
     data["b"].loc[[20, 90], "time"] = -1.0
-    job = {"job": {"method": "likelihood"}, "model": {"family": "cox"}, "data": {"time": "time", "event": "y"}}
+    job = {"job": {"method": "likelihood"}, "model": {"family": "cox", "missing": "error"}, "data": {"time": "time", "event": "y"}}
     with pytest.raises(JobError) as fault:
         fedkern.run(job, data=data)
     assert "row 8, column 'dose'" in str(fault.value)
