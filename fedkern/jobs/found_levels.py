@@ -34,8 +34,8 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     if family not in LEVELED or "levels" in table(raw, "data"):
         return raw
     try:
-        response = table(laid.laid(raw), "data").get("response")
-        cells = [one.columns[response] for one in read(str(response)) if response in one.columns]
+        response = str(table(laid.laid(raw), "data").get("response"))
+        cells = [one.columns[response] for one in read(response) if response in one.columns]
     except JobError:  # a fault that is told where it is looked for
         return raw
     none = NO_LABEL.union(table(table(raw, "data"), "dialect").get("missing", ()))

@@ -38,9 +38,11 @@ class Rules(NamedTuple):
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import LEVELS
+    >>> from fedkern.privacy.disclosure import LEVELS, Rules
     >>> LEVELS["standard"].rows, LEVELS["strict"].rows
     (10, 20)
+    >>> Rules(rows=7).of_coefficients
+    False
     """
 
     rows: int = 0

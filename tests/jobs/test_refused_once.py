@@ -137,7 +137,11 @@ def test_a_time_that_cannot_be_comes_with_faults_of_other_cells() -> None:
     data = {name: rows(seed).assign(time=rng.exponential(size=120), y=rng.integers(0, 2, 120)) for seed, name in enumerate("ab")}
     data["b"].loc[[7, 20], "dose"] = np.nan
     data["b"].loc[[20, 90], "time"] = -1.0
-    job = {"job": {"method": "likelihood"}, "model": {"family": "cox", "missing": "error"}, "data": {"time": "time", "event": "y"}}
+    job = {
+        "job": {"method": "likelihood"},
+        "model": {"family": "cox", "missing": "error"},
+        "data": {"time": "time", "event": "y"},
+    }
     with pytest.raises(JobError) as fault:
         fedkern.run(job, data=data)
     assert "row 8, column 'dose'" in str(fault.value)

@@ -321,9 +321,24 @@ class Config(JobConfig):
 
     @property
     def takes_summaries(self) -> bool:
-        effects = self.random.group is not None or self.random.client or self.random.client_slopes
-        plain = self.row_kind in ("responses", "ordered", "nominal") and not self._plain_linear
-        return plain and not effects and not self.chains and not self.secure
+        return self.without_summaries is None and not self._plain_linear
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the job goes on where every client takes part by a summary."""
+        return bool(self.algorithm.approximate)
+
+    @property
+    def without_summaries(self) -> str | None:
+        """What the job has for which no client takes part by a summary; None where one may."""
+        unlike = {
+            f'model.family = "{self.model.family}"': not self.own and self.row_kind not in ("responses", "ordered", "nominal"),
+            'model.kind = "own"': self.own,
+            "[model.random]": self.model.random is not None,
+            'algorithm.sampler = "hmc"': self.chains,
+            'job.sums = "secure"': self.secure,
+        }
+        return next((what for what, there in unlike.items() if there), None)
 
     def weighing(self, coefficients: int) -> int:
         if self.own:

@@ -18,7 +18,6 @@ from ...results.verdict import Verdict
 from .keys import Config
 
 MOVED, SHARE = 0.1, 0.25  # posterior sds by which no mean moves, and the share of the information, where that is the posterior
-KINDS = ("responses", "ordered", "nominal")
 
 
 def check(config: Config, names: Sequence[str], summaries: Collection[int]) -> None:
@@ -28,17 +27,10 @@ def check(config: Config, names: Sequence[str], summaries: Collection[int]) -> N
     several = [repr(names[k]) for k in sorted(summaries)]
     begin = f"client {several[0]} has" if len(several) == 1 else f"clients {' and '.join(several)} have"
     begin += " too few rows for values of the likelihood at draws"
-    unlike = {
-        f'model.family = "{config.model.family}"': not config.own and config.row_kind not in KINDS,
-        'model.kind = "own"': config.own,
-        "[model.random]": config.random.group is not None or config.random.client,
-        'algorithm.sampler = "hmc"': config.chains,
-        'job.sums = "secure"': config.secure,
-    }
-    if others := [what for what, there in unlike.items() if there]:
+    if config.without_summaries is not None:
         remedy = "go on without (data.clients), or pool these rows with another site's"
-        raise JobError(f"{begin}, and no client takes part by a summary in a job with {others[0]}: {remedy}")
-    if len(summaries) == len(names) and not config.algorithm.approximate:
+        raise JobError(f"{begin}, and no client takes part by a summary in a job with {config.without_summaries}: {remedy}")
+    if len(summaries) == len(names) and not config.approximate:
         remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
         raise JobError(f"{begin}, and there is no other client: {remedy}")
 
