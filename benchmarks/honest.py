@@ -217,7 +217,8 @@ class DataSet(NamedTuple):
 
     def rows(self, folder: Path) -> pd.DataFrame:
         """Returns the whole file, of a large one some rows, with a column `client`."""
-        d = public_sets.read(*self.source.split("::"), folder)
+        package, name = self.source.split("::")
+        d = public_sets.read(package, name, folder)
         if self.change:
             scope = {"d": d, "np": np}
             exec(self.change, scope)
@@ -288,7 +289,7 @@ TABLES = {"family": "model", "missing": "model", "random": "model", "client": "m
 
 def advised(job: dict[str, dict[str, Any]], text: str, one: DataSet, d: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Returns the job with the keys that a text advises: of each of its lines, which are a fault each, the first."""
-    new = json.loads(json.dumps(job))
+    new: dict[str, dict[str, Any]] = json.loads(json.dumps(job))
     for line in text.splitlines():
         found = ADVICE.search(line)
         if found is None:
@@ -410,7 +411,7 @@ def word(told: dict[str, Any]) -> str:
     if told["outcome"] == "refused":
         return ", ".join(told["rules"])
     numbers = f" {told['furthest'][0]:.2f} {told['furthest'][1]:.2f}" if "furthest" in told else ""
-    return told["outcome"] + numbers + (" OFF" if told.get("off") else "")
+    return f"{told['outcome']}{numbers}{' OFF' if told.get('off') else ''}"
 
 
 def figures(own: Sequence[dict[str, Any]]) -> Iterator[str]:

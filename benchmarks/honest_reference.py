@@ -99,7 +99,7 @@ def estimates(one: DataSet, family: str, d: pd.DataFrame) -> tuple[dict[str, lis
         kept = d.drop(columns="client") if formula.endswith(" ~ .") else d
         kept.to_csv(path, index=False)
         levels = "\t".join(one.levels.split(", ")) if one.levels else ""
-        command = ["Rscript", "-e", FITS, path, family, formula, levels]
+        command = ["Rscript", "-e", FITS, str(path), family, formula, levels]
         done = subprocess.run(command, capture_output=True, text=True, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"})
     found, versions = {}, ""
     for line in csv.reader(io.StringIO(done.stdout), delimiter="\t", quoting=csv.QUOTE_NONE):
@@ -231,10 +231,14 @@ def posterior(model: Model) -> dict[str, dict[str, float]]:
     worth few, as of scores of coefficients, they are those of NUTS.
     """
     one, several = jax.jit(jax.value_and_grad(lambda xi: -model.density(xi))), jax.jit(jax.vmap(model.density))
-    found = minimize(lambda xi: [np.asarray(v, float) for v in one(xi)], model.starts, jac=True, method="BFGS")
+
+    def slope(xi: Vector) -> Vector:
+        return np.asarray(one(xi)[1], float)
+
+    found = minimize(lambda xi: float(one(xi)[0]), model.starts, jac=slope, method="BFGS")
     mean, size, rng = found.x, len(found.x), np.random.default_rng(0)
     steps = 1e-4 * np.eye(size)
-    curvature = np.array([np.asarray(one(mean + step)[1]) - np.asarray(one(mean - step)[1]) for step in steps]) / 2e-4
+    curvature = np.array([slope(mean + step) - slope(mean - step) for step in steps]) / 2e-4
     covariance = np.linalg.inv((curvature + curvature.T) / 2)
     draws, log_weights = np.empty((0, size)), np.empty(0)
     degrees = max(8, 2 * size)  # of many dimensions a t distribution's radius would vary more than any posterior's
@@ -247,7 +251,7 @@ def posterior(model: Model) -> dict[str, dict[str, float]]:
             draws, log_weights = new, logs
         else:
             draws, log_weights = np.concatenate([draws, new]), np.concatenate([log_weights, logs])
-        weights = np.exp(log_weights - log_weights.max())
+        weights: Vector = np.exp(log_weights - log_weights.max())
         weights /= weights.sum()
         worth = 1 / (weights**2).sum()
         if turn < ADAPTING and worth > 10 * size:
@@ -279,9 +283,9 @@ def _normal(x: Any, mean: Any, sd: float) -> Any:
     return -0.5 * jnp.sum(((x - mean) / sd) ** 2)
 
 
-def _over_groups(rows: Rows, terms: Callable[[Any], Any], eta: Any, tau: Any) -> Any:
+def _over_groups(group: NDArray[np.int64], terms: Callable[[Any], Any], eta: Any, tau: Any) -> Any:
     """Sums log-likelihoods `terms(eta)` of rows, over the effects of their groups by nodes about each group's mode."""
-    group, m = rows.group, int(rows.group.max()) + 1
+    m = int(group.max()) + 1
 
     def total(each: Any) -> Any:
         return jax.ops.segment_sum(each, group, m)
@@ -335,7 +339,7 @@ def _regression(
         if rows.group is None:
             return found + jnp.sum(terms(eta, numbers))
         tau = jnp.exp(xi[free])
-        return found - 0.5 * (tau / unit) ** 2 + xi[free] + _over_groups(rows, lambda at: terms(at, numbers), eta, tau)
+        return found - 0.5 * (tau / unit) ** 2 + xi[free] + _over_groups(rows.group, lambda at: terms(at, numbers), eta, tau)
 
     def told(draws: Vector) -> dict[str, Vector]:
         slopes = draws[:, :p] / rows.scale

@@ -24,7 +24,7 @@ def honest() -> ModuleType:
 
 def rows(n: int = 450) -> Any:
     rng = np.random.default_rng(1)
-    d = pd.DataFrame({"age": rng.normal(50, 9, n).round(1), "sex": rng.choice(["f", "m"], n)})
+    d = pd.DataFrame({"age": rng.normal(50, 9, n), "sex": rng.choice(["f", "m"], n)})
     died = rng.random(n) < 1 / (1 + np.exp(-0.05 * (d["age"] - 50) - 0.7 * (d["sex"] == "m")))
     return d.assign(died=np.where(died, "yes", "no"), client=np.array(["a", "b", "c"])[np.arange(n) % 3])
 
