@@ -99,6 +99,17 @@ def floats(cells: Cells) -> NDArray[np.float64]:
     return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
+def no_number(cells: Cells) -> str:
+    """Returns a clause for the holder on the first cell that makes a column one of categories; "" where all are numbers."""
+    if not isinstance(cells, Text):
+        return ""
+    words = np.isnan(cells.values) & np.array([level != "" for level in cells.levels], dtype=bool)
+    rows = np.flatnonzero(words[cells.codes])
+    if not len(rows):
+        return ""
+    return f" (cells are no numbers, so that it is of categories: the first is {cells.levels[cells.codes[rows[0]]]!r})"
+
+
 def number(cell: str, decimal: str = ".") -> float:
     """Returns the number that a cell holds, NaN if none ("1_000" is none)."""
     try:
