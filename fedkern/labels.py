@@ -1,11 +1,13 @@
 """Writes labels in the one way in which they are compared, whatever program wrote the table.
 
-A whole number is one label whether it is written as 3 or as 3.0, as programs write a column of numbers in which a cell is empty;
-TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in front.
+A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15 significant
+digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in front, and so is 3e2,
+a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable
 
@@ -15,7 +17,9 @@ TRUTHS = {"true": "True", "false": "False"}
 EVENTS = {"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"}
 OTHERS = {"no", "n", "false", "control", "controls", "alive", "censored", "none", "negative", "neg", "absent"}
 _WHOLE = re.compile(r"[+-]?\d+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)?\.\d+([eE][+-]?\d+)?|(0|[1-9]\d*)\.?[eE][+-]\d+)|\+(0|[1-9]\d*)|-0")
+DIGITS = 15  # significant ones of a number, as in R's `factor`
 
 
 def whole(cell: str, decimal: str = ".") -> str:
@@ -25,8 +29,29 @@ def whole(cell: str, decimal: str = ".") -> str:
 
 
 def label(cell: str, decimal: str = ".") -> str:
-    """Returns the label that a cell, or a text of the job file, stands for."""
-    return TRUTHS.get(cell.lower()) or whole(cell, decimal)
+    """Returns the label that a cell, or a text of the job file, stands for.
+
+    Examples
+    --------
+    >>> from fedkern.labels import label
+    >>> [label(cell) for cell in ("3.0", "1.19e+05", "0.30000000000000004", "2.50", "03", "TRUE", "none")]
+    ['3', '119000', '0.3', '2.5', '03', 'True', 'none']
+    """
+    if cell.lower() in TRUTHS:
+        return TRUTHS[cell.lower()]
+    cell = whole(cell, decimal)
+    if decimal != "." and "." in cell:  # a code, or thousands
+        return cell
+    pointed = cell.replace(decimal, ".", 1)
+    if not _NUMBER.fullmatch(pointed) or not math.isfinite(value := float(pointed)):
+        return cell
+    return written(value).replace(".", decimal)
+
+
+def written(value: float) -> str:
+    """Returns a finite number as a label."""
+    value = value if value.is_integer() else float(f"{value:.{DIGITS}g}")
+    return str(int(value)) if value.is_integer() else f"{value:.{DIGITS}g}"
 
 
 def in_order(labels: Iterable[str]) -> list[str]:
@@ -39,7 +64,7 @@ def in_order(labels: Iterable[str]) -> list[str]:
     (['2', '10', '30'], ['10', '2', '3+'])
     """
     texts = sorted(labels)
-    return sorted(texts, key=float) if all(map(_NUMBER.fullmatch, texts)) else texts
+    return sorted(texts, key=float) if all(map(_DECIMAL.fullmatch, texts)) else texts
 
 
 def event_of(labels: Collection[str]) -> str:

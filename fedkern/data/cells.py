@@ -19,6 +19,7 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 TRUTH = {"False": 0.0, "True": 1.0}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only (`incomplete`)
 
+SINGLE = 7  # significant digits of a float of 32 bits
 FEW = 20  # values of a column that are categories if one of them is no number
 EACH = 3  # rows of each such value, on average
 MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
@@ -98,6 +99,17 @@ def floats(cells: Cells) -> NDArray[np.float64]:
     return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
+def no_number(cells: Cells) -> str:
+    """Returns a clause for the holder on the first cell that makes a column one of categories; "" where all are numbers."""
+    if not isinstance(cells, Text):
+        return ""
+    words = np.isnan(cells.values) & np.array([level != "" for level in cells.levels], dtype=bool)
+    rows = np.flatnonzero(words[cells.codes])
+    if not len(rows):
+        return ""
+    return f" (cells are no numbers, so that it is of categories: the first is {cells.levels[cells.codes[rows[0]]]!r})"
+
+
 def number(cell: str, decimal: str = ".") -> float:
     """Returns the number that a cell holds, NaN if none ("1_000" is none)."""
     try:
@@ -132,6 +144,13 @@ def as_text(cells: Sequence[str], decimal: str = ".") -> Text:
     return written(Text(codes, tuple(seen), decimal), [*map(canonical, seen)])
 
 
+def typed(values: Sequence[object], single: bool = False) -> Text:
+    """Codes typed values; `single`: these are floats of 32 bits, of which `SINGLE` significant digits say what was meant."""
+    if single:
+        values = [float(f"{value:.{SINGLE}g}") if isinstance(value, float) else value for value in values]
+    return as_text([*map(plain, values)])
+
+
 def truths(cells: Sequence[object]) -> Text:
     """Returns a column whose type is of truth values; a missing one is empty."""
     return replace(as_text([*map(plain, cells)]), truths=True)
@@ -150,7 +169,8 @@ def labels(cells: Cells) -> Text:
     """Returns a column as labels, each in the one way in which it is compared (`label`)."""
     if not isinstance(cells, Text):
         values, codes = np.unique(np.asarray(cells), return_inverse=True)
-        return Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
+        distinct = typed(values.tolist(), values.dtype.itemsize < 8)
+        cells = replace(distinct, codes=distinct.codes[codes])
     return written(cells, [label(level, cells.decimal) for level in cells.levels])
 
 

@@ -34,6 +34,7 @@ from .cells import (
     Text,
     floats,
     labels,
+    no_number,
     number,
     too_far,
     too_large,
@@ -234,7 +235,7 @@ def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection
         return []
     fault = f"has a level in fewer than {least} rows" if rare else f"has more than {MOST_LEVELS} levels"
     own = f"has {n} levels, {rare} of them in fewer than {least} rows"
-    return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}")]
+    return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}{no_number(cells)}")]
 
 
 def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> Identifies:

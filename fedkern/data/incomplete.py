@@ -141,6 +141,8 @@ def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
     """Tells whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
         return not spec.labelled
+    if name == spec.group:
+        return False
     if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
         return True
     declared = spec.columns.get(name)

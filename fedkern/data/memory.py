@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, number, ordered, plain, truths
+from .cells import Cells, Text, as_text, number, ordered, plain, truths, typed
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -207,7 +207,7 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
         import narwhals as nw
 
         if keep:
-            return as_text([*map(plain, series.to_list())])
+            return typed(series.to_list(), dtype == "Float32")
         return np.ascontiguousarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if dtype == "Object":
         return _objects(series.to_list(), name, source, keep)
@@ -320,5 +320,5 @@ def _from_dlpack(one: Any, who: str) -> np.ndarray:
 
 def _array_column(values: np.ndarray, keep: bool) -> Cells:
     if values.dtype.kind == "U" or keep:
-        return as_text([*map(plain, values.tolist())])
+        return typed(values.tolist(), values.dtype.itemsize < 8)
     return np.ascontiguousarray(values, dtype=np.float64)

@@ -72,6 +72,10 @@ def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column:
         pairs = _of_gal(path, names, ids, column)
     else:
         pairs, notes = _of_table(path, names, by_name=ids in (None, "names"))
+        if ids is None:
+            commands = f"s <- listw2sn(w); write.csv(data.frame(from = areas${column}[s$from], to = areas${column}[s$to]), "
+            commands += f'"{Path(path).name}", row.names = FALSE)'
+            _refuse_doubtful(path, names, list(zip(*pairs)), commands)
     if ids in (None, "names"):
         return Neighbours(_by_name(path, names, pairs), None, tuple(notes))
     first = 1 if ids == "positions" else 0
@@ -223,26 +227,32 @@ def _of_gal(path: str | Path, names: Sequence[str], ids: Ids | None, column: str
             raise JobError(f"{path}, line {number}: {words[0]} has {count} neighbours, and {len(near)} are named; mend it")
         areas.append(words[0])
         pairs += [(words[0], name) for name in near]
-    if ids is None and lines:
-        _refuse_doubtful(path, names, areas, lines[0][1], column)
+    head = lines[0][1] if lines else []
+    # Where its first line says that ids are those of the table's column, they are names.
+    if ids is None and not (len(head) == 4 and head[3].casefold() == column.casefold()):
+        commands = (
+            f'attr(nb, "region.id") <- as.character(areas${column}); write.nb.gal(nb, "{Path(path).name}", oldstyle = FALSE, '
+            f'ind = "{column}")'
+        )
+        _refuse_doubtful(path, names, [areas], commands)
     return pairs
 
 
-def _refuse_doubtful(path: str | Path, names: Sequence[str], areas: Sequence[str], head: Sequence[str], column: str) -> None:
-    """Raises JobError if the ids of a .gal file may be names or positions, and are not the same areas as both.
+def _refuse_doubtful(path: str | Path, names: Sequence[str], columns: Sequence[Sequence[str]], commands: str) -> None:
+    """Raises JobError if the ids of a file may be names or positions, and are not the same areas as both.
 
-    Where its first line says that ids are those of the table's column, they are names.
+    `commands` of R write names.
     """
-    first = counts(areas, names)
-    if first is None or (len(head) == 4 and head[3].casefold() == column.casefold()):
+    first = counts(columns, names)
+    if first is None:
         return
-    n, wanted = len(areas), "positions" if first else "positions from 0"
-    at = next(k for k, (area, name) in enumerate(zip(areas, names)) if area != name)
+    numbers = sorted({int(one) for column in columns for one in column})
+    at = next(number for number in numbers if names[number - first] != str(number))
     raise JobError(
-        f"{path}: its ids are {first} to {n - 1 + first} in this order, as R's write.nb.gal and libpysal write positions, but "
-        f"areas have such names, too, in another order: {areas[at]} is the name of one area and the position of {names[at]!r}; "
-        f'say which they are: [data] adjacency_ids = "{wanted}" or "names"; or write names, in R: attr(nb, "region.id") <- '
-        f'as.character(areas${column}); write.nb.gal(nb, "{Path(path).name}", oldstyle = FALSE, ind = "{column}")'
+        f"{path}: its ids are {numbers[0]} to {numbers[-1]} in this order, as R's write.nb.gal and listw2sn and libpysal write "
+        f"positions, but areas have such names, too, in another order: {at} is the name of one area and the position of "
+        f'{names[at - first]!r}; say which they are: [data] adjacency_ids = "{"positions" if first else "positions from 0"}" or '
+        f'"names"; or write names, in R: {commands}'
     )
 
 

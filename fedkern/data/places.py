@@ -37,15 +37,19 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
-def counts(ids: Sequence[str], names: Sequence[str]) -> int | None:
-    """Returns the first of ids that count (from 0 or 1) and that areas have for names in another order; None for all other ids.
+def counts(columns: Sequence[Sequence[str]], names: Sequence[str]) -> int | None:
+    """Returns the first position (0 or 1) if ids may be names of areas or their positions, and mean other areas; else None.
 
-    Such ids may be names, or the positions of areas in the data of the program that wrote them.
+    `columns` of ids count upwards, one of them at least, as programs write the positions of areas in their own data.
     """
-    for first in (1, 0):
-        if ids and [*ids] == [str(k + first) for k in range(len(ids))]:
-            return first if set(ids) <= set(names) and [*ids] != [*names[: len(ids)]] else None
-    return None
+    ids = {one for column in columns for one in column}
+    if not ids or not ids <= set(names) or not all(one.isdecimal() and str(int(one)) == one for one in ids):
+        return None
+    first = 0 if "0" in ids else 1
+    rising = any((np.diff([*map(int, column)]) >= 0).all() for column in columns)
+    if not rising or max(map(int, ids)) - first >= len(names):
+        return None
+    return first if any(names[int(one) - first] != one for one in ids) else None
 
 
 def zeros(unknown: Sequence[str], known: Collection[str]) -> str:

@@ -31,8 +31,9 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
         if not missing:
             said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
-            remedy = f"fill in the value or remove the row ({NO_VALUE})" if instead is None else instead
-            marks.mark(empty & said, name, "is missing", remedy)
+            others = NO_VALUE if instead is None else LEFT_OUT
+            reason = "is missing" if instead is None else "is empty"  # a column that a job names as a role is no missing one
+            marks.mark(empty & said, name, reason, f"fill in the value or remove the row ({others})")
         none = np.isnan(column.values)
         remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
         remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
 from . import plain_text
-from .cells import Cells, Text, as_text, labels, ordered, plain, truths
+from .cells import Cells, Text, as_text, labels, ordered, plain, truths, typed
 from .dialect import Dialect, stem, suffix
 from .dialect import read as read_number
 
@@ -342,7 +342,7 @@ def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
     if values.dtype.kind in "fiu" and not keep:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
     if values.dtype.kind in "fiuUOT":
-        return as_text([*map(plain, values.tolist())])
+        return typed(values.tolist(), values.dtype.itemsize < 8)
     own = f"column {name!r} has type {values.dtype}"
     raise _fault(path, "a column has another type", own, "numbers, truth values and texts can be used")
 
@@ -391,7 +391,7 @@ def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) 
                 chunks = column.unify_dictionaries().chunks
                 columns[name] = ordered(column.to_pylist(), chunks[0].dictionary.to_pylist() if chunks else ())
             else:
-                columns[name] = as_text([*map(plain, column.to_pylist())])
+                columns[name] = typed(column.to_pylist(), kind in ("float", "halffloat"))
     return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core.messages import reading
-from ..data.cells import MISSING
+from ..data.cells import no_number
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, with_event
 from ..data.faults import Faults, Refusals, own_text
@@ -260,7 +260,7 @@ def _of_groups(config: JobConfig, table: Table, spec: Spec, rows: Array) -> Iter
     least = config.groups_asked
     if not least or spec.group is None:
         return
-    labels = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label.lower() not in MISSING}
+    labels = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label}
     if len(labels) < least:
         yield Broken(
             f"has fewer groups in column {spec.group!r} than this job, or its holder, asks for",
@@ -286,7 +286,8 @@ def _of_curvature(config: JobConfig, table: Table, spec: Spec, n: int, p: int) -
     widest = max(levels, key=lambda name: levels[name], default="")
     named = widest and levels[widest] > max(2, WIDE * every)  # its number of levels is for the holder alone
     fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
-    most = f", {levels[widest]} of them of column {widest!r}" if named else ""
+    shown = no_number(table.columns[widest]) if named and widest not in spec.columns else ""
+    most = f", {levels[widest]} of them of column {widest!r}{shown}" if named else ""
     why = f"a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted" if config.rules.search else "identified ones"
     those = "" if p == every else f" (for {p}: {why})"
     own = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..data.cells import Text, number
+from ..data.cells import labels as in_cells
 from ..data.incomplete import NO_LABEL
 from ..data.table import Table
 from ..errors import JobError
@@ -42,7 +43,7 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     texts = [column for column in cells if isinstance(column, Text)]
     if not cells or len(texts) < len(cells):  # numbers of a type that a response of levels does not have
         return raw
-    labels = dict.fromkeys(level for column in texts for level in column.levels if level and level not in none)
+    labels = dict.fromkeys(level for column in texts for level in in_cells(column).levels if level and level not in none)
     orders = {column.levels for column in texts if column.ordered}
     numbers = {label: number(label) for label in labels}
     if all(column.ordered for column in texts):

@@ -32,7 +32,18 @@ FLAGS = [True, False, None, True]
         ("FALSE", "False"),
         ("1.0", "1"),
         ("-3.000", "-3"),
-        *((same, same) for same in ("01", "1.5", "1e3", "t", "yes", "", ".0", "1.0.0", "1_0.0")),
+        # as.character of R 4.2.2 has 15 digits, too; 1e+05 stays 100000, and a code that looks like a power of ten a code
+        *((one, "119000") for one in ("119000", "1.19e+05", "1.19E5", "119000.00", "119000.00000000001", "+119000")),
+        *((one, "1.9") for one in ("1.9", "1.90", "1.9000000000000001", "1.9000000000000004", "19.0e-1")),
+        *((one, "0.3") for one in ("0.3", "0.30000000000000004", ".3", "3e-01", "3E-1")),
+        *((one, "0") for one in (".0", "-0", "0e+00", "-0.0")),
+        *((one, "100000") for one in ("100000", "1e+05", "1.0e5")),
+        ("0.00001", "1e-05"),
+        *(
+            (same, same)
+            for same in ("01", "01.5", "1.5", "0.0001", "1e3", "12E4", "t", "yes", "", "1.0.0", "1_0.5", "inf", "nan")
+        ),
+        *((same, same) for same in ("12345678901234567", "12345678901234568", "1.5e+999")),  # whole numbers keep their digits
     ],
 )
 def test_a_cell_is_its_label(cell: str, one: str) -> None:
@@ -42,6 +53,7 @@ def test_a_cell_is_its_label(cell: str, one: str) -> None:
 
 def test_with_decimal_commas() -> None:
     assert (label("3,0", ","), label("3.0", ",")) == ("3", "3.0")
+    assert (label("0,30000000000000004", ","), label("1,19e+05", ","), label("3.5", ",")) == ("0,3", "119000", "3.5")
 
 
 def of_file(columns: Any, path: Path) -> Text:
@@ -88,10 +100,31 @@ def test_truth_values_of_arrays(tmp_path: Path) -> None:
 def test_labels_of_a_column(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ward,flag\n1.0,TRUE\n1,True\n01,false\n2.50,x\n")
     read = table.load(tmp_path / "a.csv", text=["ward"])
-    assert labels(read.columns["ward"]).levels == ("1", "01", "2.50")
-    assert read.cells("ward") == ["1", "1", "01", "2.50"]
+    assert labels(read.columns["ward"]).levels == ("1", "01", "2.5")
+    assert read.cells("ward") == ["1", "1", "01", "2.5"]
     assert read.cells("flag") == ["True", "True", "False", "x"]
     assert labels(np.array([2.0, 1.0, np.nan])).levels == ("1", "2", "")
+    halves = labels(np.array([0.3, np.nan, 0.1 + 0.2, 2.0]))
+    assert (halves.levels, halves.codes.tolist()) == (("0.3", "2", ""), [0, 2, 0, 1])
+
+
+DOSE = frozenset({"dose"})
+SINGLE: dict[str, Any] = {
+    "pandas": lambda cells, path: memory.table(pd.DataFrame({"dose": cells}), "rows", text=DOSE),
+    "polars": lambda cells, path: memory.table(pl.DataFrame({"dose": cells}), "rows", text=DOSE),
+    "arrays": lambda cells, path: memory.table({"dose": cells}, "rows", text=DOSE),
+    "Parquet": lambda cells, path: (
+        parquet.write_table(pa.table({"dose": cells}), path / "a.parquet") or table.load(path / "a.parquet", text=["dose"])
+    ),
+    "npz": lambda cells, path: np.savez(path / "a.npz", dose=cells) or table.load(path / "a.npz", text=["dose"]),
+    "npz, as numbers": lambda cells, path: np.savez(path / "a.npz", dose=cells) or table.load(path / "a.npz"),
+}
+
+
+@pytest.mark.parametrize("reader", SINGLE)
+def test_floats_of_32_bits_have_the_labels_of_the_numbers_that_were_written(reader: str, tmp_path: Path) -> None:
+    single = SINGLE[reader](np.array([0.2, 119000.0, 3.0, 0.1, 4.75], np.float32), tmp_path)
+    assert single.cells("dose") == ["0.2", "119000", "3", "0.1", "4.75"]
 
 
 ORDER = ["low", "mid", "high", "never"]

@@ -74,6 +74,32 @@ def test_positions_are_not_taken_for_names_that_are_numbers() -> None:
     assert wrong.doubts[0].startswith("neighbours are as far apart as any two areas: ")
 
 
+@pytest.mark.parametrize("first", [1, 0])
+def test_pairs_of_positions_are_not_taken_for_names_that_are_numbers(first: int, tmp_path: Path) -> None:
+    """As write.csv(listw2sn(w)) writes them: 49 areas of one ring, called 1 to 49 in another order than that of their table."""
+    order = np.random.default_rng(4).permutation(49) + first
+    (tmp_path / "areas.csv").write_text("county,group\n" + "".join(f"{name},g\n" for name in order))
+    ring = [(k, near) for k in range(49) for near in sorted(((k - 1) % 49, (k + 1) % 49))]
+    wanted = {frozenset((str(order[a]), str(order[b]))) for a, b in ring}
+    columns = {"area": "county", "areas": tmp_path / "areas.csv", "x": None, "y": None}
+    by_place = tmp_path / "sn.csv"
+    by_place.write_text("from,to,weights\n" + "".join(f"{a + first},{b + first},1\n" for a, b in ring))
+    with pytest.raises(JobError, match=r"ids are . to 4. in this order.*say which they are: \[data\] adjacency_ids") as caught:
+        mapped(by_place, **columns)
+    ids = "positions" if first else "positions from 0"
+    assert f'adjacency_ids = "{ids}" or "names"' in str(caught.value)
+    assert "from = areas$county[s$from], to = areas$county[s$to]" in str(caught.value)
+    assert pairs_of(mapped(by_place, **columns, ids=ids).graph) == wanted  # the one remedy
+    by_name = tmp_path / "named.csv"  # the other, and pairs that are listed once
+    for pairs in (ring, [(a, b) for a, b in ring if a < b]):
+        by_name.write_text("from,to\n" + "".join(f"{order[a]},{order[b]}\n" for a, b in pairs))
+        assert pairs_of(mapped(by_name, **columns).graph) == wanted
+    by_place.write_text("from,to\n" + "".join(f"{a + first},{b + first}\n" for a, b in ring if a < b))
+    with pytest.raises(JobError, match="in this order"):
+        mapped(by_place, **columns)
+    assert len(pairs_of(mapped(by_place, **columns, ids="names").graph) & wanted) < len(wanted) / 4
+
+
 def test_a_list_in_the_order_of_the_table_needs_no_word() -> None:
     in_order = [str(k + 1) for k in range(N)]
     assert named(read(LISTS / "nc_spdep.gal", in_order).pairs, FIPS) == WANTED

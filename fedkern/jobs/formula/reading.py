@@ -8,7 +8,7 @@ the text, its length, its letters and its number of terms are bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -225,12 +225,27 @@ def _left(text: str) -> dict[str, str]:
     if name == "Surv":
         if len(parts) not in (2, 3):
             raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
-        keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
-        return {key: _column(part, _SURV) for key, part in zip(keys, parts)}
+        return _of_surv(text, parts)
     match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
     if match is None or match.group(1) != match.group(3):
         raise _no(text, "wanted cbind(successes, trials - successes), of two columns")
     return {"response": match.group(1).strip("`"), "trials": match.group(2).strip("`")}
+
+
+def _of_surv(text: str, parts: Sequence[str]) -> dict[str, str]:
+    """Returns the keys of [data] that the arguments of Surv set, by their names in R where they have them."""
+    arguments = ("time", "event") if len(parts) == 2 else ("time", "time2", "event")
+    keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
+    given, left = dict[str, str](), list[str]()
+    for part in parts:
+        name, named, column = part.partition("=")
+        if named and name.strip() in arguments and name.strip() not in given:
+            given[name.strip()] = column
+        else:
+            left.append(part)
+    others = [name for name in arguments if name not in given]
+    given |= dict(zip(others, left))
+    return {key: _column(given[name], _SURV) for key, name in zip(keys, arguments)}
 
 
 def _terms(text: str) -> Formula:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.slips import one_but_for, spellings
-from ...data.cells import MISSING, labels
+from ...data.cells import labels
 from ...data.design import Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, who
 from ...data.formula import looked_at
@@ -197,7 +197,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     if name is None:
         return
     cells = labels(table.columns[name])
-    empty = np.array([level.strip() == "" or level.lower() in MISSING for level in cells.levels])[cells.codes]
+    empty = np.array([level == "" for level in cells.levels])[cells.codes]
     if empty.any():
         remedy = f"give each row its group, or leave the row out ({LEFT_OUT})"
         n, first = int(empty.sum()), table.place(int(np.flatnonzero(empty)[0]))

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.cells import MISSING
 from ...data.design import Design, read_numbers
 from ...data.faults import LEFT_OUT, Marks
 from ...data.rare import effective
@@ -120,7 +119,7 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
     strata, labels = None, tuple[str, ...]()
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]
-        empty = np.array([not cell or cell.lower() in MISSING for cell in cells], bool)
+        empty = np.array([not cell for cell in cells], bool)
         marks.mark(empty, columns.strata, "is empty", NAMED)
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}

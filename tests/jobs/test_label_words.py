@@ -1,0 +1,105 @@
+"""Words that are labels of strata and groups, empty cells among them, arguments of Surv by name, cells that are no numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.cli.__main__ import main
+from fedkern.errors import OwnFault
+
+# R 4.2.2, survival 3.5-3, lme4 1.1-31:
+COX = (0.81179040, 0.09766529)  # coxph(Surv(t, b) ~ x + strata(site, g))
+MIXED = (0.995982121, 0.051055489)  # lmer(y ~ x + (1 | v)), v of site and g
+LABELS = np.array(["none", "NULL", "a", "b", "c", "d", "e", "f"])
+SURV = "Surv(t, b) ~ x + strata(g)"
+
+
+def frame(k: int) -> pd.DataFrame:
+    i = np.arange(200)
+    x = np.cos(i + k)
+    y = x + np.sin(i * 5) + np.array([-1, 1, 0.5, 0, -0.5, 0.8, -0.7, 0.1])[i % 8]
+    cells = {
+        "x": np.round(x, 4),
+        "t": np.round(np.exp(np.sin(i * 3.1 + k) - 0.5 * x) + 1, 3),
+        "b": (i % 4 > 0).astype(int),
+        "g": LABELS[i % 8],
+        "y": np.round(y, 3),
+        "entry": np.where(i % 10 == 0, np.nan, 0.25),
+        "percent": [f"{37 * one:.2f}%" for one in x],
+    }
+    return pd.DataFrame(cells)
+
+
+def run(frames: list[pd.DataFrame], formula: str, folder: Path, **model: Any) -> Any:
+    for name, one in zip("pq", frames):
+        one.to_csv(folder / f"{name}.csv", index=False)
+    family = "cox" if formula.startswith("Surv") else "gaussian"
+    return fedkern.run(
+        {
+            "job": {"method": "likelihood", "seed": 3},
+            "data": {"clients": [str(folder / "*.csv")], "least_rows": 1, "least_groups": 1},
+            "model": {"family": family, "formula": formula, "prior_sd": 30.0, **model},
+            "algorithm": {"points": 1024, "effective": 400.0},
+        }
+    )
+
+
+@pytest.mark.parametrize(("formula", "wanted"), [(SURV, COX), ("y ~ x + (1 | g)", MIXED)])
+@pytest.mark.parametrize("missing", ["error", "drop"])
+def test_none_and_null_are_labels_of_strata_and_groups(formula: str, wanted: Any, missing: str, tmp_path: Path) -> None:
+    found = run([frame(0), frame(7)], formula, tmp_path, missing=missing)
+    mean, sd = wanted
+    assert found.parameters["theta[x]"]["mean"] == pytest.approx(mean, abs=0.15 * sd)
+    assert found.parameters["theta[x]"]["sd"] == pytest.approx(sd, rel=0.12)
+    assert not any(one["incomplete"] for one in found.summary.get("incomplete", {}).values())
+
+
+@pytest.mark.parametrize("formula", [SURV, "y ~ x + (1 | g)"])
+def test_rows_with_an_empty_stratum_or_group_are_left_out_as_it_is_said(formula: str, tmp_path: Path) -> None:
+    frames = [frame(0), frame(7)]
+    gaps = [one.assign(g=np.where(np.arange(200) % 20 == 3, "", one["g"])) for one in frames]
+    with pytest.raises(OwnFault, match=r"column 'g' is empty.*\(or set model\.missing = \"drop\"") as caught:
+        run(gaps, formula, tmp_path, missing="error")
+    assert "10 rows" in caught.value.own
+    found = run(gaps, formula, tmp_path, missing="drop")
+    wanted = run([one[one["g"] != ""] for one in gaps], formula, tmp_path)
+    assert found.parameters == wanted.parameters
+
+
+def test_an_empty_cell_of_the_entry_is_no_missing_column(tmp_path: Path) -> None:
+    frames = [frame(0), frame(7)]
+    with pytest.raises(OwnFault, match=r"column 'entry' is empty.*model\.missing = \"drop\"") as caught:
+        run(frames, "Surv(entry, t, b) ~ x", tmp_path, missing="error")
+    assert "line 2, column 'entry': '' is empty; fill in the value or remove the row" in caught.value.own
+    assert "(20 rows: line 2, line 12, " in caught.value.own
+    assert run(frames, "Surv(entry, t, b) ~ x", tmp_path, missing="drop").summary["incomplete"]
+
+
+@pytest.mark.parametrize(
+    ("named", "plain"),
+    [
+        ("Surv(time = t, event = b) ~ x", "Surv(t, b) ~ x"),
+        ("Surv(event = b, time = t) ~ x", "Surv(t, b) ~ x"),
+        ("Surv(t, event = b) ~ x", "Surv(t, b) ~ x"),
+        ("Surv(time = entry, time2 = t, event = b) ~ x", "Surv(entry, t, b) ~ x"),
+    ],
+)
+def test_arguments_of_surv_have_names(named: str, plain: str, tmp_path: Path) -> None:
+    found, wanted = (run([frame(0), frame(7)], formula, tmp_path, missing="drop") for formula in (named, plain))
+    assert found.parameters == wanted.parameters
+
+
+def test_cells_that_are_no_numbers_are_shown_to_the_holder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, k in (("p", 0), ("q", 7)):
+        frame(k)[["y", "percent"]].to_csv(tmp_path / f"{name}.csv", index=False)
+    job = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\nresponse = "y"\n[model]\nfamily = "gaussian"\n'
+    (tmp_path / "job.toml").write_text(job)
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "p.csv")]) == 2
+    said = "".join(capsys.readouterr())
+    assert "cells are no numbers, so that it is of categories: the first is '37.00%'" in said
