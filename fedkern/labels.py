@@ -1,8 +1,8 @@
 """Writes labels in the one way in which they are compared, whatever program wrote the table.
 
-A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15 significant
-digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in front, and so is 3e2,
-a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
+A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15
+significant digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in
+front, and so is 3e2, a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
 """
 
 from __future__ import annotations
