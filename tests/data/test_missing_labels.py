@@ -57,7 +57,7 @@ def test_a_missing_label_is_a_fault_where_the_job_drops_no_rows(tmp_path, tables
     tables["b"][["y", "arm"]].fillna({"arm": "NA"}).to_csv(tmp_path / "b.csv", index=False)
     job = {"job": {"method": "likelihood"}, "data": {"response": "y", "clients": [str(tmp_path / "*.csv")]}}
     with pytest.raises(JobError, match=r"is empty.* model\.missing = \"drop\""):
-        fedkern.run({**job, "model": {"family": "gaussian"}})
+        fedkern.run({**job, "model": {"family": "gaussian", "missing": "error"}})
 
 
 def test_words_of_the_job_are_empty_cells_in_tables_with_types(tmp_path, tables):
