@@ -295,8 +295,12 @@ class Config(JobConfig):
 
     @property
     def rounds_messages(self) -> bool:
-        """Whether clients round what they tell to what the answer needs."""
-        return True
+        """Whether clients round what they tell to what the answer needs.
+
+        With secure sums they do not: what a client rounds goes by its own rows, and the server would see by the sum how rows are
+        dealt.
+        """
+        return not self.secure
 
     @property
     def singly(self) -> bool:
