@@ -24,6 +24,7 @@ from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.messages import (
     LOST,
+    OF_WORDS,
     AskCurvature,
     Curvature,
     MaskedValues,
@@ -120,7 +121,7 @@ def test_sums_of_values_are_rounded_once(told: list[list[float]]) -> None:
     got = SummedValues.of_sum(3, numbers, DIMS)
     assert isinstance(got, Values)
     np.testing.assert_array_equal(got.values <= LOST, [False] * 7 + [True])
-    np.testing.assert_array_equal(np.rint(1e3 * got.values)[:7], np.rint(1e3 * np.sum(told, axis=0))[:7])
+    np.testing.assert_array_equal(got.values[:7] / OF_WORDS, np.rint(np.sum(told, axis=0)[:7] / OF_WORDS))
     assert got.rule == 0.75
 
 

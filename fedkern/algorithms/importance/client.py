@@ -135,7 +135,7 @@ def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) ->
 def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
     """Returns values (c,), gradients (c, P) and minus Hessians (c, P, P) at points, as a client tells them."""
     s = state.settings
-    if not s.rounds_messages:
+    if not s.rounded:
         return value, gradient, hessian
     prior = [np.zeros_like(hessian[0]) if state.prior is None else state.prior.curvature(xi)[2] for xi in points]
     units = [of_derivatives(own, of_prior, s.clients) for own, of_prior in zip(hessian, prior, strict=True)]
@@ -146,7 +146,7 @@ def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessia
 def told_values(state: Client, points: Array, values: Array) -> Array:
     """Returns values at draws as a client tells them, of which nothing else is made."""
     s = state.settings
-    if not s.rounds_messages:
+    if not s.rounded:
         return told(values, OF_WORDS)
     prior = 0.0 if state.prior is None else state.prior.values(points)
     alike = s.clients * np.where(np.isfinite(values), values, LOST) + prior
@@ -178,8 +178,7 @@ def _told(state: Client, round: int, points: Array, value: Array, gradient: Arra
 
 def _summed_curvature(state: Client, asked: AskCurvature) -> Message:
     rows = cast(Saturated, state.model)
-    *sums, cut = rows.curved(asked.points, asked.nodes)
-    value, gradient, hessian = _rounded(state, asked.points, *sums)
+    value, gradient, hessian, cut = rows.curved(asked.points, asked.nodes)
     rule = rows.rule(asked.points, asked.nodes)
     return cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))
 
@@ -198,8 +197,7 @@ def _summed_values(state: Client, asked: AskValues) -> tuple[Array, Message]:
     rows, points = cast(Saturated, state.model), asked.points
     values, cut = rows.counted(points, asked.nodes)
     rule = rows.rule(points[:CHECKED], asked.nodes)
-    values = told_values(state, points, values)
-    return np.where(cut > 0, LOST, values), cast(Message, SummedValues(asked.round, values, cut, rule))
+    return np.where(cut > 0, LOST, told(values, OF_WORDS)), cast(Message, SummedValues(asked.round, values, cut, rule))
 
 
 def _finite(rule: Array) -> Array:

@@ -148,7 +148,7 @@ class Server:
     @property
     def limits(self) -> Limits:
         """How well the log-posterior is known on the way to the mode."""
-        return ROUNDED if self.settings.rounds_messages else EXACT
+        return ROUNDED if self.settings.rounded else EXACT
 
     def drawing(self, source: Proposal | Scaled, rounds: int) -> Server:
         """Returns the state with the source of so many rounds more."""
@@ -354,7 +354,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
-    if s.rounds_messages:
+    if s.rounded:
         state = evolve(state, climb=climb.arrived())
     if state.quadratics.due:
         return _ask_summaries(state)

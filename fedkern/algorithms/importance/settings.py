@@ -103,9 +103,14 @@ class Settings:
         values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
+    @property
+    def rounded(self) -> bool:
+        """Whether a client rounds; of masked sums it makes nothing of its own numbers, which would tell how rows are dealt."""
+        return self.rounds_messages and self.box is None
+
     def needed(self, coarser: float = 1.0) -> float:
         """Returns to how many nats a client's values are needed; `coarser`: by how many times fewer digits, for many of them."""
-        return max(OF_WORDS, OF_VALUES / math.sqrt(self.clients) * coarser) if self.rounds_messages else OF_WORDS
+        return max(OF_WORDS, OF_VALUES / math.sqrt(self.clients) * coarser) if self.rounded else OF_WORDS
 
     @property
     def needed_at_draws(self) -> float:
@@ -114,7 +119,7 @@ class Settings:
 
     def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
         """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""
-        if not self.rounds_messages:
+        if not self.rounded:
             return None
         coarser = math.sqrt(max(1.0, gradients / FINE_OF_CHAINS))
         return float(power(self.needed(coarser))), float(power(OF_CHAINS * coarser))
