@@ -206,16 +206,17 @@ def told_up_to(coefficients: int, rules: Rules, *, diagonal: bool) -> int:
     return int(max(rules.linear * d, min(most, int(OF_THE_NUMBERS * numbers / p))))
 
 
-def told_by_values(coefficients: int, rules: Rules, slopes: int = 0) -> int:
+def told_by_values(coefficients: int, rules: Rules, slopes: int = 0, *, intercept: bool = True) -> int:
     """Returns the number of rows where a client sends its log-likelihood at thousands of points, which are more numbers than its
     rows have cells.
 
     Parameters
     ----------
     slopes : that differ between groups
+    intercept : whether one of the coefficients is no column's; partial likelihoods have none
     """
     terms = slopes + 1 if slopes else 0
-    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(max(coefficients, 2), rules.values)
+    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(max(coefficients + (not intercept), 2), rules.values)
     return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 

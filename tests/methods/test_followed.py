@@ -246,7 +246,8 @@ def test_clients_that_were_left_out_are_in_the_first_line_and_one_client_is_no_f
     sizes = {"a": 60, "b": 8, "c": 55, "d": 7}
     data = {name: pd.DataFrame({"x": rng.normal(size=n), "y": rng.normal(size=n)}) for name, n in sizes.items()}
     for method in ("likelihood", "pvi"):
-        job = {"job": {"method": method}, "data": {"response": "y", "small": "leave-out"}, "model": {"family": "gaussian"}}
+        job = {"job": {"method": method}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+        job["disclosure"] = {"level": "strict", "small": "leave-out"}
         some = fedkern.run(job, data=data)
         assert ": of 2 of 4 clients, 115 rows" in some.summary["verdict"]
         assert some.converged in (True, "settled")

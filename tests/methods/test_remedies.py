@@ -218,7 +218,7 @@ def test_an_interval_along_the_posterior_s_own_density_is_the_exact_one() -> Non
         return {"x": x, "y": ((random.random(n) < 0.4) | (x > 0)) * 1}
 
     data = frames(site, rows=100)
-    unseen = {"data.least_rows = 1": {"data": {"least_rows": 1}}, "output.reweigh = false": {"output": {"reweigh": False}}}
+    unseen = {"disclosure.rows = 1": {"data": {"least_rows": 1}}, "output.reweigh = false": {"output": {"reweigh": False}}}
     for key, section in unseen.items():  # the first line says that nobody looked
         result = fitted(data, model={"prior_precision": 0.1}, **section)
         assert result.converged == "settled"

@@ -122,7 +122,7 @@ def test_responses_drawn_anew_tell_rows_to_whoever_knows_the_numbers_and_these_a
 @pytest.mark.parametrize(
     ("family", "sizes", "says"),
     [
-        ("bernoulli", [6] * 25, r"client 'a'.*more than 180 rows are asked for"),
+        ("bernoulli", [6] * 25, r"client 'a'.*more than 200 rows are asked for"),
         ("gaussian", [8] * 6 + [2] * 30, r"client 'a'.*column 'ward' has a group so small.*30 of two; .*none or 60 of two"),
         ("gaussian", [8] * 6 + [1], r"client 'a'.*column 'ward' has a group so small.*none or 60 of one row"),
     ],

@@ -361,7 +361,8 @@ class Config(JobConfig):
         linear = self.row.linear  # whose groups of one row or two are looked at
         more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
         unknowns = self.unknowns(coefficients) + self.shapes
-        return more + told_by_values(unknowns, self.rules, 0 if linear else len(self.random.slopes))
+        slopes = 0 if linear else len(self.random.slopes)
+        return more + told_by_values(unknowns, self.rules, slopes, intercept=not self.hazards)
 
     @property
     def _levels_moved(self) -> bool:

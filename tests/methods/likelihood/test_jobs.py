@@ -178,7 +178,7 @@ def _times(lines: list[str]) -> list[str]:
 
 
 ROWS: list[tuple[str, Callable[[list[str]], list[str]], dict[str, Any], str, str]] = [
-    ("a label a row", _labels(lambda i: f"r{i}"), {}, "another label in every row", "40 labels of 40 rows"),
+    ("a label a row", _labels(lambda i: f"r{i}"), {}, "another label in every row", "56 labels of 56 rows"),
     ("few groups", _labels(lambda i: f"r{i % 4}"), {}, r"fewer groups .* than this job, or its holder, asks for", "4 groups"),
     ("an empty label", _labels(lambda i: "" if i == 7 else f"r{i % 8}"), {}, "empty in some rows", "1 rows, first in line 9"),
     ("no column", lambda lines: [line.replace("ward", "room") for line in lines], {}, "column 'ward' is missing", "room"),
@@ -195,7 +195,7 @@ def test_groups_that_no_such_job_can_have_are_told_without_a_cell(
     path = tmp_path / "job" / "rows" / "bo.csv"
     path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
     family = "negative-binomial" if "every row" in told else "poisson"  # poisson counts may have an effect of each row
-    model = {"family": family, "random": {"group": "ward", **random}}
+    model = {"family": family, "missing": "error", "random": {"group": "ward", **random}}
     with pytest.raises(OwnFault, match=told) as raised:
         fedkern.run(
             tmp_path / "job" / "job.toml", model=model, disclosure={"level": "standard", "rows": 5, "rows_per_coefficient": 0}
@@ -269,7 +269,7 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
         assert list(found.columns[:4]) == ["converged", "group", "rows", "intercept"]
         assert found.converged.all() == made.converged
         assert sorted(found.group) == [f"w{g}" for g in range(8)]
-        assert (found["rows"] == 5).all()
+        assert (found["rows"] == 7).all()
         assert (found.intercept_q05 < found.intercept).all()
         own = pd.read_csv(files / "rows" / f"{name}.csv").groupby("ward").y.mean()
         assert np.corrcoef(found.set_index("group").intercept, own.loc[found.group])[0, 1] > 0.7
@@ -280,7 +280,7 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
     predictive = made.summary["predictive"]
     assert 0.01 < predictive["p"]["zeros"] < 0.99
     assert sum(one["share"] for one in predictive["tenths"]) == pytest.approx(1)
-    assert made.summary["loo"]["rows"] == 120
+    assert made.summary["loo"]["rows"] == 168
     page = report.write(tmp_path / "out").read_text()
     for title in ("Coefficients", "Variation", "Sensitivity to the prior", "Does the model fit?"):
         assert title in page

@@ -49,9 +49,9 @@ def chances(result: fedkern.Result, rows: pd.DataFrame, model: dict[str, Any]) -
     """(200, K) averages over rows, and over a normal effect by a fine sum."""
     variables = result.posterior.groups(None)["posterior"].variables
     draws = {name: values.reshape(200, -1) for name, (_, values) in variables.items()}
-    X = np.array([rows.age, rows.male, *(rows.unit == level for level in ("low", "mid", "top"))], np.float64)
+    X = np.array([rows.age, rows.male, *(rows.unit == level for level in ("low", "top"))], np.float64)  # to "mid"
     if model["family"] == "multinomial":
-        blocks = draws["theta"].reshape(200, 2, 6)
+        blocks = draws["theta"].reshape(200, 2, 5)
         eta = np.einsum("skj,jn->skn", blocks, np.concatenate([np.ones((1, len(rows))), X]))
         return softmax(np.concatenate([np.zeros_like(eta[:, :1]), eta], axis=1), axis=1).mean(axis=2)
     F = norm.cdf if model.get("link") == "probit" else expit

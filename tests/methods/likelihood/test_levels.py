@@ -39,6 +39,7 @@ levels = ["none", "mild", "severe"]
 family = "{family}"
 """
 SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+STRICT = SMALL + '[disclosure]\nlevel = "strict"\n'
 BOTH = pytest.mark.parametrize("family", ["ordinal", "multinomial"])
 
 
@@ -169,10 +170,10 @@ def test_a_level_that_the_job_lacks_is_told_to_its_holder_alone(family: str, tmp
 def test_a_level_in_one_row_is_refused_before_anything_leaves(family: str, tmp_path: Path) -> None:
     frames = federation()
     frames["bo"]["state"] = np.where(frames["bo"].state == "severe", "mild", frames["bo"].state)
-    fedkern.run(written(tmp_path / "none", frames, family))  # a client may lack a level
+    fedkern.run(written(tmp_path / "none", frames, family, STRICT))  # a client may lack a level
     frames["bo"].loc[3, "state"] = "severe"
     with pytest.raises(FedkernError, match=r"client 'bo'.*'state'"):
-        fedkern.run(written(tmp_path / "one", frames, family))
+        fedkern.run(written(tmp_path / "one", frames, family, STRICT))
 
 
 @BOTH
@@ -240,7 +241,7 @@ def test_what_rows_are_counted_by_is_said_and_a_level_less_is_enough(family: str
     remedy = r"levels \(one that nobody has need not be in data\.levels\)"
     with pytest.raises(JobError, match=f"{told}.*{remedy}"):
         fedkern.run(config(frames, family, levels, tmp_path / "refused"), data=dict(frames))
-    assert fedkern.run(written(tmp_path / "less", frames, family)).parameters
+    assert fedkern.run(written(tmp_path / "less", frames, family, STRICT)).parameters
 
 
 def test_ordered_levels_with_marginal_effects_are_of_twenty_rows_a_number(tmp_path: Path) -> None:
@@ -260,7 +261,7 @@ def test_ordered_levels_with_marginal_effects_are_of_twenty_rows_a_number(tmp_pa
 
 def config(frames: Mapping[str, pd.DataFrame], family: str, levels: str, folder: Path) -> dict[str, Any]:
     """The tables of a job, of rows in memory: their holder reads all."""
-    tables = tomllib.loads(written(folder, frames, family, levels=levels).read_text())
+    tables = tomllib.loads(written(folder, frames, family, STRICT, levels=levels).read_text())
     del tables["data"]["clients"]
     return tables
 

@@ -65,7 +65,7 @@ def expected(result: fedkern.Result, rows: pd.DataFrame, family: str) -> dict[st
 
     def average(**cells: Any) -> Array:
         some = rows.assign(**cells)
-        columns = [np.ones(len(some)), some.age, some.male, *(some.unit == level for level in ("low", "mid", "top"))]
+        columns = [np.ones(len(some)), some.age, some.male, *(some.unit == level for level in ("low", "top"))]  # to "mid"
         eta = theta @ np.array(columns, np.float64)
         means = MEANS[family]
         if not variance.any():

@@ -158,6 +158,7 @@ def test_a_job_with_few_intervals_over_two_pieces_sends_nothing(tmp_path: Path) 
         "job": {"method": "likelihood"},
         "data": {"time": "months", "event": "died", "time_upper": "until", "ignore": ["since"]},
         "model": {"family": "piecewise", "cuts": list(CUTS)},
+        "disclosure": {"level": "strict"},
     }
     with pytest.raises(FedkernError, match=r"client .a.*intervals of events begin"):
         fedkern.run(job, data=frames, out=tmp_path / "out")

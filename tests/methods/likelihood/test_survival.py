@@ -383,7 +383,7 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(
     column, value, told, own = BAD[what]
     frames = federation(entry=True, strata=True)
     frames["bo"] = spoilt(frames["bo"], column, value)
-    job = JOB.replace("[model]", 'entry = "since"\nstrata = "ward"\n[model]') + SMALL
+    job = JOB.replace("[model]", 'entry = "since"\nstrata = "ward"\n[model]\nmissing = "error"') + SMALL
     with pytest.raises(FedkernError) as caught:
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert told in str(caught.value)
@@ -526,7 +526,7 @@ def test_what_events_determine(rows: int, events: int, together: int, low: float
 
 
 def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(files)]) == 0
+    assert main(["check", str(files), "--set", "disclosure.level=strict"]) == 0
     said = capsys.readouterr().out
     assert "hazards  each client's own baseline, which stays with it" in said
     assert "response months, event died" in said
