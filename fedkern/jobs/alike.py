@@ -178,7 +178,11 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
     if family.measured or family.leveled or spec.response not in table.columns or not weights.any():
         return weights
     y, trials = events(table, spec)
-    mean = float(weights @ y / (weights.sum() if trials is None else np.nan_to_num(trials).sum()))
+    known = np.isfinite(y)  # others are faults, which are told later
+    counted = (weights if trials is None else np.nan_to_num(trials))[known].sum()
+    if not counted > 0:
+        return weights
+    mean = float(weights[known] @ y[known] / counted)
     return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
 
 
@@ -190,7 +194,7 @@ def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
         design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
-    if design is None or not np.isfinite(design.X).all():
+    if design is None or not len(there) or not np.isfinite(design.X).all():
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not FAMILIES[spec.family].linear:

@@ -36,6 +36,7 @@ KEYS = {
     "encoding",
     "versions",
     "digest",
+    "disclosure",
     "notes",
 }
 

@@ -201,7 +201,7 @@ def test_the_documents_have_every_command_and_exit_code() -> None:
     for command in commands:
         assert f"fedkern {command}" in words, command
     codes = re.findall(r"(\d) ([a-z][^;(]*)", EXIT_CODES.replace("\n", " "))
-    assert len(codes) == 6
+    assert len(codes) == 7
     for code, meaning in codes:
         assert f"{code} {meaning.strip().split(',')[0].split(' with')[0]}" in words, meaning
 

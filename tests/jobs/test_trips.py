@@ -25,7 +25,7 @@ JOBS = {
     "pvi-private-truncated": (15, 21, None),
     "sparse-sums": (52, 56, "exactly"),
     "sparse-regression": (175, 182, "exactly"),  # with runs that are without one client each
-    "likelihood-formula": (24, 66, "usually about"),
+    "likelihood-formula": (26, 67, "usually about"),
     "vertical-mean-field": (38, 41, "exactly"),
     "vertical-power": (69, 73, "exactly"),
     "vertical-amortised": (39, 43, "exactly"),
