@@ -192,7 +192,7 @@ def test_ledger_and_check_have_the_masked_messages_alone(job: Path, tmp_path: Pa
     said = "\n".join(fedkern.api.check_job(fedkern.places.InProcess(), *load(job)) or [])
     told = str(fedkern.api.ledger(tmp_path / "out"))
     assert told.endswith("Masked ..: it hides whose number it was, not what the sum says")
-    assert said.count("it hides whose number it was, not what the sum says") == 9  # of the job, and of eight messages
+    assert said.count("it hides whose number it was, not what the sum says") == 10  # of the job, and of nine messages
     assert "not seen: at which client a column, the response or times are in another unit" in said
     assert "sums and sums of squares of the numeric columns" not in said  # of `SchemaReply`
     assert "protects against the server only if it is not the authority" in said
