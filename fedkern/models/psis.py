@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 GOOD = 0.5  # k-hat up to which it says much
 UNRELIABLE = 0.7  # k-hat above which an estimate says little
 LEAST_TAIL = 5  # draws
+FEWEST = 21  # draws that have such a tail
 
 
 def limit(draws: int) -> float:

@@ -216,7 +216,9 @@ def told_by_values(coefficients: int, rules: Rules, slopes: int = 0, *, intercep
     intercept : whether one of the coefficients is no column's; partial likelihoods have none
     """
     terms = slopes + 1 if slopes else 0
-    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(max(coefficients + (not intercept), 2), rules.values)
+    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(
+        max(coefficients + (not intercept), 2), rules.values
+    )
     return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 

@@ -29,7 +29,7 @@ from support.priors import plain
 from support.wires import checked_and_run
 
 N = 300
-FEW = 59 - 25  # answers of a default job with two columns, less the points on three lines
+FEW = 35 - 9  # answers of a default job with two columns, less the points on one line
 
 
 def rows(family: str, correlation: float = 0.0) -> pd.DataFrame:

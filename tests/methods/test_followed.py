@@ -322,11 +322,13 @@ OF_RESULTS = ("algorithms/exchanges", "algorithms/importance", "methods/likeliho
 
 HERE, BESIDE = "methods/test_followed.py", "methods/test_remedies.py"
 FOLLOWED = {
+    "algorithm.approximate": "methods/likelihood/test_summaries.py::test_a_job_of_summaries_alone_goes_on_where_it_asks_for_that",
     "algorithm.optimiser": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.points": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.sampler": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.updates_per_client": f"{HERE}::test_a_slow_client_without_an_update_is_named_and_a_number_of_updates_helps",
     "algorithm.variant": "methods/pvi/test_arrival.py::test_what_short_steps_leave_undone_another_variant_does",
+    "data.clients": f"{HERE}::test_clients_that_were_left_out_are_in_the_first_line_and_one_client_is_no_federation",
     "data.columns": f"{BESIDE}::test_a_column_that_is_right_as_it_is_has_center_and_scale",
     "data.dialect": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "data.ignore": f"{BESIDE}::test_a_column_that_the_response_was_computed_from_is_ignored",

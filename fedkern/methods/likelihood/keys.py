@@ -362,7 +362,7 @@ class Config(JobConfig):
         more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
         unknowns = self.unknowns(coefficients) + self.shapes
         slopes = 0 if linear else len(self.random.slopes)
-        return more + told_by_values(unknowns, self.rules, slopes, intercept=not self.hazards)
+        return more + told_by_values(unknowns, self.rules, slopes, intercept=self.model.family != "cox")
 
     @property
     def _levels_moved(self) -> bool:

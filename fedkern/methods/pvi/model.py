@@ -23,6 +23,7 @@ from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
 from ...kernels import families, rng
+from ...models import psis
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
@@ -112,7 +113,8 @@ class Model(WeighedModel[OutputSection]):
         level = self.config.level if self.config.level != "none" else "standard"
         rules = self.config.disclosure.rules(level)
         told = told_up_to(self.encoding.size, rules, diagonal=True) if rules.of_coefficients else 0
-        return max(rules.rows, told)
+        one = self.encoding.size <= 1 + self.encoding.intercept
+        return max(rules.rows_of_one_column if one else rules.rows, told)
 
     @property
     def declared(self) -> Mapping[str, ColumnSection]:
@@ -279,8 +281,9 @@ class Model(WeighedModel[OutputSection]):
     @property
     def lined(self) -> int:
         """The number of coefficients whose lines are among these points: at most half of the points are on lines, the others are
-        draws."""
-        return min(self.encoding.size, max(self.answers // 2 - 1, 0) // len(lines.AT))
+        draws, enough for a tail of their weights."""
+        on_lines = max(min(self.answers // 2, self.answers - psis.FEWEST) - 1, 0)
+        return min(self.encoding.size, on_lines // len(lines.AT))
 
     @property
     def weighed_draws(self) -> int:

@@ -45,7 +45,12 @@ def counts(zeros: int, seed: int = 1) -> pd.DataFrame:
 
 @pytest.mark.parametrize("zeros", [1, 10])
 def test_few_zeros_are_refused(zeros: int) -> None:
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "zero-inflated-poisson"}, "disclosure": {"level": "strict"}}
+    job = {
+        "job": {"method": "likelihood"},
+        "data": {"response": "y"},
+        "model": {"family": "zero-inflated-poisson"},
+        "disclosure": {"level": "strict"},
+    }
     with pytest.raises(JobError, match=r"client 'b'.* (few|\d+) rows with zeros in the response, and no(t|ne)"):
         fedkern.run(job, data={"a": counts(90), "b": counts(zeros, 2)})
     assert fedkern.run({**job, "model": {"family": "poisson"}}, data={"a": counts(90), "b": counts(zeros, 2)}).summary["rounds"]

@@ -368,7 +368,7 @@ def test_a_study_without_events_is_no_answer(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[str, Any, str, str]] = {
     "time below 0": ("months", -1.0, "column 'months' is below 0", "is below 0; a row is at risk from 0 on"),
-    "no time": ("months", "", "column 'months' is missing", "days since admission"),
+    "no time": ("months", "", "column 'months' is empty", "'' is empty; fill in the value"),
     "a date": ("months", "2024-05-06", "column 'months' is not a number", "and no dates"),
     "event 2": ("died", 2, "column 'died' is not 0 or 1", "'2' is not 0 or 1"),
     "entry late": ("since", 1e6, "column 'since' is not before 'months'", "is not before 'months'; a row is seen from 'since'"),
