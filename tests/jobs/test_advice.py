@@ -152,7 +152,7 @@ def test_labels_that_one_file_alone_has(fedkern: Any, tmp_path: Path) -> None:
 def test_events_that_one_file_codes_otherwise(fedkern: Any, tmp_path: Path) -> None:
     """Where 1 and 2 stand for 0 and 1 in one file, a label for all makes events of its rows without: that is looked at first."""
     timed = 'time = "months"\nevent = "died"'
-    hospitals = Hospitals(tmp_path, fedkern, patients(events=0.8), timed, 'family = "cox"')
+    hospitals = Hospitals(tmp_path, fedkern, patients(events=0.6), timed, 'family = "cox"')
     hospitals.files["bo"]["died"] = hospitals.files["bo"]["died"] + 1
     hospitals.fails("client 'ada', ada.csv: rows cannot be used (column 'died' is not a label)")
     hospitals.data += '\npositive = "1"'

@@ -412,8 +412,8 @@ POLICIES: dict[str, tuple[str, str, str]] = {  # name -> (a policy's table, keys
     "the job's are more": ("rows = 30", "rows = 41", "client 'a' has fewer rows than this job"),
     "lowered": ("lower = false", "rows = 5", f"{BY_POLICY}numbers of [disclosure] lower what a client must have"),
     "lowered, and allowed": ("lower = true", "rows = 5", ""),
-    "lowered, and not below the policy's level": ('lower = false\nlevel = "standard"', "rows = 16", ""),
-    "lowered below the policy's level": ('lower = false\nlevel = "standard"', "rows = 9", BY_POLICY),
+    "lowered, and not below the policy's level": ('lower = false\nlevel = "standard"', "rows = 20", ""),  # of one column
+    "lowered below the policy's level": ('lower = false\nlevel = "standard"', "rows = 19", BY_POLICY),
     "not lowered": ("lower = false\nrows = 50", "", "client 'b' has fewer rows than this job, or its holder, asks for: "),
 }
 

@@ -27,7 +27,7 @@ from support.wires import WITHOUT_CONTENT, Wire, checked_and_run, compare, ledge
 
 ROOT = Path(__file__).parents[2]
 FEW: dict[str, dict[str, Any]] = {
-    "breast-cancer": {"job": {"rounds": 2}},
+    "breast-cancer": {"job": {"rounds": 10}},
     "adult-dp": {"job": {"rounds": 1}, "algorithm": {"local_steps": 1}},
     "heart-disease": {"job": {"rounds": 20}, "algorithm": {"burn_in": 4, "until": {"max_rounds": 20}}},
     "heart-failure": {"job": {"rounds": 3}},

@@ -93,8 +93,9 @@ def test_one_run_has_one_number(differing: Result) -> None:
         assert {key: rows[name][key] for key in ("mean", "sd", "q025", "q05", "q95", "q975")} == {
             key: value for key, value in one.items() if key != "q50"
         }
-        assert ratios[name]["odds_ratio"] == np.exp(one["q50"])
-        assert (ratios[name]["q025"], ratios[name]["q975"]) == (np.exp(one["q025"]), np.exp(one["q975"]))
+        assert ratios[name]["odds_ratio"] == pytest.approx(np.exp(one["q50"]), rel=1e-12)
+        ends = (np.exp(one["q025"]), np.exp(one["q975"]))
+        assert (ratios[name]["q025"], ratios[name]["q975"]) == pytest.approx(ends, rel=1e-12)
     turned = {row["parameter"]: row for row in differing.rows(reference={"stage": "III"})}
     assert turned["stage[I vs III]"]["mean"] == -published["stage[III vs I]"]["mean"]
     assert turned["stage[I vs III]"]["q025"] == -published["stage[III vs I]"]["q975"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from ...errors import JobError
 from ...models.encoding import Encoding
 from .keys import Config, RowKind
 from .level_models import NominalModel, OrderedModel
@@ -17,6 +18,21 @@ MODELS: Mapping[RowKind, type[Model]] = {
     "cox": CoxModel,
     "lifetimes": LifetimeModel,
 }
+
+
+def check_summaries(config: Config, names: Sequence[str], summaries: Collection[int]) -> None:
+    """Refuses a job whose small clients cannot take part by a summary, or whose every client would, with a JobError."""
+    if not summaries:
+        return
+    several = [repr(names[k]) for k in sorted(summaries)]
+    begin = f"client {several[0]} has" if len(several) == 1 else f"clients {' and '.join(several)} have"
+    begin += " too few rows for values of the likelihood at draws"
+    if config.without_summaries is not None:
+        remedy = "go on without (data.clients), or pool these rows with another site's"
+        raise JobError(f"{begin}, and no client takes part by a summary in a job with {config.without_summaries}: {remedy}")
+    if len(summaries) == len(names) and not config.approximate:
+        remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
+        raise JobError(f"{begin}, and there is no other client: {remedy}")
 
 
 def model_of(config: Config, names: tuple[str, ...], encoding: Encoding, summaries: frozenset[int] = frozenset()) -> Model:

@@ -19,7 +19,7 @@ from ...jobs.run import Run
 from . import response, summaries
 from .keys import Config
 from .model import Model
-from .models import model_of
+from .models import check_summaries, model_of
 from .rows import describe_groups, times_of
 from .steps import Read, Tables
 
@@ -40,7 +40,7 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
     JobError
         The agreed columns have no patient whose curves the job asks for, or small clients take no part in such a job.
     """
-    summaries.check(run.config, run.names, run.summaries)
+    check_summaries(run.config, run.names, run.summaries)
     model = model_of(run.config, run.names, agreeing.agreed(run, tables), run.summaries)
     notes = model.check_columns()
     run.hooks.notes += notes if run.place.is_server else []

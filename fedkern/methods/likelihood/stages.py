@@ -38,7 +38,7 @@ from ...privacy.plan import Plan
 from . import changes, durations, own_check, own_variational, summaries
 from .keys import Config
 from .model import TOLD, Model
-from .models import model_of
+from .models import check_summaries, model_of
 from .own_model import OwnModel, terms_of
 from .sampled_model import SampledModel
 
@@ -164,7 +164,7 @@ def check_job(at: Check[Config]) -> Said | None:
     """Returns the words on the job, at the server's place; None elsewhere."""
     if (own := terms_of(at.config)) is not None:
         return own_check.checked(at, own)
-    summaries.check(at.config, at.names, at.summaries)
+    check_summaries(at.config, at.names, at.summaries)
     encoding = at.agreed()
     notes = at.notes(intercept=at.config.model.intercept or at.config.hazards)
     if encoding is None:

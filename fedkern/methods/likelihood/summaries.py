@@ -1,4 +1,4 @@
-"""Says which jobs may have clients that take part by a summary, of which rows, and how a result names them.
+"""Says of which rows clients take part by a summary, and how a result names them.
 
 Such a client is too small for values at draws; which these are all places have agreed on before (`jobs.few`). It answers two
 questions in the rounds, none about the checks of the model, and a quadratic stands in the place of its log-likelihood
@@ -11,28 +11,12 @@ from collections.abc import Collection, Sequence
 
 from ...algorithms.importance.machine import Found
 from ...algorithms.importance.summaries import CELLS, told
-from ...errors import JobError, OwnFault
+from ...errors import OwnFault
 from ...results import verdict as verdict_of
 from ...results.plain import Record
 from ...results.verdict import Verdict
-from .keys import Config
 
 MOVED, SHARE = 0.1, 0.25  # posterior sds by which no mean moves, and the share of the information, where that is the posterior
-
-
-def check(config: Config, names: Sequence[str], summaries: Collection[int]) -> None:
-    """Refuses a job whose small clients cannot take part by a summary, or whose every client would, with a JobError."""
-    if not summaries:
-        return
-    several = [repr(names[k]) for k in sorted(summaries)]
-    begin = f"client {several[0]} has" if len(several) == 1 else f"clients {' and '.join(several)} have"
-    begin += " too few rows for values of the likelihood at draws"
-    if config.without_summaries is not None:
-        remedy = "go on without (data.clients), or pool these rows with another site's"
-        raise JobError(f"{begin}, and no client takes part by a summary in a job with {config.without_summaries}: {remedy}")
-    if len(summaries) == len(names) and not config.approximate:
-        remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
-        raise JobError(f"{begin}, and there is no other client: {remedy}")
 
 
 def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:

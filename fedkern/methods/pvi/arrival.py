@@ -134,7 +134,7 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
         k, why = min(told.dropped.items())
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if silent := arrival.silent(told):
-        k, d = silent[0], model.encoding.size
+        k = silent[0]
         if model.secure:
             n = 1 - told.replies[k].told
             return Arrived(
@@ -145,7 +145,7 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
         return Arrived(
             None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
-            f"{max(model.told_up_to, int(model.config.rules.linear * d))} are wanted), without which nobody knows how wide the "
+            f"{model.told_by_curvature} are wanted), without which nobody knows how wide the "
             "posterior of all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)

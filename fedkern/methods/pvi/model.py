@@ -132,6 +132,11 @@ class Model(WeighedModel[OutputSection]):
         return self.config.told_up_to(self.encoding.size)
 
     @property
+    def told_by_curvature(self) -> int:
+        """The number of a client's rows up to which it does not tell its X'WX."""
+        return max(self.told_up_to, int(self.config.rules.linear * self.encoding.size))
+
+    @property
     def covariance(self) -> Literal["diagonal", "full"]:
         """The covariance of q: "auto" is full for 2 to `MOST_FULL` coefficients (for one, both forms are the same numbers)."""
         given = self.config.model.covariance
