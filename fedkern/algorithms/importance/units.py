@@ -93,6 +93,9 @@ def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array,
     >>> gradient.tolist(), hessian.tolist()
     ([0.0625, 0.00390625], [[4.0, 0.125], [0.125, 0.0078125]])
     """
-    sd = np.sqrt((Metric.of(prior + clients * curvature).factor ** 2).sum(axis=1))
+    B = Metric.of(prior + clients * curvature).factor
+    sd = np.sqrt((B**2).sum(axis=1))
+    # Errors of numbers that go together add up in a coordinate's way to the mode: in so many of them, in the one with most.
+    together = float((((B @ B.T) / np.outer(sd, sd)) ** 2).sum(axis=1).max())
     each = np.sqrt(clients) * sd
-    return power(OF_GRADIENTS / each), power(OF_CURVATURES / np.outer(each, sd))
+    return power(OF_GRADIENTS / (each * np.sqrt(together))), power(OF_CURVATURES / (np.outer(each, sd) * together))
