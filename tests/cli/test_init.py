@@ -557,7 +557,10 @@ def test_a_column_of_too_many_levels_is_named_and_counted_for_its_holder_alone(
     counts = re.findall(r"(\d+) coefficients", own.out + own.err)
     assert len(counts) == 2
     assert len({*counts}) == 1, "one count, wherever it is said"
-    assert re.search(r"84 of them of column 'admitted' \(.*?\); more than \d+ rows are asked for \(for 84: identified ones\)", own.out + own.err)
+    assert re.search(
+        r"84 of them of column 'admitted' \(.*?\); more than \d+ rows are asked for \(for 84: identified ones\)",
+        own.out + own.err,
+    )
 
 
 @pytest.mark.parametrize(
