@@ -41,7 +41,7 @@ FORMS = ("dpia", "security")
 PLACES = "the usual places, the site file's, and beside the data that are here (`docs/how-to/policy.md`)"
 CLIENT, SERVER = "each client may send", "the server may send"  # the first words of parts of `fedkern check`
 EMPTY = "`................`"
-CHECK = "`fedkern check {}`"
+CHECK = "`fedkern check {} --apart`"
 TEXTS = re.compile(r"\w+\.text: ")  # on a message's text; after the server's messages
 WARNINGS = ("LOWERED", "ROWS", "note", "sums", "rotation", "curvature", "values")
 
@@ -122,7 +122,7 @@ def review(options: argparse.Namespace) -> int:
                 raise
             invented = "if you coordinate it, put invented rows with the same columns at each path of data.clients"
             raise JobError(f"{error}; {invented}") from None
-    check = check_job(Here(_identity(config, folder)), shown, folder, held)
+    check = check_job(Here(_identity(config, folder)), shown, folder, held, apart=True)  # which organisations are
     assert check is not None
     facts = Facts(
         options.job,

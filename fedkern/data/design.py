@@ -234,7 +234,7 @@ def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection
     if n <= MOST_LEVELS and not rare:
         return []
     fault = f"has a level in fewer than {least} rows" if rare else f"has more than {MOST_LEVELS} levels"
-    own = f"has {n} levels, {rare} of them in fewer than {least} rows"
+    own = f"has {n} levels" + (f", {rare} of them in fewer than {least} rows" if least else "")
     return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}{no_number(cells)}")]
 
 

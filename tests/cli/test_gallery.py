@@ -105,7 +105,8 @@ def test_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in JAX, over five hospitals of which none knows the answer: the pooled posterior, which holds the truth."""
     pytest.importorskip("jax")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    names = shown("plot_own_model", monkeypatch)
+    names = shown("plot_own_model", monkeypatch, misfit="alone")
+    assert [name for name, one in names["alone"].items() if one.converged is False] == ["b"]
     sys.modules.pop("emax_model", None)
     assert names["difference"] < 0.02
     assert names["together"].summary["converged"] is True
