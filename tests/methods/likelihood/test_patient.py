@@ -63,7 +63,7 @@ def test_what_is_foreseen_of_the_named_patient_is_the_curve(what: str) -> None:
     assert named["age"] == pytest.approx(patient["age"], rel=1e-12)
     new = result.predict(pd.DataFrame([named]))
     for row in result.summary["survival"]:
-        assert row["mean"] == pytest.approx(float(new[f"survival[{row['time']:g}]"][0]), abs=0.004)
+        assert row["mean"] == pytest.approx(float(new[f"survival[{row['time']:g}]"][0]), abs=0.006)
     assert result.summary["restricted_mean"]["mean"] == pytest.approx(float(new["mean"][0]), rel=0.005)
     zero = [note for note in result.summary["notes"] if "curves are of a patient at age 0" in note]
     assert len(zero) == (patient["age"] == 0)
