@@ -64,7 +64,7 @@ def test_what_is_foreseen_of_the_named_patient_is_the_curve(what: str) -> None:
     new = result.predict(pd.DataFrame([named]))
     for row in result.summary["survival"]:
         assert row["mean"] == pytest.approx(float(new[f"survival[{row['time']:g}]"][0]), abs=0.006)
-    assert result.summary["restricted_mean"]["mean"] == pytest.approx(float(new["mean"][0]), rel=0.005)
+    assert result.summary["restricted_mean"]["mean"] == pytest.approx(float(new["mean"][0]), rel=0.01)
     zero = [note for note in result.summary["notes"] if "curves are of a patient at age 0" in note]
     assert len(zero) == (patient["age"] == 0)
     (said,) = [line for line in show.describe_run(result.summary, "") if line.startswith("curves of a patient with ")]
