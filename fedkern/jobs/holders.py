@@ -95,14 +95,16 @@ def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     Raises
     ------
     JobError
-        The job's level is "none", and its rows are not in one process.
+        The job's level is "none", and its rows are not in one process, or a policy binds them.
     """
-    if place.size == 1 and carrier(place) is None:
-        return config if any(binding.policies for binding in bindings.values()) else config.in_one_process()
+    bound_by_policy = any(binding.policies for binding in bindings.values())
+    if place.size == 1 and carrier(place) is None and not bound_by_policy:
+        return config.in_one_process()
     if config.disclosure.level == "none":
+        why = "a policy binds some of them" if bound_by_policy else "parties are apart"
         raise JobError(
-            'disclosure.level = "none" is for jobs whose rows are all in one process, and here parties are apart: remove it, or '
-            'take "standard"'
+            f'disclosure.level = "none" is for jobs whose rows are all in one process, bound by no policy, and here {why}: remove '
+            'it, or take "standard"'
         )
     return config
 

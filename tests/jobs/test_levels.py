@@ -91,6 +91,8 @@ def test_a_policy_binds_in_one_process_too(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     data = {"a": people(200, 0), "b": people(51, 1)}
     (home / "policy.toml").write_text("open = true\n[data.b]\n")
+    with pytest.raises(JobError, match=r'disclosure\.level = "none" .* a policy binds some of them'):
+        fedkern.run(at("none"), data=data)
     assert fedkern.run(JOB, data=data).summary["disclosure"] == {"level": "standard"}
     (home / "policy.toml").write_text("open = true\n[data.b]\n[data.b.disclosure]\nrows = 60\n")
     assert "60 are asked for" in refused(JOB, b=data["b"])
