@@ -184,7 +184,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
     """Returns the rules of the job, and of the client's own policies, that its rows break; None if they break none."""
     mine, spec = config.rules, with_event(spec, table)
     config = holders.bound(config, policies)
-    if config.rules == type(config.rules)():
+    if config.rules == Rules():
         return None
     broken = list(_broken(config, table, spec, client))
     if not broken:
@@ -481,10 +481,7 @@ def kept(
     for k in place.mine(parties.n_clients):
         why: list[str] = []
         with faulty.collecting(), owned(k):
-            table, name = parties.rows(k), parties.names[k]
-            if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
-                check_header(table.names, parties.spec, table.source, name)
-            spec, policies = parties.spec_of(table.names), bindings[k].policies
+            (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
             # The rows are noted before they are counted: the answer depends on them.
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
@@ -522,16 +519,21 @@ def kept(
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, summaries=among)
 
 
+def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
+    """Returns a client's rows, and the facts of their columns."""
+    table = parties.rows(k)
+    if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
+        check_header(table.names, parties.spec, table.source, parties.names[k])
+    return table, parties.spec_of(table.names)
+
+
 def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
     """Returns that all go on, and who would not if parties were apart."""
     usual = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
     tables, apart, faulty = dict[int, Table](), dict[str, str](), Refusals()
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
-            tables[k], name = parties.rows(k), parties.names[k]
-            if parties.specs is None:
-                check_header(tables[k].names, parties.spec, tables[k].source, name)
-            spec = parties.spec_of(tables[k].names)
+            (tables[k], spec), name = _read(parties, k), parties.names[k]
             refusals = find_refusals(config, parties, tables[k], spec, name)
             with refusals.collecting():
                 few = find_few(usual, refusals.usable(tables[k]), spec, name)

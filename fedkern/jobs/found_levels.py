@@ -5,6 +5,7 @@ Where parties are apart the job file names them: labels of a response are the ho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from ..data.cells import Text, number
@@ -12,12 +13,11 @@ from ..data.cells import labels as in_cells
 from ..data.incomplete import NO_LABEL
 from ..data.table import Table
 from ..errors import JobError
-from ..kernels.families import NOMINAL
+from ..kernels.families import LEVELED, NOMINAL
+from ..labels import in_order
 from .formula import laid
 from .keys import Raw
 from .load import merged, table
-
-LEVELED = (*NOMINAL, "ordinal")
 
 
 def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
@@ -45,15 +45,12 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
         return raw
     labels = dict.fromkeys(level for column in texts for level in in_cells(column).levels if level and level not in none)
     orders = {column.levels for column in texts if column.ordered}
-    numbers = {label: number(label) for label in labels}
     if all(column.ordered for column in texts):
         if len(orders) > 1:
             return raw
         found = [*labels]
-    elif all(value == value for value in numbers.values()):
-        found = sorted(labels, key=lambda label: numbers[label])
-    elif family in NOMINAL:
-        found = sorted(labels)
+    elif family in NOMINAL or not any(math.isnan(number(label)) for label in labels):
+        found = in_order(labels)
     else:
         return raw
     return merged(raw, {"data": {"levels": found}})

@@ -103,8 +103,8 @@ def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     if config.disclosure.level == "none":
         why = "a policy binds some of them" if bound_by_policy else "parties are apart"
         raise JobError(
-            f'disclosure.level = "none" is for jobs whose rows are all in one process, bound by no policy, and here {why}: remove '
-            'it, or take "standard"'
+            f'disclosure.level = "none" is for jobs whose rows are all in one process, bound by no policy, and here {why}: '
+            'remove it, or take "standard"'
         )
     return config
 

@@ -847,6 +847,7 @@ LIFETIMES = ("weibull", "exponential", "piecewise")
 HAZARDS = ("cox", *LIFETIMES)
 # Of levels without an order: each has a predictor of its own. As a column, such a response is "ordinal".
 NOMINAL = ("multinomial",)
+LEVELED = ("ordinal", *NOMINAL)
 WITHOUT_INTERCEPT = ("cox", "ordinal")  # a baseline hazard of each client, and thresholds, are in its place
 MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit"), "multinomial")
 

@@ -161,8 +161,7 @@ def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
     return rules._replace(**given)
 
 
-# Keys of earlier versions -> the key of [disclosure] that is meant.
-OLD_KEYS = {"least_rows": "rows", "least_groups": "groups", "small": "small", "lower": "level"}
+OLD_KEYS = ("least_rows", "least_groups", "small", "lower")  # of earlier versions
 
 
 def of_old_keys(old: Mapping[str, Any], *, holder: bool = False) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from . import shown
 from .plain import Record, real
 from .verdict import HEADS
 
@@ -24,8 +25,7 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     job : the job's tables with all defaults; empty where they are not known
     """
     model, data = job.get("model", {}), job.get("data", {})
-    event = f"; event: {of['response']} = {of['positive']}" if (of := summary["encoding"]).get("positive") is not None else ""
-    yield _model(summary, model, data) + event
+    yield _model(summary, model, data) + shown.event(summary)
     yield ", ".join(_counts(summary, model))
     if said := _priors(summary, model, data):
         yield f"priors: {said}"

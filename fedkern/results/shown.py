@@ -37,10 +37,15 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 def first_line(summary: Record) -> str:
     """Returns the verdict, and of a response of two labels the one that counts as 1."""
+    return f"{summary['verdict']}{event(summary)}"
+
+
+def event(summary: Record) -> str:
+    """Returns the clause on the label of a response that counts as 1; "" where no label does."""
     encoding = summary["encoding"]
     if encoding.get("positive") is None:
-        return str(summary["verdict"])
-    return f"{summary['verdict']}; event: {encoding['response']} = {encoding['positive']}"
+        return ""
+    return f"; event: {encoding['response']} = {encoding['positive']}"
 
 
 def blocks(summary: Record) -> list[str]:

@@ -26,12 +26,12 @@ from ...jobs.keys import (
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
-from ...kernels.families import FAMILIES
+from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
 from ...models.mixed.shapes import SHAPES
 from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
 from . import level_keys, own_keys
-from .level_keys import LEVELED, Levels
+from .level_keys import Levels
 from .own_keys import PriorSection
 
 COUNTED = ("gaussian", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
@@ -295,12 +295,8 @@ class Config(JobConfig):
 
     @property
     def rounds_messages(self) -> bool:
-        """Whether clients round what they tell to what the answer needs.
-
-        With secure sums they do not: what a client rounds goes by its own rows, and the server would see by the sum how rows are
-        dealt.
-        """
-        return not self.secure
+        """Whether clients round what they tell to what the answer needs, where no masks hide it."""
+        return True
 
     @property
     def singly(self) -> bool:

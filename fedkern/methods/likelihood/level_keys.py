@@ -13,10 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from ...data.cells import number, plain
 from ...data.plain_text import canonical
-from ...kernels.families import NOMINAL
+from ...kernels.families import LEVELED
 from ...labels import label
 
-LEVELED = ("ordinal", *NOMINAL)
 MOST = 50  # levels: beyond, the response is a number, or says who a row is
 
 
