@@ -1,0 +1,170 @@
+"""Prints figures of the code that are to fall: python tools/house.py. It states, and enforces nothing.
+
+`--keys` lists the keys of jobs, each with where it is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE, TESTS = ROOT / "fedkern", ROOT / "tests"
+ROLES = {"one", "own", "at", "told", "said", "asked", "there", "every"}  # names of a place in a sentence, and not of a thing
+PLACES = {
+    "paper": (ROOT / "benchmarks/papers", "*.py"),
+    "page": (ROOT / "docs", "*.md"),
+    "golden": (ROOT / "tests/golden", "*.py"),
+    "benchmark": (ROOT / "benchmarks", "*.py"),
+    "test": (ROOT / "tests", "*.py"),
+}
+
+
+def files(folder: Path, *endings: str) -> list[Path]:
+    return sorted(path for ending in endings for path in folder.rglob(f"*{ending}"))
+
+
+def lines(paths: list[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def is_sentence(node: ast.AST) -> bool:
+    """Tells whether a literal is a text of four words or more."""
+    if isinstance(node, ast.JoinedStr):
+        text = " ".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        text = node.value
+    else:
+        return False
+    return len(re.findall(r"[A-Za-z']{2,}", text)) >= 4
+
+
+def without_docstrings(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def says(function: ast.FunctionDef) -> bool:
+    """Tells whether a function that gives texts holds a sentence outside `raise`."""
+    raised = {id(part) for node in ast.walk(function) if isinstance(node, ast.Raise) for part in ast.walk(node)}
+    gives = function.returns is not None and "str" in re.findall(r"\w+", ast.unparse(function.returns))
+    return gives and any(is_sentence(node) for node in ast.walk(function) if id(node) not in raised)
+
+
+def asserts_on_sentences(function: ast.FunctionDef) -> bool:
+    """Tells whether a test compares with a sentence: in an assertion, or as the `match` of an error."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert) and any(map(is_sentence, ast.walk(node))):
+            return True
+        if isinstance(node, ast.keyword) and node.arg == "match" and any(map(is_sentence, ast.walk(node.value))):
+            return True
+    return False
+
+
+def folded(tree: ast.AST) -> int:
+    """Returns how many conditional expressions stand inside another expression, a call or an f-string."""
+    plain = ast.stmt | ast.comprehension | ast.arguments | ast.Lambda | ast.NamedExpr
+    return sum(
+        isinstance(child, ast.IfExp)
+        for node in ast.walk(tree)
+        if not isinstance(node, plain)
+        for child in ast.iter_child_nodes(node)
+    )
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def of_package() -> list[tuple[str, object]]:
+    paths = files(PACKAGE, ".py")
+    held = files(PACKAGE, ".py", ".pyi", ".toml")
+    comments = code = 0
+    counts: Counter[str] = Counter()
+    roles: Counter[str] = Counter()
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        kinds = {}
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            comments += token.type == tokenize.COMMENT
+            if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+                kinds.update(dict.fromkeys(range(token.start[0], token.end[0] + 1)))
+        tree = ast.parse(text)
+        documented = sum(
+            node.body[0].end_lineno - node.body[0].lineno + 1
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
+        )
+        code += len(kinds) - documented
+        tree = without_docstrings(tree)
+        counts["sentences"] += sum(map(says, functions(tree)))
+        counts["folded"] += folded(tree)
+        counts["any"] += sum(bool(re.search(r"\bAny\b", line)) and "import" not in line for line in text.splitlines())
+        if path.name not in ("keys.py", "model.py"):
+            counts["config"] += len(re.findall(r"\bconfig\.\w+\.\w+", text))
+        roles.update(name for name in names(tree) if name in ROLES)
+    return [
+        ("lines of the package (.py, .pyi, .toml)", lines(held)),
+        ("its files", len(held)),
+        ("its lines of code", code),
+        ("functions that hold a text of four words or more and return text", counts["sentences"]),
+        ("conditional expressions inside another expression", counts["folded"]),
+        ("comments in 100 lines of code", round(100 * comments / code, 1)),
+        ("variables named " + ", ".join(sorted(ROLES)), sum(roles.values())),
+        ("config.x.y read outside keys and model", counts["config"]),
+        ("lines with Any", counts["any"]),
+    ]
+
+
+def of_tests() -> list[tuple[str, object]]:
+    paths = files(TESTS, ".py")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+    asserting = sum(map(asserts_on_sentences, (f for tree in trees for f in functions(tree) if f.name.startswith("test"))))
+    return [("lines of the tests", lines(paths)), ("tests that compare with a text of four words or more", asserting)]
+
+
+def keys() -> dict[str, tuple[int, list[str]]]:
+    """Returns section.key -> the number of methods that have it, and the places that use it."""
+    lines_of_keys = (re.match(r"job \S+ ([\w.]+):", line) for line in (TESTS / "api/api.txt").read_text().splitlines())
+    texts = {
+        place: "\n".join(path.read_text(encoding="utf-8") for path in files(folder, pattern[1:]))
+        for place, (folder, pattern) in PLACES.items()
+    }
+    found = Counter(match[1] for match in lines_of_keys if match)
+
+    def places(key: str) -> list[str]:
+        name = re.compile(rf"\b{re.escape(key.rpartition('.')[2])}\b")
+        return [place for place, text in texts.items() if name.search(text)]
+
+    return {key: (methods, places(key)) for key, methods in sorted(found.items())}
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--keys", action="store_true")
+    if arguments.parse_args().keys:
+        for key, (methods, places) in keys().items():
+            print(f"{key:40} {methods} {', '.join(places) or 'nowhere'}")
+    else:
+        for what, number in [
+            *of_package(),
+            *of_tests(),
+            ("keys of jobs, of all methods", sum(methods for methods, _ in keys().values())),
+        ]:
+            print(f"{number!s:>9}  {what}")
