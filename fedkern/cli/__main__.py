@@ -169,15 +169,6 @@ def parser() -> Parser:
     init.add_argument("--out", metavar="FILE", help="default: job.toml, of a holder policy.toml")
     init.set_defaults(call=_in("init", "init"))
 
-    review = commands.add_parser("review", help="draft a hospital's impact assessment, or security review, of a job")
-    review.add_argument("job", metavar="JOB.toml")
-    review.add_argument("--form", choices=("dpia", "security"), default="dpia", help="of data protection (default), or security")
-    review.add_argument("--site", metavar="FILE", help="a holder's own site.toml")
-    what = "override a key of the job file"
-    review.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="sets", help=what)
-    review.add_argument("--out", metavar="FILE", help="Markdown (default: printed)")
-    review.set_defaults(call=_in("review", "review"))
-
     schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
     schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), likelihood, vertical, sigma or sparse")
     schema.set_defaults(call=_in("init", "schema"))
@@ -214,8 +205,7 @@ def parser() -> Parser:
 
     report = commands.add_parser("report", help="one self-contained HTML page from a finished or interrupted run")
     report.add_argument("folder", metavar="DIR")
-    forms = ("csv", "text", "latex", "markdown", "docx")
-    what = "print the table of parameters and contrasts instead of a page; docx: write table.docx into DIR"
+    forms, what = ("csv", "text"), "print the table of parameters and contrasts instead of a page"
     report.add_argument("--table", choices=forms, help=what)
     report.add_argument("--raw", action="store_true", help=f"with --table csv: {RAW}")
     report.add_argument("--tidy", action="store_true", help="with --table: columns as R's broom names them")

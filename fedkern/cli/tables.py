@@ -26,13 +26,12 @@ from ..methods.sigma import predict as sigma
 from ..methods.vertical import predict as vertical
 from ..printing import digits_of, printable, printable_lines
 from ..results import against as comparison
-from ..results import graph_files, manuscript, stored, table
+from ..results import graph_files, stored, table
 from ..results.plain import Record
 from ..results.prediction import BEYOND, Prediction
 from ..results.released import Drawing
 
 AT_HOLDER = {"likelihood": likelihood.at_holder, "sigma": sigma.at_holder}  # method -> predictions from a client's folder
-PAPERS = (*manuscript.TEXTS, "docx")  # as a paper has the table
 LINE = "{:<{width}}"
 SHOWN = 8  # rows in a line
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # a cell that begins so is a formula to a spreadsheet
@@ -40,7 +39,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def parameters(options: argparse.Namespace) -> int:
-    """Prints the table of parameters: as csv, in columns for people, or as a paper has it."""
+    """Prints the table of parameters: as csv, or in columns for people."""
     pairs = [text.partition("=") for text in options.levels]
     for column, equals, level in pairs:
         if not (column and equals and level):
@@ -54,8 +53,6 @@ def parameters(options: argparse.Namespace) -> int:
         what = "ratios" if options.exp else "parameters"
         where = "; its coefficients are at the clients, each in its own folder" if result.summary["method"] == "vertical" else ""
         raise JobError(f"{options.folder}: this result has no table of {what}{where}")
-    if options.table in PAPERS:
-        return _paper(manuscript.manuscript(rows, result.summary), options)
     rows = table.tidy(rows) if options.tidy else rows
     head = list(rows[0]) if rows else []
     body = [[row[key] for key in head] for row in rows]
@@ -71,23 +68,8 @@ def _shown(row: dict[str, Any], head: Sequence[str]) -> list[str]:
     return [f"{row[key]:.{digits}g}" if isinstance(row[key], float) else str(row[key]) for key in head]
 
 
-def _paper(made: manuscript.Manuscript, options: argparse.Namespace) -> int:
-    """Prints a table for a paper; one for Word goes into the run's folder."""
-    if options.tidy or options.raw:
-        raise JobError(f"--table {options.table}: --tidy and --raw are for --table csv and text; leave them out")
-    if options.table in manuscript.TEXTS:
-        print(manuscript.TEXTS[options.table](made), end="")
-        return 0
-    path = Path(options.folder) / "table.docx"
-    write_atomically(path, manuscript.docx(made))
-    print(printable(str(path)))
-    return 0
-
-
 def against(options: argparse.Namespace) -> int:
     """Prints the differences from a reference, the worst first, and writes a page with a plot for each parameter."""
-    if options.table in PAPERS:
-        raise JobError(f"--reference is printed in columns or with --table csv, and not with --table {options.table}")
     result = load(options.folder)
     path = Path(options.reference)
     groups = stored.open_groups(path)

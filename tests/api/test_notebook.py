@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import fedkern.errors
-from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.printing import Lines
 
@@ -93,9 +92,3 @@ def test_without_an_error_there_is_nothing_behind(capsys: pytest.CaptureFixture[
 
 def test_names_are_no_markup_in_a_notebook() -> None:
     assert Lines(["<b>north</b>"])._repr_html_().count("<") == 2  # those of <pre> and </pre>
-
-
-@pytest.mark.parametrize("form", ["latex", "markdown", "docx"])
-def test_a_table_for_a_paper_has_no_other_option(form: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["report", str(tmp_path), "--table", form, "--reference", "x.nc"]) == 2
-    assert f"not with --table {form}" in capsys.readouterr().err

@@ -89,15 +89,6 @@ def test_sites_sign_by_keys_of_every_kind(tmp_path, keys, fingerprints, capsys):
         assert ended["sent"]["SumSignature"]["messages"] == 1
 
 
-@pytest.mark.parametrize("form", ["security", "dpia"])
-def test_a_review_of_a_site_that_signs_says_so(tmp_path, keys, fingerprints, capsys, form):
-    with_keys(tmp_path, keys, fingerprints)
-    assert main(["review", str(tmp_path / "ada" / "job.toml"), "--form", form]) == 0
-    draft = " ".join(capsys.readouterr().out.split())
-    assert "each site signs its own, and knows the others' by their fingerprints" in draft
-    assert "nobody signs them here" not in draft
-
-
 def test_a_fingerprint_that_differs_is_refused_by_name_before_a_number_leaves(tmp_path, keys, fingerprints):
     with_keys(tmp_path, keys, fingerprints, cy=OTHER)
     code, heard, _ = run(tmp_path, residents(tmp_path))

@@ -71,11 +71,6 @@ def test_a_site_sees_a_vertical_job_whose_response_another_has(vertical, command
     assert "unseen" not in audit(site.parent, "client-01")[-1]
 
 
-def test_a_review_of_a_vertical_job_needs_the_sites_own_file_alone(vertical, command):
-    _, site = vertical
-    assert "ZShare" in command("review", str(site / "job.toml"))
-
-
 def test_what_could_not_be_shown_is_named_and_accepted_by_a_yes_alone(tmp_path, monkeypatch, capsys):
     found(tmp_path, accepted=())
     job = str(tmp_path / "ada" / "job.toml")

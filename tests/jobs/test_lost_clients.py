@@ -14,7 +14,6 @@ from fedkern.jobs import progress
 from fedkern.jobs.run import Output
 from fedkern.jobs.watch import Line, Watch
 from fedkern.methods import load
-from fedkern.results.manuscript import manuscript
 from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
 from support.command import OPEN, PRIVATE
@@ -158,10 +157,6 @@ def test_updates_of_a_client_that_was_lost_later_are_said_to_be_in_the_result(pr
     (said,) = (note for note in result.summary["notes"] if "client-2" in note and "lost" in note)
     assert f"was lost after {client['updates']} updates: they are in this result" in said
     assert ("it has told no certificate" in said) == private
-    notes = manuscript(result.rows(), result.summary).notes
-    assert f"client-2 was lost after {client['updates']} updates, which are in this result." in notes
-    assert not [note for note in notes if note.startswith("Without")]
-    assert any("of client-2 none was told" in note for note in notes) == private
     code, said = find_ending(result, 0)
     assert (code, said) == (4, "finished without client 'client-2' (rank 2 has died, but its updates are in it)")
 

@@ -50,8 +50,8 @@ function _shtab_fedkern_using
   test "$_shtab_fedkern_cmdpath" = "$argv"
 end
 
-set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init review schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site fingerprint' 'site run' reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --folder --form --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
+set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site fingerprint' 'site run' reproduce
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --folder --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -112,12 +112,6 @@ complete -c fedkern -n '_shtab_fedkern_using init' -l response -x -d 'the column
 complete -c fedkern -n '_shtab_fedkern_using init' -l test -x -d 'test rows'
 complete -c fedkern -n '_shtab_fedkern_using init' -l server -x -d 'vertical: its own rows'
 complete -c fedkern -n '_shtab_fedkern_using init' -l out -x -d 'default: job.toml, of a holder policy.toml'
-complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a review -d 'draft a hospital'"'"'s impact assessment, or security review, of a job'
-complete -c fedkern -n '_shtab_fedkern_using review' -s h -l help -d 'show this help message and exit'
-complete -c fedkern -n '_shtab_fedkern_using review' -l form -xka "dpia security" -d 'of data protection (default), or security'
-complete -c fedkern -n '_shtab_fedkern_using review' -l site -x -d 'a holder'"'"'s own site.toml'
-complete -c fedkern -n '_shtab_fedkern_using review' -l set -x -d 'override a key of the job file'
-complete -c fedkern -n '_shtab_fedkern_using review' -l out -x -d 'Markdown (default: printed)'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a schema -d 'JSON Schema of job files, for editors'
 complete -c fedkern -n '_shtab_fedkern_using schema' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using schema' -l method -x -d 'pvi (default), likelihood, vertical, sigma or sparse'
@@ -145,7 +139,7 @@ complete -c fedkern -n '_shtab_fedkern_using sigma train' -l resume -d 'go on fr
 complete -c fedkern -n '_shtab_fedkern_using sigma train' -l quiet -d 'no progress and no summary'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a report -d 'one self-contained HTML page from a finished or interrupted run'
 complete -c fedkern -n '_shtab_fedkern_using report' -s h -l help -d 'show this help message and exit'
-complete -c fedkern -n '_shtab_fedkern_using report' -l table -xka "csv text latex markdown docx" -d 'print the table of parameters and contrasts instead of a page; docx: write table.docx into DIR'
+complete -c fedkern -n '_shtab_fedkern_using report' -l table -xka "csv text" -d 'print the table of parameters and contrasts instead of a page'
 complete -c fedkern -n '_shtab_fedkern_using report' -l raw -d 'with --table csv: texts that begin with = + - @ as they are; else an apostrophe before them keeps a spreadsheet from computing them'
 complete -c fedkern -n '_shtab_fedkern_using report' -l tidy -d 'with --table: columns as R'"'"'s broom names them'
 complete -c fedkern -n '_shtab_fedkern_using report' -l graph -xka "graphml csv" -d 'print the chosen edges of a graph (sparse: mrf, sem)'

@@ -10,17 +10,15 @@
 complete fedkern \
         'c/--device=/(cpu cuda)/' \
         'c/--log-level=/(debug info warning)/' \
-        'c/--form=/(dpia security)/' \
-        'c/--table=/(csv text latex markdown docx)/' \
+        'c/--table=/(csv text)/' \
         'c/--graph=/(graphml csv)/' \
-        'c/--/(apart client clients columns device engine epsilon exp family fast folder form grace graph help holder identity json latency level list local log-file log-level mark method mpi name names noise open out party peer peer-key place print-completion print-slurm printed private quiet raw reference response resume rows runs seed server set site socket table test tidy untested until version who yes)/' \
+        'c/--/(apart client clients columns device engine epsilon exp family fast folder grace graph help holder identity json latency level list local log-file log-level mark method mpi name names noise open out party peer peer-key place print-completion print-slurm printed private quiet raw reference response resume rows runs seed server set site socket table test tidy untested until version who yes)/' \
         'c/-/(- h n)/' \
         'n/--device/(cpu cuda)/' \
         'n/--log-level/(debug info warning)/' \
-        'n/--form/(dpia security)/' \
-        'n/--table/(csv text latex markdown docx)/' \
+        'n/--table/(csv text)/' \
         'n/--graph/(graphml csv)/' \
-        'p/1/(run check launch bridge demo info init review schema simulate sigma report predict status ledger audit budget plan site reproduce)/' \
+        'p/1/(run check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)/' \
         'n/bridge/(nvflare flower)/' \
         'n/sigma/(build train)/' \
         'n/site/(accept list revoke log fingerprint run)/' \

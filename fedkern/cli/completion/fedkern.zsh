@@ -23,7 +23,6 @@ _shtab_fedkern_commands() {
     predict:'what a finished run says of new rows, where its method can'
     report:'one self-contained HTML page from a finished or interrupted run'
     reproduce:'a table or figure of a paper, in a checkout; without NAME: list them'
-    review:'draft a hospital'"'"'s impact assessment, or security review, of a job'
     run:'run a job'
     schema:'JSON Schema of job files, for editors'
     sigma:'priors that do not factorise over clients: build or train one'
@@ -214,7 +213,7 @@ _shtab_fedkern_predict_defaults_added=0
 
 _shtab_fedkern_report_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--table[print the table of parameters and contrasts instead of a page\; docx\: write table.docx into DIR]:table:(csv text latex markdown docx)"
+  "--table[print the table of parameters and contrasts instead of a page]:table:(csv text)"
   "--raw[with --table csv\: texts that begin with \= \+ - \@ as they are\; else an apostrophe before them keeps a spreadsheet from computing them]"
   "--tidy[with --table\: columns as R\'s broom names them]"
   "--graph[print the chosen edges of a graph (sparse\: mrf, sem)]:graph:(graphml csv)"
@@ -241,18 +240,6 @@ _shtab_fedkern_reproduce_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_reproduce_defaults_added=0
-
-_shtab_fedkern_review_options=(
-  "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--form[of data protection (default), or security]:form:(dpia security)"
-  "--site[a holder\'s own site.toml]:FILE:"
-  "*--set[override a key of the job file]:section.key=value:"
-  "--out[Markdown (default\: printed)]:FILE:"
-  ":JOB.toml:"
-)
-
-# guard to ensure default positional specs are added only once per session
-_shtab_fedkern_review_defaults_added=0
 
 _shtab_fedkern_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -436,7 +423,6 @@ _shtab_fedkern() {
         predict) _arguments -C -s $_shtab_fedkern_predict_options ;;
         report) _arguments -C -s $_shtab_fedkern_report_options ;;
         reproduce) _arguments -C -s $_shtab_fedkern_reproduce_options ;;
-        review) _arguments -C -s $_shtab_fedkern_review_options ;;
         run) _arguments -C -s $_shtab_fedkern_run_options ;;
         schema) _arguments -C -s $_shtab_fedkern_schema_options ;;
         sigma) _shtab_fedkern_sigma ;;
