@@ -164,7 +164,8 @@ def main() -> None:
     options = parser.parse_args()
     jobs = options.jobs
     if options.summaries:
-        return of_summaries(jobs)
+        of_summaries(jobs)
+        return
     print("shares of a client's rows that are determined, mean and most of jobs")
     print("columns, slope, rows of a stratum (0: all), rows, events, events a column; mean, most")
     for p in (1, 2, 3):
