@@ -1,6 +1,6 @@
 """What the answers of a client of a Cox job determine of its rows, by derivatives at the draws of real posteriors.
 
-    python survival_disclosure.py
+    python survival_disclosure.py [--summaries]
 
 Of each client: its partial log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with
 nine digits at five points of the way to the mode; sums and sums of squares of its columns. The derivatives of all of these in the
@@ -8,6 +8,9 @@ cells of its columns, beside a standard normal prior of each cell, say how exact
 equations; the order of the times and which rows have events are given to him. A row counts as told where every one of its cells
 (with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations. Whether a solver finds
 them is another question: this is the most that it can.
+
+With `--summaries` the client takes part by a summary (`algorithms.importance.summaries`), in the units in which it tells it:
+value, gradient and curvature at the mode that the other clients have, and averaged over their normal.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from fedkern.algorithms.importance.summaries import AVERAGED
+from fedkern.algorithms.importance.units import OF_VALUES, of_derivatives, power
 from fedkern.kernels import survival
 
 POINTS, TO_MODE, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0
@@ -105,10 +110,62 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
     return float((sd < TOLD).all(axis=1).mean())
 
 
+def summed(rng: np.random.Generator, n: int, events: int, p: int, slope: float, others: int) -> float:
+    """The share of a client's rows that are determined by its summary, in a job with two clients `others` times as large."""
+    clients = [client(rng, many * n, many * events, p, slope, 0) for many in (1, others, others)]
+    beta, H, _ = mode(clients[1:], p)
+    half = rng.standard_normal((AVERAGED // 2, p)) @ np.linalg.inv(np.linalg.cholesky(H))
+    points = np.concatenate([beta[np.newaxis], beta + half, beta - half])
+
+    def numbers(X: Any) -> Any:
+        every = curvature(X, tuple(clients[0][1:]), points)
+        return [(own[0], own[1:].mean(axis=0)) for own in every]
+
+    X, full, at = clients[0][0], np.zeros((p, p)), np.tril_indices(p)
+    full[at] = numbers(X)[2][0]
+    of_gradient, of_hessian = of_derivatives(full + np.tril(full, -1).T, np.eye(p) / PRIOR_SD**2, 3)
+    units = [power(OF_VALUES / 3**0.5), of_gradient, of_hessian[at]]
+
+    def told_of(X: Any) -> Any:
+        return np.concatenate([np.ravel(own / unit) for both, unit in zip(numbers(X), units) for own in both]) * 12**0.5
+
+    J = np.empty((n * p, len(told_of(X)) + 2 * p))
+    for cell in range(n * p):
+        both = []
+        for sign in (1, -1):
+            moved = X.copy()
+            moved.flat[cell] += sign * STEP
+            both.append(np.concatenate([told_of(moved), moved.sum(axis=0) / DIGITS, (moved**2).sum(axis=0) / DIGITS]))
+        J[cell] = (both[0] - both[1]) / (2 * STEP)
+    _, s, V = np.linalg.svd(J.T, full_matrices=False)
+    left = 1 - np.einsum("ki,k,ki->i", V, s**2 / (1 + s**2), V)
+    sd = np.sqrt(np.maximum(left, 0.0)).reshape(n, p)
+    return float((sd < TOLD).all(axis=1).mean())
+
+
+def of_summaries(jobs: int) -> None:
+    print("shares of a client's rows that are determined by its summary, mean and most of jobs")
+    print("columns, slope, other clients' size, rows, events, events a column; mean, most")
+    for p in (1, 2, 3, 5):
+        for slope in (0.5, 2.0):
+            for others in (4, 30):
+                sizes = [(many * events, events) for events in sorted({max(k * p, 12) for k in (3, 6, 12)}) for many in (1, 2)]
+                for n, events in sizes:
+                    keys = [[11, p, job, n, events] for job in range(jobs)]
+                    shares = [summed(np.random.default_rng(key), n, events, p, slope, others) for key in keys]
+                    cells = f"{p}  {slope:g}  {others:2d}  {n:4d}  {events:3d}  {events / p:5.1f}"
+                    print(f"{cells}   {np.mean(shares):.3f} {max(shares):.3f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=3, help="of each kind")
-    jobs = parser.parse_args().jobs
+    parser.add_argument("--summaries", action="store_true", help="of clients that take part by a summary")
+    options = parser.parse_args()
+    jobs = options.jobs
+    if options.summaries:
+        of_summaries(jobs)
+        return
     print("shares of a client's rows that are determined, mean and most of jobs")
     print("columns, slope, rows of a stratum (0: all), rows, events, events a column; mean, most")
     for p in (1, 2, 3):

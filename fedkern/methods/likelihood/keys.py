@@ -332,7 +332,7 @@ class Config(JobConfig):
     def without_summaries(self) -> str | None:
         """What the job has for which no client takes part by a summary; None where one may."""
         unlike = {
-            f'model.family = "{self.model.family}"': not self.own and self.row_kind not in ("responses", "ordered", "nominal"),
+            'model.family = "piecewise"': self.model.family == "piecewise",  # whose walk of hazards has a scale
             'model.kind = "own"': self.own,
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,

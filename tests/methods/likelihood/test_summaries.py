@@ -109,6 +109,27 @@ def test_the_posterior_is_that_of_all_rows(by_a_summary: Callable[..., None], fa
     assert result.summary["predictive"]["rows"] == 322
 
 
+@pytest.mark.parametrize("family", ["cox", "weibull"])
+def test_times_have_the_posterior_of_all_values(by_a_summary: Callable[..., None], family: str) -> None:
+    rng = np.random.default_rng(4)
+    data = {}
+    for name, n in zip("abc", SIZES, strict=True):
+        x, group, end = rng.normal(size=n), rng.integers(0, 2, n), rng.exponential(2.0, n)
+        time = rng.weibull(1.3, n) * np.exp(-0.6 * x + 0.4 * group)
+        data[name] = {"x": x, "group": group, "t": np.minimum(time, end), "d": (time <= end).astype(int)}
+    job = {"job": JOB["job"], "data": {"time": "t", "event": "d"}, "model": {"family": family}}
+    by_a_summary()
+    whole = fedkern.run(job, data=data)
+    by_a_summary(0)
+    result = fedkern.run(job, data=data)
+    assert result.converged is whole.converged is True
+    for name, numbers in whole.parameters.items():
+        assert result.parameters[name]["mean"] == pytest.approx(numbers["mean"], abs=0.02 * numbers["sd"]), name
+        assert result.parameters[name]["sd"] == pytest.approx(numbers["sd"], rel=0.02), name
+    # Nothing of its rows is in the checks of the model.
+    assert whole.summary["events"] - result.summary["events"] == data["a"]["d"].sum()
+
+
 def test_a_result_in_which_summaries_weigh_much_is_approximate(by_a_summary: Callable[..., None]) -> None:
     data = cancer()
     by_a_summary(0, 1)
