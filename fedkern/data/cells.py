@@ -42,6 +42,7 @@ class Text:
     decimal : "." or ",", as the file's numbers have it
     truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
     ordered : whether the column's type gives its levels an order, in which they stand
+    category : whether the column's type says that its cells are labels, whatever they look like
     """
 
     codes: NDArray[np.int64]  # (n,)
@@ -49,6 +50,7 @@ class Text:
     decimal: str = "."
     truths: bool = False
     ordered: bool = False
+    category: bool = False
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -74,7 +76,7 @@ class Text:
         (0, 1, 2, 3+), each in `EACH` rows on average. Of more values such a cell is a mistake, and so is one without letter and
         digit (?). Missing cells do not count, and numbers with a decimal comma are numbers.
         """
-        if self.truths:
+        if self.truths or self.category:
             return "categorical"
         counts = np.bincount(self.codes, minlength=len(self.levels))
         there = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool) & (counts > 0)
@@ -162,7 +164,7 @@ def ordered(cells: Sequence[object], order: Sequence[object]) -> Text:
     place = {canonical(plain(level)): at for at, level in enumerate(order)}
     new = sorted(range(len(text.levels)), key=lambda at: place.get(text.levels[at], -1))  # an empty cell is no level
     back = np.argsort(np.array(new, dtype=np.int64))
-    return Text(back[text.codes], tuple(text.levels[at] for at in new), ordered=True)
+    return Text(back[text.codes], tuple(text.levels[at] for at in new), ordered=True, category=True)
 
 
 def labels(cells: Cells) -> Text:

@@ -8,6 +8,7 @@ cell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, number, ordered, plain, truths, typed
+from .cells import Cells, Text, as_text, ordered, plain, truths, typed
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -45,13 +46,12 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
     """
     if (frame := _frame(held, source)) is not None:
         names = _names(frame.columns, source)
-        known = text | {response}
         series = {name: frame[:, at] for name, at in names.items()}
-        columns = {name: _column(one, name, source, name in text, name in known) for name, one in series.items()}
+        columns = {name: _column(one, name, source, name in text) for name, one in series.items()}
         texts = frozenset(name for name, one in series.items() if not _numbers(one))
         return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts)
     if isinstance(held, Mapping):
-        return _of_columns(held, source, text, text | {response})
+        return _of_columns(held, source, text)
     X, y = _arrays(held, source)
     columns = dict(zip(_numbered(X), (_array_column(X[:, j], f"x{j + 1}" in text) for j in range(X.shape[1]))))
     if y is not None:
@@ -75,7 +75,7 @@ def mark(held: object) -> str | None:
         if (frame := _frame(held, "")) is None:
             return marks.of_rows(table(held, "", response=marks.RESPONSE))
         names = _names(frame.columns, "")
-        columns = {name: _column(frame[:, at], name, "", keep=False, known=True) for name, at in names.items()}
+        columns = {name: _column(frame[:, at], name, "", keep=False) for name, at in names.items()}
         return marks.of_rows(Table("", tuple(names), columns, len(frame)))
     except JobError:  # reading the rows says so
         return None
@@ -140,8 +140,8 @@ def _is_plain(held: object) -> bool:
     return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
 
 
-def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], known: frozenset[str]) -> Table:
-    """Returns the table of a dictionary of columns, `known` as `_column` has it."""
+def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str]) -> Table:
+    """Returns the table of a dictionary of columns."""
     import narwhals as nw
 
     given = [*held.values()]
@@ -150,7 +150,7 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], k
     for name, at in _names(held, source).items():
         series = nw.from_native(given[at], series_only=True, pass_through=True)
         if isinstance(series, nw.Series):
-            columns[name] = _column(series, name, source, name in text, name in known)
+            columns[name] = _column(series, name, source, name in text)
             if not _numbers(series):
                 texts.add(name)
             continue
@@ -193,14 +193,9 @@ def _numbers(series: Any) -> bool:
     return bool(series.dtype.is_numeric()) or str(series.dtype) == "Boolean"
 
 
-def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cells:
-    """Returns a column of a data frame. `keep`: as texts; `known`: the job says which kind the column is."""
+def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
+    """Returns a column of a data frame. `keep`: as texts."""
     dtype = str(series.dtype)
-    if dtype.startswith(("Categorical", "Enum")) and not known and _like_numbers(series.to_list()):
-        raise JobError(
-            f'{source}: column {name!r} is a category whose levels look like numbers; say which it is: kind = "categorical" in '
-            f"[data.columns.{name}], or make it a column of numbers"
-        )
     if dtype == "Boolean":
         return truths([None if gone else cell for cell, gone in zip(series.to_list(), series.is_null().to_list())])
     if _numbers(series):
@@ -213,7 +208,9 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
         return _objects(series.to_list(), name, source, keep)
     if (order := _order(series)) is not None:
         return ordered(series.to_list(), order)
-    if dtype.startswith(("String", "Categorical", "Enum", "Date", "Time", "Null")):
+    if dtype.startswith(("Categorical", "Enum")):
+        return replace(as_text([*map(plain, series.to_list())]), category=True)
+    if dtype.startswith(("String", "Date", "Time", "Null")):
         return as_text([*map(plain, series.to_list())])
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
 
@@ -227,12 +224,6 @@ def _order(series: Any) -> Sequence[object] | None:
         chunks = native.unify_dictionaries().chunks
         return tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
     return None
-
-
-def _like_numbers(cells: list[object]) -> bool:
-    """Tells whether a file with these cells would have a column of numbers."""
-    there = {plain(cell) for cell in cells if cell is not None and cell == cell}
-    return bool(there) and all(not np.isnan(number(cell)) for cell in there)
 
 
 def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:

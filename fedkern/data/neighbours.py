@@ -252,7 +252,7 @@ def _refuse_doubtful(path: str | Path, names: Sequence[str], columns: Sequence[S
         f"{path}: its ids are {numbers[0]} to {numbers[-1]} in this order, as R's write.nb.gal and listw2sn and libpysal write "
         f"positions, but areas have such names, too, in another order: {at} is the name of one area and the position of "
         f'{names[at - first]!r}; say which they are: [data] adjacency_ids = "{"positions" if first else "positions from 0"}" or '
-        f'"names"; or write names, in R: {commands}'
+        f'"names", if it is one of both, or write names, in R: {commands}'
     )
 
 

@@ -391,7 +391,8 @@ def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) 
                 chunks = column.unify_dictionaries().chunks
                 columns[name] = ordered(column.to_pylist(), chunks[0].dictionary.to_pylist() if chunks else ())
             else:
-                columns[name] = typed(column.to_pylist(), kind in ("float", "halffloat"))
+                cells = typed(column.to_pylist(), kind in ("float", "halffloat"))
+                columns[name] = replace(cells, category=kind.startswith("dictionary"))
     return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
 
 

@@ -58,9 +58,11 @@ def _model(summary: Record, model: Record, data: Record) -> str:
         return f"{summary['method']}: {kind}"
     of = FAMILIES.get(family)
     link = str(model.get("link") or ("log hazard" if family in HAZARDS else "logit" if of is None else of.link))
-    return (
-        f"{family or summary['method']}{f' ({link})' if family else ''}: {model.get('formula') or _formula(summary, model, data)}"
-    )
+    formula = model.get("formula") or _formula(summary, model, data)
+    if len(summary["clients"]) > 1:  # what R would have of the pooled rows is another model
+        formula += " + strata(client)" if family == "cox" else ""
+        formula += f", {model['random']['group']} within clients" if (model.get("random") or {}).get("group") else ""
+    return f"{family or summary['method']}{f' ({link})' if family else ''}: {formula}"
 
 
 def _formula(summary: Record, model: Record, data: Record) -> str:

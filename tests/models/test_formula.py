@@ -202,6 +202,12 @@ def test_labels_that_others_are_compared_with() -> None:
         of("C(g, contr.treatment('w'))")
 
 
+def test_columns_may_be_called_by_words_of_python() -> None:
+    formula = reading.read("y ~ log(lambda) * class + I(`from` / 2) + C(import, contr.treatment('class'))").formula
+    assert ("log(lambda)", "class") in formula.terms
+    assert formula.variables == ("lambda", "class", "from", "import")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

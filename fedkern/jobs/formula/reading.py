@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from keyword import iskeyword
 from typing import Any
 
 from ...errors import JobError
@@ -28,6 +29,7 @@ EVERY = (
     "a point for all other columns is not there: name the columns (or leave model.formula out, and give [data] response, "
     "which takes all other columns that are not in data.ignore)"
 )
+WORD = "fedkern_word_"  # before a name that is a word of Python's grammar
 CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -257,6 +259,8 @@ def _terms(text: str) -> Formula:
         raise JobError(EXTRA) from None
     if re.search(r"(?<![\w.`])\.(?![\w.])", "".join(_outside(text))):
         raise _no(text, EVERY)
+    # Its parser calls Python's on what stands in a call.
+    text = factors.WORDS.sub(_mark_word, text)
     none = DefaultFormulaParser.FeatureFlags.NONE
     parser = DefaultFormulaParser(feature_flags=none)
     try:
@@ -264,7 +268,7 @@ def _terms(text: str) -> Formula:
         tree = parser.get_ast(text)
         many = _count(tree)
     except Exception as fault:  # whatever a parser of texts says of one that is none
-        raise _no(text, f"cannot be read ({_first(fault)})") from None
+        raise _no(text.replace(WORD, ""), f"cannot be read ({_first(fault)})") from None
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
     if any(len(str(one)) > 1 and not str(one).strip("+-") and str(after) != "1" for one, after in pairwise(tokens)):
@@ -274,6 +278,11 @@ def _terms(text: str) -> Formula:
         if len(term) > MOST_DEGREE:
             raise _no(":".join(term), f"is of {len(term)} factors; at most {MOST_DEGREE} are taken")
     return Formula(tuple(sorted(terms, key=len)), intercept, str(formulaic.__version__))
+
+
+def _mark_word(match: re.Match[str]) -> str:
+    name = match[2] or match[3]
+    return f"{WORD}{name}" if name and iskeyword(name) else match[0]
 
 
 class _Expansion:
@@ -318,7 +327,7 @@ class _Expansion:
         return _once([*left, *right, *(_products(left, right) if symbol == "*" else ())])
 
     def _factor(self, token: Any) -> list[tuple[str, ...]]:
-        text = str(token)
+        text = str(token).replace(WORD, "")
         if token.kind is not token.Kind.VALUE:
             return [(factors.read(text, plain=token.kind is token.Kind.NAME).text,)]
         if text not in ("0", "1"):

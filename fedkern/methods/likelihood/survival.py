@@ -32,6 +32,10 @@ from .times import Timed
 
 Array = NDArray[np.float64]
 
+NAIVE = (
+    "intervals are of the likelihood of rows that count by column {!r}: where weights are no counts (data.weight_counts), R's "
+    "coxph has robust ones, often wider"
+)
 KEPT, MEANS = "baseline.csv", "restricted_mean.csv"
 UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proportional
 
@@ -157,8 +161,10 @@ def _weight(own: Ended) -> pearson.PearsonSums:
 def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> Said:
     """Returns what is to be said of the clients' weights."""
     assert model.weight is not None
+    counts = model.counted_weights is not None
     weighed = {model.telling[k]: case_weights.Weighed(one.rows, one.weight) for k, one in sorted(told.items())}
-    return case_weights.compare(model.weight, weighed, counts=model.counted_weights is not None)
+    said = case_weights.compare(model.weight, weighed, counts=counts)
+    return said if counts else said._replace(notes=(*said.notes, NAIVE.format(model.weight)))
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:

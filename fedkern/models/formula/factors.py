@@ -7,6 +7,7 @@ Python knows (attributes, subscripts, lambda, comprehensions, other names that a
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -138,6 +139,11 @@ def shortened(text: str, most: int = 60) -> str:
     return repr(text if len(text) <= most else text[: most - 2] + "..")
 
 
+# A text in quotes; a name in backquotes; a name that is a word of Python's grammar: columns are called lambda, or class.
+_OPERATORS = {"and", "or", "not", "in", "is", "if", "else", "True", "False", "None"}
+WORDS = re.compile(rf"""("[^"]*"|'[^']*')|`([^`]*)`|\b({"|".join(sorted({*keyword.kwlist} - _OPERATORS))})\b""")
+
+
 @lru_cache(maxsize=4096)
 def read(text: str, plain: bool = False) -> Factor:
     """Returns the factor of a text.
@@ -161,10 +167,10 @@ def read(text: str, plain: bool = False) -> Factor:
 
     def named(match: re.Match[str]) -> str:
         own = f"fedkern_quoted_{len(names)}"
-        names[own] = match.group(1)
+        names[own] = match[2] or match[3]
         return own
 
-    source = re.sub("`([^`]*)`", named, text)
+    source = WORDS.sub(lambda match: match[1] or named(match), text)
     try:
         tree = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -32,7 +32,8 @@ REMEDIES: dict[str, str] = {
     "rcs": CURVE,
     "pspline": CURVE,
     "frailty": "write (1 | {0}), which weibull, exponential and piecewise take, and in a Cox model strata({0})",
-    "cluster": "errors of clusters are not there: write (1 | {0}), an effect of each group, and in a Cox model strata({0})",
+    "cluster": "robust errors are not there: leave it out, and errors are the model's; an effect of each group is (1 | {0})",
+    "strata": "it stands by itself, + strata({0}): write a:{0} for coefficients that differ between strata",
     "weights": "give [data] weight = the column's name",
     "tt": "effects that change with time are not there: write strata({0}) of a column of labels",
 }

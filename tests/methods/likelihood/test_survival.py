@@ -466,11 +466,14 @@ def test_weights_of_a_population_are_a_doubt_whose_remedy_ends_well() -> None:
     )
     again = weighed({name: frame.assign(w=frame["w"] / float(mean)) for name, frame in frames.items()})
     assert again.converged is True
-    assert not any("weights" in line for line in again.summary["notes"])
+    (note,) = (line for line in again.summary["notes"] if "weights" in line)
+    assert note.startswith("intervals are of the likelihood of rows that count by column 'w'")
+    assert "+ strata(client)" in str(again).splitlines()[0], "baseline hazards are each client's"
     wider = again.parameters["theta[dose]"]["sd"] / first.parameters["theta[dose]"]["sd"]
     assert wider == pytest.approx(float(mean) ** 0.5, rel=0.1)
     counted = weighed(frames, weight_counts=True)
     assert counted.converged is True
+    assert not any("R's coxph" in line for line in counted.summary["notes"])
     assert counted.parameters["theta[dose]"]["sd"] == pytest.approx(first.parameters["theta[dose]"]["sd"], rel=1e-9)
     assert "rows count 2" in str(weighed(frames, secure=True)), "the server has the sum of all weights alone"
 
