@@ -16,7 +16,7 @@ from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
 from ..data.design import with_event
 from ..data.dialect import Dialect
-from ..data.formula import offset_node, with_offset
+from ..data.formula import failures_of, offset_node, with_calculated
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Column
@@ -88,8 +88,9 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         source, names = parties.header(k)
         with owned(k):
-            offset = parties.spec.offset
-            names = (*names, str(offset)) if offset_node(offset, names) is not None else names
+            offset, trials = parties.spec.offset, parties.spec.trials
+            more = [str(trials)] if failures_of(parties.spec, names) is not None else []
+            names = (*names, *([str(offset)] if offset_node(offset, names) is not None else []), *more)
             return source, incomplete.with_marks(names, centers(config))
 
     def test() -> Table | None:
@@ -124,7 +125,7 @@ def _with_empty(config: JobConfig, parties: Parties, table: Table) -> Table:
     # The words of a file of text are empty since it was read, by its holder's own dialect if that has one.
     dialect = Dialect(missing=tuple(config.data.dialect.missing if table.lines is None else ()))
     read = incomplete.with_empty(table, dialect, incomplete.levels_of(table, parties.spec_of(table.names)))
-    return with_offset(read, parties.spec.offset)
+    return with_calculated(read, parties.spec)
 
 
 def _roles(config: JobConfig) -> set[str]:
