@@ -380,6 +380,7 @@ def finished(folder: str | Path, files: Iterable[Path] = ()) -> Result:
     folder = Path(folder)
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
     job.pop("run", None)
+    job = merged(job, summary.get("chosen", {}))  # what a job has left to its rows
     load_method(summary["method"], job, files)  # a record may be of anywhere: policies are asked before others' code is imported
     posterior = stored.read(folder, summary)
     made = {key: value for key, value in stored.attributes(folder).items() if key in MADE}

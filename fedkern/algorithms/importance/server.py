@@ -249,6 +249,12 @@ def start(
     return _ask_curvature(state)
 
 
+def go_on(state: Server, settings: Settings) -> tuple[Server, ServerEffects]:
+    """Goes on from a mode that was wanted alone (`Settings.rounds` = 0) with the draws of these settings."""
+    state = evolve(state, settings=settings, halted="")
+    return _ask_values(state, _first(state))
+
+
 def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
 

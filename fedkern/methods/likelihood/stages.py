@@ -8,6 +8,7 @@ from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import (
     column_notes,
     column_sums,
+    family,
     hazard_curves,
     level,
     level_sums,
@@ -35,7 +36,7 @@ from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import changes, durations, own_check, own_variational, summaries
+from . import by_evidence, changes, dispersion, durations, own_check, own_variational, summaries
 from .keys import Config
 from .model import TOLD, Model
 from .models import check_summaries, model_of
@@ -78,9 +79,11 @@ MAY_SEND = (
     *lifetime_sums.PROTOCOL.to_server,
     *level_sums.PROTOCOL.to_server,
     *own_models.PROTOCOL.to_server,
+    *family.PROTOCOL.to_server,
 )
 
 
+MODE = "importance-mode"  # the name of the stage that ends there
 USUAL = 6  # questions to the mode and for draws, in most jobs
 OF_SUMMARIES = 6  # more: two questions for summaries, and two of the others after each
 DOUBLED = 2  # rounds that are asked once more, with more nodes
@@ -93,12 +96,22 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
+    if isinstance(model, Model) and model.by_evidence:
+        every = [stage for one in by_evidence.models(model) for stage in _stages(one)]
+        return [*{str(stage.words): stage for stage in every}.values(), by_evidence.STAGE]
+    return _stages(model)
+
+
+def _stages(model: SampledModel) -> list[Stage]:
+    """Returns the same of one family."""
     rounds = [*([stage_of_draws(model)] if model.has_mode else []), *([stage_of_chains(model)] if model.chains else [])]
     if not isinstance(model, Model):  # whose columns only the factory reads
         if isinstance(model, OwnModel) and model.variational:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
+    if model.asks_dispersion:
+        before += [stage_of_mode(model), *dispersion.stages(model)]
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo(model)] if model.output.loo else []
     after = [model.sums_stage, *model.weight_stages, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
@@ -126,6 +139,14 @@ def stage_of_draws(model: SampledModel) -> Stage:
         usually=True,
     )
     return stage.with_sums(importance.SUMS, secure=model.secure)
+
+
+def stage_of_mode(model: Model) -> Stage:
+    """Returns the stage of the way to the mode alone."""
+    whole = stage_of_draws(model)
+    times = {kind: whole.times.get(kind, 1) for kind in (importance.AskCurvature, importance.Curvature)}
+    stage = Stage(importance.protocol(model.mode_alone), dict(whole.dims), rounds=model.settings.newton + DOUBLED, times=times)
+    return stage.with_alias(MODE).with_sums(importance.SUMS, secure=model.secure)
 
 
 def stage_of_single_values(model: SampledModel) -> Stage:
@@ -197,7 +218,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     d, size = model.encoding.size, model.layout.size
     how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
     yield f"job      {config.job.method}, the mode and {how} rounds of draws, seed {model.seed}"
-    yield f"model    {model.family}, {model.describe_priors()}"
+    families = " or ".join(one.family for one in by_evidence.models(model))
+    yield f"model    {families}{', by evidence' * model.by_evidence}, {model.describe_priors()}"
     for what, terms in (
         (f"groups   of column {model.group!r}", model.layout.group),
         ("effects  of clients", model.layout.client),
