@@ -334,7 +334,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
-        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits)
+        even = [own[0] for own in state.coordinates.fold if len(own) == 1]
+        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits, even)
     rule = summed([answer.rule for answer in answers])
     new = climb.done & ~before
     # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
