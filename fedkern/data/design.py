@@ -132,8 +132,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
                 hot(cells, declared, marks)
                 continue
             if declared is None and cells.percents:
-                called = (name_column(name, table.names, known), f"column {name!r}")
-                refusals.errors.append(OwnFault(*(f"{begin}: {one} {_PERCENTS}" for one in called)))
+                called = name_column(name, table.names, known)
+                refusals.errors.append(OwnFault(f"{begin}: {called} {_PERCENTS}", f"{begin}: column {name!r} {_PERCENTS}"))
             levels[name] = _levels(cells)
             if declared is None and isinstance(column, Text) and column.mixed:
                 mixed.add(name)

@@ -106,8 +106,9 @@ def _never_seen(table: Table, spec: Spec) -> Mask:
     if len(spec.times) < 2 or not set(spec.times) <= set(table.columns):
         return np.zeros(table.n_rows, dtype=bool)
     time, entry = (floats(table.columns[name]) for name in spec.times)
-    upper = floats(table.columns[spec.upper]) if spec.upper in table.columns else np.full(table.n_rows, np.nan)
-    return (entry > time) | ((entry == time) & ~(upper > time))
+    ends = table.columns.get(spec.upper or "")
+    upper = np.full(table.n_rows, np.nan) if ends is None else floats(ends)
+    return np.asarray((entry > time) | ((entry == time) & ~(upper > time)))
 
 
 def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:

@@ -101,9 +101,8 @@ def load(
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
-    tables = overridden(merged(merged(defaults or {}, tables_of(path, "job")), sections or {}), sets)
-    folder = path.resolve().parent
-    return parse(completed(tables, folder), name=str(path), sets=sets, folder=folder, files=files), folder
+    tables, folder = merged(merged(defaults or {}, tables_of(path, "job")), sections or {}), path.resolve().parent
+    return parse(completed(overridden(tables, sets), folder), name=str(path), sets=sets, folder=folder, files=files), folder
 
 
 def of_record(tables: Raw, files: Iterable[Path] = ()) -> JobConfig:

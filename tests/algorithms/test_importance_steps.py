@@ -57,7 +57,7 @@ def test_near_is_near_in_every_direction_and_not_in_every_coordinate_alone() -> 
 
 
 def test_an_even_density_that_is_flat_at_its_mode_has_one() -> None:
-    """Each step is a third of the way, so that the curvature never settles: of a number that is no sign's this tells of separation."""
+    """Each step is a third of the way, so that the curvature never settles, which tells of separation in other coordinates."""
     flat = Function(1, lambda x: -300 * x[:, 0] ** 4)
 
     def ended(even: tuple[int, ...]) -> Climb:

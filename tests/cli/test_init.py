@@ -128,7 +128,14 @@ def test_what_is_known_afterwards_is_no_covariate(
 
 @pytest.mark.parametrize(
     ("time", "event"),
-    [("time", "cens"), ("futime", "fustat"), ("survival", "censors"), ("time", "status"), ("stop", "event"), ("rfstime", "status")],
+    [
+        ("time", "cens"),
+        ("futime", "fustat"),
+        ("survival", "censors"),
+        ("time", "status"),
+        ("stop", "event"),
+        ("rfstime", "status"),
+    ],
 )
 def test_a_time_with_an_event_is_a_survival_job(time: str, event: str, tmp_path: Path) -> None:
     """Names of R's `gehan`, `ovarian`, `veteran`, `heart` and `gbsg`, and statsmodels' `heart`; the time may be the response."""

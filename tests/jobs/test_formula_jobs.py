@@ -526,7 +526,9 @@ def test_successes_and_failures_are_successes_of_trials(frames: dict[str, pd.Dat
     tried = {name: frame.assign(well=rng.integers(1, 9, len(frame))) for name, frame in frames.items()}
     tried = {name: frame.assign(ill=rng.binomial(5, 0.4, len(frame)) * (frame.well > 2)) for name, frame in tried.items()}
     tried = {name: frame.assign(all=frame.well + frame.ill) for name, frame in tried.items()}
-    tried["bo"] = tried["bo"].assign(ill=tried["bo"].ill.where(tried["bo"].index != 3), all=lambda d: d["all"].where(d.index != 3))
+    tried["bo"] = tried["bo"].assign(
+        ill=tried["bo"].ill.where(tried["bo"].index != 3), all=lambda d: d["all"].where(d.index != 3)
+    )
     for method, model in (("likelihood", {"family": "binomial"}), ("pvi", {})):
         model = {**model, "missing": "drop"}
         found = run(tried, "cbind(well, ill) ~ age + sex", method, model=model)

@@ -63,7 +63,7 @@ def test_levels_of_files_that_this_process_reads_alone(tmp_path: Path, capsys: p
     with pytest.raises(JobError, match=r"data\.levels is missing"):
         fedkern.check(job, apart=True)
     (tmp_path / "sites").mkdir()
-    (tmp_path / "sites" / "a.toml").write_text("policy = \"../policy.toml\"\n")
+    (tmp_path / "sites" / "a.toml").write_text('policy = "../policy.toml"\n')
     (tmp_path / "policy.toml").write_text("open = true\n[data.a]\n")
     with pytest.raises(JobError, match=r"data\.levels is missing"):
         fedkern.run(job)

@@ -49,8 +49,8 @@ from .settings import Settings
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
     "MaskedCurvature", "MaskedValues", "Model", "Posterior", "Prior", "Server", "Settings", "Values", "WithoutLocal",
-    "client", "client_receive", "finished", "go_on", "load", "offset", "protocol", "read_result", "save", "server_receive", "start",
-    "unresolved",
+    "client", "client_receive", "finished", "go_on", "load", "offset", "protocol", "read_result", "save", "server_receive",
+    "start", "unresolved",
 ]  # fmt: skip
 
 

@@ -249,8 +249,9 @@ def start(
     return _ask_curvature(state)
 
 
-def go_on(state: Server, settings: Settings) -> tuple[Server, ServerEffects]:
+def go_on(state: Server | None, settings: Settings) -> tuple[Server, ServerEffects]:
     """Goes on from a mode that was wanted alone (`Settings.rounds` = 0) with the draws of these settings."""
+    assert state is not None  # this is the server's place
     state = evolve(state, settings=settings, halted="")
     return _ask_values(state, _first(state))
 

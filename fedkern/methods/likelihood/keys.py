@@ -111,7 +111,9 @@ class ModelSection(incomplete.ModelSection):
         "poisson or negative-binomial by evidence",
         meant=families.MEANT,
     )
-    by_evidence: bool = key(False, help="poisson: what family = auto sets: the other family is run, too, and the evidence decides")
+    by_evidence: bool = key(
+        False, help="poisson: what family = auto sets: the other family is run, too, and the evidence decides"
+    )
     formula: str | None = key(None, help=laid.HELP)
     cuts: list[float] | None = key(
         None, help="piecewise: times between which the baseline hazard is constant, rising and above 0"

@@ -126,7 +126,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
     times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: 1}
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
-    rounds = to_mode + of_draws
+    rounds, ahead = to_mode + of_draws, isinstance(model, Model) and model.asks_dispersion  # whose mode is known before
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
     # One coordinate's mode is found in four questions, that of many with a few more; the first draws are asked with the last.
     stage = Stage(
@@ -135,7 +135,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
         rounds=rounds,
         resumable=not model.chains,
         times=times,
-        trips=USUAL + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
+        trips=(1 if ahead else USUAL) + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
         usually=True,
     )
     return stage.with_sums(importance.SUMS, secure=model.secure)
@@ -144,9 +144,9 @@ def stage_of_draws(model: SampledModel) -> Stage:
 def stage_of_mode(model: Model) -> Stage:
     """Returns the stage of the way to the mode alone."""
     whole = stage_of_draws(model)
-    times = {kind: whole.times.get(kind, 1) for kind in (importance.AskCurvature, importance.Curvature)}
-    stage = Stage(importance.protocol(model.mode_alone), dict(whole.dims), rounds=model.settings.newton + DOUBLED, times=times)
-    return stage.with_alias(MODE).with_sums(importance.SUMS, secure=model.secure)
+    protocol, rounds = importance.protocol(model.mode_alone), model.settings.newton + DOUBLED
+    stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 1, usually=True)
+    return stage.with_sums(importance.SUMS, secure=model.secure)
 
 
 def stage_of_single_values(model: SampledModel) -> Stage:

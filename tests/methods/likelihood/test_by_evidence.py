@@ -152,11 +152,11 @@ def test_the_parties_may_be_apart(tmp_path: Path) -> None:
 
 def test_jobs_that_have_no_evidence_or_no_counts_are_refused() -> None:
     frames = counts(0.0)
-    with pytest.raises(JobError, match="no evidence with algorithm.sampler"):
+    with pytest.raises(JobError, match="no evidence with algorithm"):
         fedkern.run({**job("auto"), "algorithm": {"sampler": "hmc"}}, data=frames)
     other = job("negative-binomial")
     other["model"]["by_evidence"] = True
-    with pytest.raises(JobError, match='model.by_evidence is of counts, and the family is "negative-binomial"'):
+    with pytest.raises(JobError, match=r'model\.by_evidence is of counts, and the family is "negative-binomial"'):
         fedkern.run(other, data=frames)
     private = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 5.0}
     for method in ("likelihood", "pvi"):
