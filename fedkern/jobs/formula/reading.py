@@ -211,7 +211,8 @@ def _expression(text: str) -> str:
 
 _LEFT = (
     "on the left stands a column, Surv(time, event), cbind(successes, failures) or cbind(successes, trials - successes): what is "
-    'calculated from a column is another one, which all files have (a label that counts as 1 is positive = ".." in [data], and needs no call)'
+    "calculated from a column is another one, which all files have (a label that counts as 1 is "
+    'positive = ".." in [data], and needs no call)'
 )
 _SURV = 'Surv is of columns: Surv(time, event); which label of the event is one says positive = ".." in [data]'
 

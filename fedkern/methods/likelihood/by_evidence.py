@@ -18,6 +18,7 @@ from ...jobs.stage import Stage
 from ...results.plain import Record
 from .keys import COUNTS, Config
 from .model import Model
+from .sampled_model import SampledModel
 from .steps import Read
 
 STAGE = Stage.of(family)
@@ -31,9 +32,11 @@ class Drawn(NamedTuple):
     clients: Mapping[int, importance.Client]
 
 
-def models(model: Model) -> list[Model]:
-    """Returns the models that a job tries, its own first."""
-    return [model, *(model.with_family(name) for name in COUNTS if model.by_evidence and name != model.family)]
+def others(model: SampledModel) -> list[Model]:
+    """Returns the models that a job tries beside its own; none where it names its family."""
+    if not isinstance(model, Model) or not model.by_evidence:
+        return []
+    return [model.with_family(name) for name in COUNTS if name != model.family]
 
 
 def of_model(run: Run[Config], read: Read, model: Model) -> Read:

@@ -38,9 +38,9 @@ def fit(run: Run[Config]) -> Fit | None:
     if read.model.secure:
         run.know_alike(read.model.told)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
-    if run.config.model.by_evidence:
+    if others := by_evidence.others(read.model):
         tried = [by_evidence.Drawn(read, mode, at_mode)]
-        for model in by_evidence.models(read.model)[1:]:
+        for model in others:
             other = by_evidence.of_model(run, read, model)
             tried.append(by_evidence.Drawn(other, *_find_mode_and_draw(run, other, f"importance-{model.family}")))
         read, mode, at_mode = by_evidence.choose(run, tried)

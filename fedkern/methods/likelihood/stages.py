@@ -96,10 +96,10 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
-    if isinstance(model, Model) and model.by_evidence:
-        every = [stage for one in by_evidence.models(model) for stage in _stages(one)]
-        return [*{str(stage.words): stage for stage in every}.values(), by_evidence.STAGE]
-    return _stages(model)
+    if not (others := by_evidence.others(model)):
+        return _stages(model)
+    every = [stage for one in (model, *others) for stage in _stages(one)]
+    return [*{str(stage.words): stage for stage in every}.values(), by_evidence.STAGE]
 
 
 def _stages(model: SampledModel) -> list[Stage]:
@@ -218,8 +218,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     d, size = model.encoding.size, model.layout.size
     how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
     yield f"job      {config.job.method}, the mode and {how} rounds of draws, seed {model.seed}"
-    families = " or ".join(one.family for one in by_evidence.models(model))
-    yield f"model    {families}{', by evidence' * model.by_evidence}, {model.describe_priors()}"
+    others = "".join(f" or {one.family}, by evidence" for one in by_evidence.others(model))
+    yield f"model    {model.family}{others}, {model.describe_priors()}"
     for what, terms in (
         (f"groups   of column {model.group!r}", model.layout.group),
         ("effects  of clients", model.layout.client),
