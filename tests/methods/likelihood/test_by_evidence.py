@@ -17,6 +17,8 @@ from fedkern.algorithms.exchanges import family
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods.likelihood.keys import COUNTS
 from support.command import mpirun
+from support.interrupted import run
+from support.mask_streams import Streams, watched_streams
 
 SECURE = {"sums": "secure"}
 Frames = dict[str, pd.DataFrame]
@@ -30,6 +32,11 @@ def counts(excess: float, seed: int = 1, n: int = 60) -> Frames:
         mean = np.exp(0.8 + 0.4 * x) * (rng.gamma(1 / excess, excess, n) if excess else 1.0)
         found[name] = pd.DataFrame({"x": x, "y": rng.poisson(mean)})
     return found
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    return watched_streams(monkeypatch)
 
 
 def job(of: str, **job_section: Any) -> dict[str, Any]:
@@ -137,12 +144,16 @@ def test_effects_of_groups_take_the_same_choice(tmp_path: Path) -> None:
     assert own[0] == own[1]
 
 
-def test_the_parties_may_be_apart(tmp_path: Path) -> None:
-    frames = counts(0.5)
+def write(folder: Path, frames: Frames, of_job: dict[str, Any]) -> None:
     for name, frame in frames.items():
-        frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    text = '[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["*.csv"]\nresponse = "y"\n[model]\nfamily = "auto"\n'
-    (tmp_path / "job.toml").write_text(text)
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    secure = "".join(f'{key} = "{value}"\n' for key, value in of_job.items())
+    text = f'[job]\nmethod = "likelihood"\nseed = 3\n{secure}[data]\nclients = ["*.csv"]\nresponse = "y"\n'
+    (folder / "job.toml").write_text(f'{text}[model]\nfamily = "auto"\n[algorithm]\ncheckpoint_every = 1e-6\n')
+
+
+def test_the_parties_may_be_apart(tmp_path: Path) -> None:
+    write(tmp_path, counts(0.5), {})
     done = mpirun(2, "run", tmp_path / "job.toml", "--out", tmp_path / "out", "--quiet")
     assert done.code == 0, done.err
     apart, here = fedkern.load(tmp_path / "out"), fedkern.run(tmp_path / "job.toml")
@@ -195,3 +206,21 @@ def test_the_remedy_of_that_note_ends_it() -> None:
     result = fedkern.run(followed, data=frames)
     assert result.converged is True
     assert "at the mode" not in str(result.notes)
+
+
+@pytest.mark.parametrize("of_job", [{}, SECURE], ids=["open", "secure"])
+@pytest.mark.parametrize("after", [10, 20, 35, 50])
+def test_a_job_that_goes_on_has_the_same_family_and_bits(
+    after: int, of_job: dict[str, Any], tmp_path: Path, streams: Streams
+) -> None:
+    """Stopped on the way to either mode, at the question between mode and draws, and at the draws of the second family."""
+    write(tmp_path, counts(0.5), of_job)
+    with pytest.raises(FedkernError):
+        run(tmp_path / "job.toml", tmp_path / "out", stop=after)
+    resumed, whole = (run(tmp_path / "job.toml", out, resume=out is not None) for out in (tmp_path / "out", None))
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.digest == whole.digest
+    assert resumed.job["model"]["family"] == "negative-binomial"
+    if of_job:
+        streams.check(starts=3)
