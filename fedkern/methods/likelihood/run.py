@@ -21,7 +21,7 @@ from ...jobs.run import Run
 from . import by_evidence, dispersion, lines, publish
 from .keys import Config
 from .kinds import steps_of
-from .model import TOLD, Model
+from .model import TOLD
 from .stages import stage_of_chains, stage_of_draws, stage_of_mode, stage_of_single_values, stage_of_telling
 from .steps import Machine, Read
 
@@ -64,7 +64,7 @@ def _find_mode_and_draw(
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model, shown = read.model, run.with_lines(lines.to_mode_and_draws())
     clients, start = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}, model.start
-    if isinstance(model, Model) and model.asks_dispersion:  # so that it is said before anybody waits for draws
+    if model.asks_dispersion:  # so that it is said before anybody waits for draws
         mode, clients = shown.exchange(stage_of_mode(model), lambda: model.start(model.mode_alone), clients)
         dispersion.say(run, model, mode, read.rows)
         start = lambda: importance.go_on(mode, model.settings)  # noqa: E731
