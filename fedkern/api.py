@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,16 +14,17 @@ from typing import Any, overload
 
 from .data import memory
 from .data.faults import HINT
+from .data.table import Table
 from .errors import BudgetSpent, HolderError, JobError, OwnFault
-from .jobs import engine, opened
+from .jobs import engine, holders, opened
 from .jobs.found_levels import with_levels
 from .jobs.held import Held, folder_of
-from .jobs.keys import JobConfig
+from .jobs.keys import JobConfig, Raw
 from .jobs.load import merged
 from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
-from .methods import METHODS, installed, load_method, of_record
+from .methods import METHODS, installed, load_method, of_record, parse
 from .methods import load as job_of
 from .printing import Lines
 from .privacy.plan import Plan
@@ -136,7 +137,7 @@ def run(
         raise JobError(
             "resume = True goes on with a run whose files were kept, and out = None keeps none: give the folder of the run"
         )
-    config, folder, held = _given(job, data, test, server, prior, sections)
+    config, folder, held = _given(job, data, test, server, prior, sections, InProcess() if place is None else None)
     output = Output(
         None if out is None else Path(out), resume=resume, quiet=not (in_notebook() if progress is None else progress)
     )
@@ -202,7 +203,7 @@ def check(
     >>> lines[2]
     'clients  2: north, south'
     """
-    config, folder, held = _given(job, data, test, server, prior, sections)
+    config, folder, held = _given(job, data, test, server, prior, sections, None if apart else InProcess())
     with _in_memory(held, config.private, alone=True):
         lines = check_job(InProcess(), config, folder, held, apart=apart)
     assert lines is not None
@@ -244,9 +245,16 @@ def ledger(folder: str | Path) -> SentByKind:
 
 
 def _given(
-    job: str | Path | Mapping[str, Any], data: Any, test: Any, server: Any, prior: Any, sections: Mapping[str, Mapping[str, Any]]
+    job: str | Path | Mapping[str, Any],
+    data: Any,
+    test: Any,
+    server: Any,
+    prior: Any,
+    sections: Mapping[str, Mapping[str, Any]],
+    place: Place | None,
 ) -> tuple[JobConfig, Path, Held | None]:
-    """Returns the job that the arguments describe: its configuration, the folder of its paths, and the tables in memory."""
+    """Returns the job that the arguments describe: its configuration, the folder of its paths, and the tables in memory; `place`
+    as `job_with_levels` takes it."""
     keys = data if _are_keys(data) else {}
     held = Held.of(None if _are_keys(data) else data, test, server)
     said: dict[str, dict[str, Any]] = {"data": {**keys, **held.laid()}}
@@ -255,8 +263,37 @@ def _given(
     laid = merged(sections, {name: table for name, table in said.items() if table})
     # Keys that are derived from tables in memory count as defaults: the job may say otherwise.
     with _as_keys(keys):
-        config, folder = job_of(job, sections=laid, defaults=held.defaults, completed=partial(with_levels, read=held.tables))
+        config, folder = job_with_levels(place, job, held, sections=laid, defaults=held.defaults)
     return config, folder, held if held.clients or held.own else None
+
+
+def job_with_levels(
+    place: Place | None, job: str | Path | Raw, held: Held | None = None, sets: Sequence[str] = (), **laid: Any
+) -> tuple[JobConfig, Path]:
+    """Reads a job as `methods.load` does, with levels of its response as rows in this process have them, where it names none.
+
+    Parameters
+    ----------
+    place : where the job is going to run, if levels are looked for in its files, too; None: in memory alone
+    """
+
+    def completed(tables: Raw, folder: Path) -> Raw:
+        if held is not None and held.clients:
+            return with_levels(tables, held.tables)
+        if place is None or not holders.in_one_process(place):
+            return tables
+        return with_levels(tables, lambda response: _of_files(tables, folder))
+
+    return job_of(job, sets, completed=completed, **laid)
+
+
+def _of_files(tables: Raw, folder: Path) -> Iterator[Table]:
+    """Yields the rows of a job's files; none where a policy binds some, which no job reads before it is allowed."""
+    config = parse(merged(tables, {"data": {"levels": ["0", "1"]}}), folder=folder)  # as a job that names some
+    parties = load_method(config.job.method).rows.parties(config, folder)
+    here = range(parties.n_clients)
+    if not any(binding.policies for binding in holders.permit_all(config, parties, here).values()):
+        yield from map(parties.rows, here)
 
 
 @contextmanager
@@ -343,6 +380,7 @@ def finished(folder: str | Path, files: Iterable[Path] = ()) -> Result:
     folder = Path(folder)
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
     job.pop("run", None)
+    job = merged(job, summary.get("chosen", {}))  # what a job has left to its rows
     load_method(summary["method"], job, files)  # a record may be of anywhere: policies are asked before others' code is imported
     posterior = stored.read(folder, summary)
     made = {key: value for key, value in stored.attributes(folder).items() if key in MADE}

@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from ..algorithms.core.messages import reading
-from ..api import check_job, find_ending, perform
+from ..api import check_job, find_ending, job_with_levels, perform
 from ..errors import FedkernError, JobError, show_own_faults
 from ..jobs.engine import local
 from ..jobs.files import writing
@@ -35,7 +35,7 @@ def run_job(options: argparse.Namespace) -> int:
 
     def main(place: Place) -> int:
         _log(options, place)
-        config, folder = load(options.job, options.sets)
+        config, folder = job_with_levels(place, options.job, sets=options.sets)
         out = Path(options.out) if options.out else _folder(place, Path("runs") / Path(options.job).stem, options.resume)
         result = perform(place, config, folder, Output(out, resume=options.resume, quiet=options.quiet))
         if result is None:
@@ -109,7 +109,7 @@ def check(options: argparse.Namespace) -> int:
             return local(load_method(config.job.method), Part(InProcess(), config, folder), path)
 
     def main(place: Place) -> int:
-        config, folder = load(options.job, options.sets)
+        config, folder = job_with_levels(None if options.apart else place, options.job, sets=options.sets)
         lines = check_job(place, config, folder, latency=options.latency, apart=options.apart)
         if lines is not None:
             print("\n".join(map(printable, lines)))

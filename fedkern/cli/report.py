@@ -20,6 +20,7 @@ from ..data.touching import Part
 from ..errors import JobError
 from ..jobs import ledger
 from ..jobs.files import write_atomically
+from ..jobs.load import merged
 from ..jobs.progress import in_notebook
 from ..methods import load_method
 from ..results import guard
@@ -44,6 +45,7 @@ def write(folder: Path) -> Path:
     ledgers = {path.stem: _lines(path, notes) for path in sorted((folder / "ledger").glob("*.jsonl"))}
     job = _json(folder / "job.json")
     summary = _json(folder / "summary.json") if (folder / "summary.json").exists() else {}
+    job = merged(job, summary.get("chosen", {}))
     lines = _lines(folder / "metrics.jsonl", notes)
     homes = [folder] if own else sorted(path.parent for path in folder.glob("client-*/areas.csv"))
     tables = ((_client(home), _rows(home / "areas.csv")) for home in homes)

@@ -88,6 +88,14 @@ class Text:
         return "categorical" if words.any() and there.sum() <= min(FEW, rows // EACH) else "numeric"
 
     @property
+    def percents(self) -> bool:
+        """Whether each cell that is there is a number with a percent sign behind it."""
+        there = [level for level in self.levels if level.lower() not in MISSING]
+        if not all(level.endswith("%") for level in there):
+            return False
+        return bool(there) and not any(math.isnan(number(level[:-1].strip(), self.decimal)) for level in there)
+
+    @property
     def mixed(self) -> bool:
         """Whether some of its labels are numbers, as in a column of categories at whose other clients all may be."""
         return self.kind() == "categorical" and not self.truths and bool((~np.isnan(self.values)).any())

@@ -74,6 +74,12 @@ class Design:
     units: NDArray[np.int64] | None = None
 
 
+_PERCENTS = (
+    "has numbers with % behind them, which would be labels: write plain numbers into the files, or, where they are labels, set "
+    'kind = "categorical" in [data.columns.NAME]'
+)
+
+
 def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int | None = LEAST_OF_LEVEL) -> Summary:
     """Returns the facts that a client's part in the agreement needs: names, kinds, levels, and its numeric columns as one array.
 
@@ -125,6 +131,9 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
             if declared is not None and declared.levels is not None:
                 hot(cells, declared, marks)
                 continue
+            if declared is None and cells.percents:
+                called = name_column(name, table.names, known)
+                refusals.errors.append(OwnFault(f"{begin}: {called} {_PERCENTS}", f"{begin}: column {name!r} {_PERCENTS}"))
             levels[name] = _levels(cells)
             if declared is None and isinstance(column, Text) and column.mixed:
                 mixed.add(name)

@@ -6,7 +6,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +80,31 @@ def _between(formula: Formula, node: Node) -> Known:
     if both is None or not both[0] < both[1]:
         return Known()
     return Known(None, both[0] / 2 + both[1] / 2, both[1] / 2 - both[0] / 2, both)
+
+
+def of_both(successes: str, failures: str) -> str:
+    """Returns the name of the trials that these two columns make."""
+    return f"{successes} + {failures}"
+
+
+def failures_of(known: Spec | Encoding, names: Collection[str]) -> str | None:
+    """Returns the column of failures that makes the trials with the successes; None where trials are a column themselves.
+
+    Only a formula names such a column, for without one it would be a covariate.
+    """
+    if known.trials is None or known.trials in names or known.formula is None:
+        return None
+    return next((name for name in names if known.trials == of_both(str(known.response), name)), None)
+
+
+def with_calculated(table: Table, known: Spec | Encoding) -> Table:
+    """Returns the table with an offset, and trials, that are calculated from its columns as columns of their own."""
+    table, failures = with_offset(table, known.offset), failures_of(known, table.names)
+    if failures is None or known.response not in table.names:
+        return table
+    reader, trials = Reader(table, Marks(table), missing=True), str(known.trials)
+    columns = {**table.columns, trials: reader.numbers(str(known.response)) + reader.numbers(failures)}
+    return replace(table, names=(*table.names, trials), columns=columns, matrix=None, matrix_names=())
 
 
 def with_offset(table: Table, offset: str | None) -> Table:

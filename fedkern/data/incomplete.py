@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..models.encoding import Spec
-from .cells import MISSING, Cells, Text, number, written
+from .cells import MISSING, Cells, Text, floats, number, written
 from .dialect import Dialect
 from .faults import name_column, who
 from .table import Table
@@ -69,7 +69,7 @@ def _used(table: Table, spec: Spec) -> set[str]:
 
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
-    """Returns the table without its rows that lack a cell which the job uses; it knows how many they were.
+    """Returns the table without its rows that lack a cell which the job uses, or end before they are seen; it knows how many.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
     """
     used = _used(table, spec) | ({*roles} & {*table.names})
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(used)}
-    lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)
+    lacking = np.any([*empty.values(), _never_seen(table, spec)], axis=0)
     lacking[[*table.broken]] = False
     if table.n_rows and lacking.all() and not client:
         emptiest = max(empty, key=lambda name: int(empty[name].sum()))
@@ -98,6 +98,17 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
         return replace(table, incomplete=0)
     kept = table.select(np.flatnonzero(~lacking))
     return replace(kept, columns={k: _compact(v) for k, v in kept.columns.items()}, incomplete=int(lacking.sum()))
+
+
+def _never_seen(table: Table, spec: Spec) -> Mask:
+    """Returns which rows (n,) have a time that is not after their entry, as R's Surv has it; an event may be later, in an
+    interval."""
+    if len(spec.times) < 2 or not set(spec.times) <= set(table.columns):
+        return np.zeros(table.n_rows, dtype=bool)
+    time, entry = (floats(table.columns[name]) for name in spec.times)
+    ends = table.columns.get(spec.upper or "")
+    upper = np.full(table.n_rows, np.nan) if ends is None else floats(ends)
+    return np.asarray((entry > time) | ((entry == time) & ~(upper > time)))
 
 
 def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:

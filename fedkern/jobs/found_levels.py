@@ -1,4 +1,4 @@
-"""Finds the levels of a response in rows that all lie in this process, where a job names none.
+"""Finds the levels of a response in rows that all lie in this process, in memory or in files, where a job names none.
 
 Where parties are apart the job file names them: labels of a response are the holders' to tell.
 """

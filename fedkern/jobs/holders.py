@@ -89,6 +89,11 @@ def permit_all(
     return {party: permit(config, parties, party, carrier, signed) for party in here}
 
 
+def in_one_process(place: Place) -> bool:
+    """Whether all parties are this process, and no other package carries their messages."""
+    return place.size == 1 and carrier(place) is None
+
+
 def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     """Returns the job as it is at this place: where all rows are in one process, and no policy binds them, nothing leaves it.
 
@@ -98,7 +103,7 @@ def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
         The job's level is "none", and its rows are not in one process, or a policy binds them.
     """
     bound_by_policy = any(binding.policies for binding in bindings.values())
-    if place.size == 1 and carrier(place) is None and not bound_by_policy:
+    if in_one_process(place) and not bound_by_policy:
         return config.in_one_process()
     if config.disclosure.level == "none":
         why = "a policy binds some of them" if bound_by_policy else "parties are apart"

@@ -16,7 +16,7 @@ from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
 from ..data.design import with_event
 from ..data.dialect import Dialect
-from ..data.formula import offset_node, with_offset
+from ..data.formula import failures_of, offset_node, with_calculated
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Column
@@ -88,8 +88,9 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         source, names = parties.header(k)
         with owned(k):
-            offset = parties.spec.offset
-            names = (*names, str(offset)) if offset_node(offset, names) is not None else names
+            offset, trials = parties.spec.offset, parties.spec.trials
+            more = [str(trials)] if failures_of(parties.spec, names) is not None else []
+            names = (*names, *([str(offset)] if offset_node(offset, names) is not None else []), *more)
             return source, incomplete.with_marks(names, centers(config))
 
     def test() -> Table | None:
@@ -124,7 +125,7 @@ def _with_empty(config: JobConfig, parties: Parties, table: Table) -> Table:
     # The words of a file of text are empty since it was read, by its holder's own dialect if that has one.
     dialect = Dialect(missing=tuple(config.data.dialect.missing if table.lines is None else ()))
     read = incomplete.with_empty(table, dialect, incomplete.levels_of(table, parties.spec_of(table.names)))
-    return with_offset(read, parties.spec.offset)
+    return with_calculated(read, parties.spec)
 
 
 def _roles(config: JobConfig) -> set[str]:
@@ -154,7 +155,15 @@ def describe_missing(config: JobConfig) -> list[str]:
     if of(config) == "indicator":
         return [f"missing  empty cells of {', '.join(centers(config))} are filled and marked, others are faults"]
     weighs = "" if config.privacy is None else "; here they weigh nothing, as bad rows do, and nothing says how many they are"
-    return [f"missing  rows that lack a cell are left out{weighs}"]
+    return [f"missing  rows that lack a cell{_or_end(config)} are left out{weighs}"]
+
+
+def _or_end(config: JobConfig) -> str:
+    """Returns the other rows that are left out, of survival times."""
+    entry = getattr(config.data, "entry", None)
+    if entry is None or of(config) != "drop":
+        return ""
+    return f", or whose {getattr(config.data, 'time', None)} is not after their {entry},"
 
 
 def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
@@ -184,11 +193,13 @@ def notes(config: JobConfig, counted: Record) -> list[str]:
     They are those of each client, or where sums are secure of all clients together.
     """
     lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
-    return [f"rows that lack a cell, {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
+    which = _or_end(config) or ","
+    return [f"rows that lack a cell{which} {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
 
 
 def own_notes(config: JobConfig, table: Table) -> list[str]:
     """Returns the same for the client's own eyes alone."""
     if table.incomplete is None or not table.incomplete:
         return []
-    return [f"{table.incomplete} row{'s lack' if table.incomplete > 1 else ' lacks'} a cell: {DONE[of(config)]}"]
+    which = _or_end(config).rstrip(",")
+    return [f"{table.incomplete} row{'s lack' if table.incomplete > 1 else ' lacks'} a cell{which}: {DONE[of(config)]}"]

@@ -25,6 +25,7 @@ from ..results.verdict import Verdict
 from . import machine
 from .convergence import of_those_left
 from .keys import C
+from .load import merged
 from .run import Run
 
 
@@ -155,7 +156,7 @@ def publish(run: Run[C], fit: Fit) -> Result:
         }
     if files is not None:
         files.write_json("summary.json", content)
-    tables = plain(run.config.model_dump())
+    tables = merged(plain(run.config.model_dump()), content.get("chosen", {}))
     folder = None if files is None else files.path
     return Result(content, fit.posterior, folder, job.seed, fit.chains, fit.draws, tables, kept.made)
 

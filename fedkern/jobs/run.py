@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,7 @@ from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
+from ..printing import printable
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
@@ -277,6 +279,12 @@ class Run(At[C]):
         found = few.find_few(self.config, table, spec, self.names[k], () if binding is None else binding.policies)
         if found is not None and not found.by_summary:
             raise OwnFault(found.told, found.own)
+
+    def say_first(self, text: str) -> None:
+        """Says at once, at the server's place, what stands as the first note of the result."""
+        self.hooks.notes.insert(0, text)
+        if not self.output.quiet:
+            print(f"fedkern: {printable(text)}", file=sys.stderr, flush=True)
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

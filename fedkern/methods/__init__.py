@@ -71,7 +71,7 @@ def load(
     sections: Mapping[str, Mapping[str, object]] | None = None,
     defaults: Mapping[str, Mapping[str, object]] | None = None,
     *,
-    completed: Callable[[Raw], Raw] = lambda tables: tables,
+    completed: Callable[[Raw, Path], Raw] = lambda tables, folder: tables,
     files: Iterable[Path] = (),
 ) -> tuple[JobConfig, Path]:
     """Reads and checks a job.
@@ -82,7 +82,7 @@ def load(
     sets : "section.key=value" overrides, values in TOML notation (a bare word is a text)
     sections : tables whose keys override the job's
     defaults : tables whose keys the job's override
-    completed : adds what rows in memory say to all of these tables
+    completed : adds what rows in this process say to all of these tables; it is given the folder of their paths, too
     files : others than the job's that the caller is going to read for it. The policies that may bind them are asked, too, before
         the method of another package is imported
 
@@ -96,14 +96,13 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        tables = completed(merged(merged(defaults or {}, job), sections or {}))
-        return parse(tables, sets=sets, folder=Path.cwd(), files=files), Path.cwd()
+        tables, folder = merged(merged(defaults or {}, job), sections or {}), Path.cwd()
+        return parse(completed(overridden(tables, sets), folder), sets=sets, folder=folder, files=files), folder
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
-    tables = merged(defaults or {}, tables_of(path, "job"))
-    folder = path.resolve().parent
-    return parse(completed(merged(tables, sections or {})), name=str(path), sets=sets, folder=folder, files=files), folder
+    tables, folder = merged(merged(defaults or {}, tables_of(path, "job")), sections or {}), path.resolve().parent
+    return parse(completed(overridden(tables, sets), folder), name=str(path), sets=sets, folder=folder, files=files), folder
 
 
 def of_record(tables: Raw, files: Iterable[Path] = ()) -> JobConfig:

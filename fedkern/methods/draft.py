@@ -52,7 +52,7 @@ WORDS = {
     "data.weight": "how much a row counts",
     "data.strata": "groups with a baseline hazard each",
 }
-STATUS = re.compile(r"(\w+_)?(status|event|death|died|dead|progress(ion|ed)?|relapse[d]?|censor(ed|ing)?)")
+STATUS = re.compile(r"(\w+_)?((fu)?stat(us)?|event|death|died|dead|progress(ion|ed)?|relapse[d]?|cens(or(s|ed|ing)?)?)")
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
@@ -369,7 +369,7 @@ def _survival(time: str, event: str, seen: Seen) -> Part:
         asked = [
             f"data.event: {event} has more than two values; add a column to the files that says of one event whether it was seen"
         ]
-    if re.search("censor", event.lower()):
+    if re.search("cens", event.lower()):
         asked = [*asked, f'data.event: 1 must say that the event was seen; where 1 in {event} says censored, give positive = "0"']
     lines = [
         f"time = {_text(time)}{_note('by its name: how long a row was seen, till its event or without one')}",
@@ -571,7 +571,7 @@ def _family(response: str, seen: Seen, *, levels: bool = False) -> list[str]:
     if family == "gaussian" and kind == "count":
         note = _note('whole numbers, none of them 0; "poisson" if they count something')
     if family == "poisson":
-        note = _note('whole numbers, with zeros; "gaussian" if they are measurements')
+        note = _note('whole numbers, with zeros; "gaussian" if they are measurements, "multinomial" if they number classes')
     if family == "multinomial":
         note = _note('or "ordinal", where the labels have an order')
     return [f'family = "{family}"{note}']

@@ -94,6 +94,12 @@ class Dispersion:
         poisson = self.family == "negative-binomial" and not self.learns
         return 'model.family = "poisson" (without model.scale)' if poisson else ""
 
+    @property
+    def narrow(self) -> str:
+        """The clause on how far intervals are off."""
+        by = math.sqrt(max(self.ratio, 1e-12))
+        return f"intervals are about {by:.2g} times too narrow" if by > 1 else f"intervals are about {1 / by:.2g} times too wide"
+
     def wrong(self, first: str = "") -> str:
         """Says what is wrong and which key mends it, where responses are `off`.
 
@@ -101,8 +107,7 @@ class Dispersion:
         ----------
         first : a key to set before another family is chosen; "" for none
         """
-        by = math.sqrt(max(self.ratio, 1e-12))
-        said = f"intervals are about {by:.2g} times too narrow" if by > 1 else f"intervals are about {1 / by:.2g} times too wide"
+        said = self.narrow
         if first and self.ratio > 1 and self.remedy:
             return f"{self.words}: {said}; sites differ (a note says how): set {first}, and where it is still so {self.remedy}"
         if self.family == "binomial":

@@ -25,7 +25,7 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     job : the job's tables with all defaults; empty where they are not known
     """
     model, data = job.get("model", {}), job.get("data", {})
-    yield _model(summary, model, data) + shown.event(summary)
+    yield _model(summary, model, data) + shown.event(summary) + shown.family(summary)
     yield ", ".join(_counts(summary, model))
     if said := _priors(summary, model, data):
         yield f"priors: {said}"

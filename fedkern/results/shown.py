@@ -37,7 +37,7 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 def first_line(summary: Record) -> str:
     """Returns the verdict, and of a response of two labels the one that counts as 1."""
-    return f"{summary['verdict']}{event(summary)}"
+    return f"{summary['verdict']}{event(summary)}{family(summary)}"
 
 
 def event(summary: Record) -> str:
@@ -46,6 +46,15 @@ def event(summary: Record) -> str:
     if encoding.get("positive") is None:
         return ""
     return f"; event: {encoding['response']} = {encoding['positive']}"
+
+
+def family(summary: Record) -> str:
+    """Returns the clause on the family that the evidence has chosen, and by how much; "" where a job names its family."""
+    nats = {name: row["log_evidence"] for name, row in summary.get("families", {}).items()}
+    if not nats:
+        return ""
+    (_, second), (chosen, first) = sorted(nats.items(), key=lambda one: one[1])[-2:]
+    return f"; family: {chosen}, by {first - second:.1f} nats of evidence"
 
 
 def blocks(summary: Record) -> list[str]:

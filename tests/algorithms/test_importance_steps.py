@@ -56,6 +56,21 @@ def test_near_is_near_in_every_direction_and_not_in_every_coordinate_alone() -> 
     assert found.at[0].sum() == pytest.approx(6.0, abs=1e-3)
 
 
+def test_an_even_density_that_is_flat_at_its_mode_has_one() -> None:
+    """Each step is a third of the way, so that the curvature never settles, which tells of separation in other coordinates."""
+    flat = Function(1, lambda x: -300 * x[:, 0] ** 4)
+
+    def ended(even: tuple[int, ...]) -> Climb:
+        climb = Climb.begin(np.array([[1.0]]))
+        for _ in range(20):
+            climb = climb.climbed(*flat.curvature(climb.trial), even=even)
+        return climb
+
+    assert not ended(()).ended
+    assert ended((0,)).done.all()
+    assert abs(ended((0,)).at[0, 0]) < 0.03
+
+
 def test_a_step_that_loses_is_taken_back_and_the_radius_is_a_quarter_of_it() -> None:
     quartic = Function(1, lambda x: -((x[:, 0] - 1) ** 2) - 10 * (x[:, 0] - 1) ** 4)
     climb = Climb.begin(np.array([[0.99]]))

@@ -126,6 +126,31 @@ def test_what_is_known_afterwards_is_no_covariate(
         assert name in said
 
 
+@pytest.mark.parametrize(
+    ("time", "event"),
+    [
+        ("time", "cens"),
+        ("futime", "fustat"),
+        ("survival", "censors"),
+        ("time", "status"),
+        ("stop", "event"),
+        ("rfstime", "status"),
+    ],
+)
+def test_a_time_with_an_event_is_a_survival_job(time: str, event: str, tmp_path: Path) -> None:
+    """Names of R's `gehan`, `ovarian`, `veteran`, `heart` and `gbsg`, and statsmodels' `heart`; the time may be the response."""
+    rng = np.random.default_rng(6)
+    cells = zip(rng.uniform(1, 900, 60).round(1), [0, 1] * 30, rng.integers(40, 80, 60))
+    file = tmp_path / "a.csv"
+    file.write_text("\n".join([f"{time},{event},age", *(",".join(map(str, row)) for row in cells), ""]))
+    for response in (time, event):
+        path = tmp_path / f"{response}.toml"
+        assert main(["init", str(file), "--response", response, "--out", str(path)]) == 0
+        job = tomllib.loads(path.read_text())
+        assert (job["data"]["time"], job["data"]["event"], job["model"]["family"]) == (time, event, "cox")
+        assert main(["check", str(path), *few.SET]) == 0
+
+
 @pytest.mark.parametrize("response", ["status", "time"])
 def test_an_event_that_is_coded_as_1_and_2_is_of_a_survival_job(response: str, tmp_path: Path) -> None:
     """As R's `lung` has it: the larger value is the event, as in R's Surv; the job says so, and asks nothing."""
@@ -587,7 +612,7 @@ BREAKS = [0, 1, 1, 2, *RNG.poisson(3, 56)]
 EXPLAINED: dict[str, tuple[list[Any], str, str]] = {
     "measured whole numbers": (GRAMS, "gaussian", '"poisson" if they count something'),
     "whole numbers in a column of decimals": ([*map(float, GRAMS)], "gaussian", '"poisson" if they count something'),
-    "counts": (BREAKS, "poisson", '"gaussian" if they are measurements'),
+    "counts": (BREAKS, "poisson", '"gaussian" if they are measurements, "multinomial" if they number classes'),
     "numbers": (RNG.normal(size=60).round(3).tolist(), "gaussian", ""),
     "0 and 1": ([0, 1] * 30, "bernoulli", ""),
     "two labels": (["alive", "dead"] * 30, "bernoulli", "else all files' labels decide, and the result says it"),

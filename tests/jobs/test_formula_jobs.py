@@ -520,6 +520,27 @@ def test_an_offset_may_be_calculated_from_a_column(frames: dict[str, pd.DataFram
     assert {*left_out.parameters} == {*found.parameters}
 
 
+def test_successes_and_failures_are_successes_of_trials(frames: dict[str, pd.DataFrame]) -> None:
+    """As R's cbind: the job and its predictions are those of a column of trials; a cell that lacks leaves its row out."""
+    rng = np.random.default_rng(6)
+    tried = {name: frame.assign(well=rng.integers(1, 9, len(frame))) for name, frame in frames.items()}
+    tried = {name: frame.assign(ill=rng.binomial(5, 0.4, len(frame)) * (frame.well > 2)) for name, frame in tried.items()}
+    tried = {name: frame.assign(all=frame.well + frame.ill) for name, frame in tried.items()}
+    tried["bo"] = tried["bo"].assign(
+        ill=tried["bo"].ill.where(tried["bo"].index != 3), all=lambda d: d["all"].where(d.index != 3)
+    )
+    for method, model in (("likelihood", {"family": "binomial"}), ("pvi", {})):
+        model = {**model, "missing": "drop"}
+        found = run(tried, "cbind(well, ill) ~ age + sex", method, model=model)
+        wanted = run(tried, "cbind(well, all - well) ~ age + sex", method, model=model)
+        assert found.parameters == wanted.parameters, method
+        new = tried["cy"].drop(columns="all")
+        np.testing.assert_array_equal(found.predict(new)["mean"], wanted.predict(tried["cy"])["mean"])
+    tried["bo"].loc[5, "ill"] = -1
+    with pytest.raises(FedkernError, match=r"number of successes of 'well \+ ill' trials"):
+        run(tried, "cbind(well, ill) ~ age + sex", model={"family": "binomial", "missing": "drop"})
+
+
 def test_numbers_as_labels_are_sorted_as_numbers(frames: dict[str, pd.DataFrame]) -> None:
     """As R's `factor`: the reference is 2, whether the job file gives the levels or the files have them."""
     rng = np.random.default_rng(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 
 
@@ -43,3 +45,25 @@ def test_categories_that_have_an_order_keep_it_and_words_have_none() -> None:
     ordered["b"] = ordered["b"].assign(y=ordered["b"]["y"].cat.reorder_categories(["severe", "mild", "none"]))
     with pytest.raises(JobError, match=r"data\.levels is missing"):
         levels("ordinal", ordered)
+
+
+def test_levels_of_files_that_this_process_reads_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = {"a": rows(["wait", "no", "yes"], 1), "b": rows(["yes", "no"], 2)}
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    text = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\nresponse = "y"\n[model]\nfamily = "multinomial"\n'
+    (tmp_path / "job.toml").write_text(text)
+    job = str(tmp_path / "job.toml")
+    found = fedkern.run(job)
+    assert found.job["data"]["levels"] == ["no", "wait", "yes"]
+    assert found.digest == fedkern.run(job, data={"levels": ["no", "wait", "yes"]}).digest
+    assert main(["run", job, "--quiet", "--out", str(tmp_path / "out")]) == 0
+    assert fedkern.load(tmp_path / "out").digest == found.digest
+    # Where parties are to be apart the job names them, and a policy that binds rows is asked before any is read.
+    with pytest.raises(JobError, match=r"data\.levels is missing"):
+        fedkern.check(job, apart=True)
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "sites" / "a.toml").write_text('policy = "../policy.toml"\n')
+    (tmp_path / "policy.toml").write_text("open = true\n[data.a]\n")
+    with pytest.raises(JobError, match=r"data\.levels is missing"):
+        fedkern.run(job)

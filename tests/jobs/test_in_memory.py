@@ -429,3 +429,18 @@ def test_a_wrong_value_of_a_known_key_is_no_client() -> None:
     with pytest.raises(JobError) as fault:
         fedkern.run(JOB, data={"response": 3})
     assert "client:" not in str(fault.value)
+
+
+def test_numbers_with_a_percent_sign_are_no_labels() -> None:
+    """In one process each would silently be a level of its own; where a file declares labels, or a word stands among them, they
+    are."""
+    random = np.random.default_rng(1)
+    share = [f"{one:.0f}.5%" for one in random.integers(1, 9, 200)]
+    frame = pd.DataFrame({"share": share, "y": random.integers(0, 2, 200)})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    with pytest.raises(JobError, match=r"column .share. has numbers with % behind them.*write plain numbers"):
+        fedkern.run(job, data={"a": frame})
+    labels = {"columns": {"share": {"kind": "categorical"}}}
+    assert "theta[share=2.5%]" in fedkern.run({**job, "data": {"response": "y", **labels}}, data={"a": frame}).parameters
+    frame.loc[0:20, "share"] = "none of it"
+    assert "theta[share=none of it]" in fedkern.run(job, data={"a": frame}).parameters

@@ -213,6 +213,7 @@ def test_columns_may_be_called_by_words_of_python() -> None:
     [
         ("y ~ a", {"data": {"response": "y"}}),
         ("cbind(y, n - y) ~ a", {"data": {"response": "y", "trials": "n"}}),
+        ("cbind(y, `not y`) ~ a", {"data": {"response": "y", "trials": "y + not y"}}),
         ("Surv(t, e) ~ a + strata(w) + offset(o)", {"data": {"time": "t", "event": "e", "strata": "w", "offset": "o"}}),
         ("y ~ a + offset(log(t))", {"data": {"response": "y", "offset": "log(t)"}}),
         ("y ~ a + offset(2*t^2)", {"data": {"response": "y", "offset": "2 * t ** 2"}}),
@@ -255,7 +256,9 @@ REFUSED = (
         "log(y) ~ a",
         "Surv(a) ~ b",
         "Surv(a, b == 1) ~ c",
-        "cbind(a, b) ~ c",
+        "cbind(a, a) ~ c",
+        "cbind(a, b - d) ~ c",
+        "cbind(a, b, d) ~ c",
         "y ~ .",
         "y ~ a b",
     ),

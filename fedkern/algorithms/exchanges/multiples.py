@@ -94,9 +94,10 @@ def compare_multiples(logs: Array, errors: Array) -> Multiples:
     squares = sum(float(((one - one.mean()) ** 2).sum()) for one in sides)
     free = agree.sum() + above.sum() - len(sides)
     sd = np.sqrt((WORTH * USUAL**2 + squares) / (WORTH + free))
-    # The distance of two means, or of one site from the mean of those that agree.
+    # The distance of two means, or of one site from the mean of those that agree, each as well as its own rows tell it.
     apart = np.abs((logs[above].mean() if torn else logs) - logs[agree].mean()) * np.ones(m)
-    apart /= sd * np.sqrt(1 / agree.sum() + 1 / max(int(above.sum()), 1))
+    own = (errors[above] ** 2).mean() if torn else errors**2
+    apart /= np.sqrt((sd**2 + (errors[agree] ** 2).mean()) / agree.sum() + (sd**2 + own) / max(int(above.sum()), 1))
     gap = np.full(m, high - low) if torn else np.abs(off)
     sure = (above if torn else ~agree) & (np.abs(off) > SURE * errors)
     several = m > 2  # two sites do not tell how sites differ

@@ -43,14 +43,14 @@ from .messages import (
     SummedValues,
     Values,
 )
-from .server import Found, Prior, Server, finished, offset, read_result, server_receive, start, unresolved
+from .server import Found, Prior, Server, finished, go_on, offset, read_result, server_receive, start, unresolved
 from .settings import Settings
 
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
     "MaskedCurvature", "MaskedValues", "Model", "Posterior", "Prior", "Server", "Settings", "Values", "WithoutLocal",
-    "client", "client_receive", "finished", "load", "offset", "protocol", "read_result", "save", "server_receive", "start",
-    "unresolved",
+    "client", "client_receive", "finished", "go_on", "load", "offset", "protocol", "read_result", "save", "server_receive",
+    "start", "unresolved",
 ]  # fmt: skip
 
 

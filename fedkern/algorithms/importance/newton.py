@@ -11,6 +11,7 @@ much. Source: docs/spec/likelihood.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -148,11 +149,24 @@ class Climb:
             return None
         return evolve(self, at=np.where(on[:, np.newaxis], self.trial, self.at), done=self.done | on)
 
-    def climbed(self, value: Array, gradient: Array, hessian: Array, ends: Ends | None = None, limits: Limits = EXACT) -> Climb:
-        """Returns the climbs after the answers at the trial points; the next ones are between `ends`, where these are given."""
+    def climbed(
+        self,
+        value: Array,
+        gradient: Array,
+        hessian: Array,
+        ends: Ends | None = None,
+        limits: Limits = EXACT,
+        even: Sequence[int] = (),
+    ) -> Climb:
+        """Returns the climbs after the answers at the trial points; the next ones are between `ends`, where these are given.
+
+        `even`: coordinates whose negatives are the same model. The curvature of one may vanish at 0, where the density is flat
+        to its fourth power and Newton's steps go on for ever; nothing is separated there.
+        """
         new = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
         for i in np.flatnonzero(~(self.done | self.flat)):
             self._judged(int(i), new, value[i], gradient[i], hessian[i], limits)
+            new["changed"][i][list(even)] = 0.0
             _planned(int(i), new, ends, limits)
         return evolve(self, **new)
 

@@ -249,6 +249,13 @@ def start(
     return _ask_curvature(state)
 
 
+def go_on(state: Server | None, settings: Settings) -> tuple[Server, ServerEffects]:
+    """Goes on from a mode that was wanted alone (`Settings.rounds` = 0) with the draws of these settings."""
+    assert state is not None  # this is the server's place
+    state = evolve(state, settings=settings, halted="")
+    return _ask_values(state, _first(state))
+
+
 def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
 
@@ -328,7 +335,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
-        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits)
+        even = [own[0] for own in state.coordinates.fold if len(own) == 1]
+        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits, even)
     rule = summed([answer.rule for answer in answers])
     new = climb.done & ~before
     # Of a climb that has ended the rule counts where its mode is: the last point that was asked.

@@ -15,6 +15,7 @@ from itertools import pairwise
 from keyword import iskeyword
 from typing import Any
 
+from ...data.formula import of_both
 from ...errors import JobError
 from ...models.formula import factors, habits
 from ...models.formula.expansion import Formula
@@ -211,8 +212,9 @@ def _expression(text: str) -> str:
 
 
 _LEFT = (
-    "on the left stands a column, Surv(time, event) or cbind(successes, trials - successes): what is calculated from a column is "
-    'another one, which all files have (a label that counts as 1 is positive = ".." in [data], and needs no call)'
+    "on the left stands a column, Surv(time, event), cbind(successes, failures) or cbind(successes, trials - successes): what is "
+    "calculated from a column is another one, which all files have (a label that counts as 1 is "
+    'positive = ".." in [data], and needs no call)'
 )
 _SURV = 'Surv is of columns: Surv(time, event); which label of the event is one says positive = ".." in [data]'
 
@@ -228,10 +230,11 @@ def _left(text: str) -> dict[str, str]:
         if len(parts) not in (2, 3):
             raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
         return _of_surv(text, parts)
-    match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
-    if match is None or match.group(1) != match.group(3):
-        raise _no(text, "wanted cbind(successes, trials - successes), of two columns")
-    return {"response": match.group(1).strip("`"), "trials": match.group(2).strip("`")}
+    match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*(?:-\s*({NAME})\s*)?", inner)
+    if match is None or match.group(3) not in (None, match.group(1)) or match.group(1) == match.group(2):
+        raise _no(text, "wanted cbind(successes, failures) or cbind(successes, trials - successes), of two columns")
+    response, other = match.group(1).strip("`"), match.group(2).strip("`")
+    return {"response": response, "trials": other if match.group(3) else of_both(response, other)}
 
 
 def _of_surv(text: str, parts: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
@@ -44,7 +44,14 @@ VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slop
 MOST_CUTS = 40
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
+AUTO, COUNTS = "auto", ("poisson", "negative-binomial")  # the family by evidence, and of which; the first one is tried first
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
+
+
+if TYPE_CHECKING:
+    OfJob: TypeAlias = str
+else:
+    OfJob = Literal[(*get_args(families.OfLikelihood), AUTO)]
 
 
 class JobSection(keys.JobSection):
@@ -98,10 +105,14 @@ class ModelSection(incomplete.ModelSection):
     options: dict[str, Any] = key({}, help="own: what the function gets beside the rows")
     priors: dict[str, PriorSection] = key({}, help="own: of the parameters; default: the model's own prior")
     local: bool | None = key(None, help="own: the model has unknowns of each client, which are sampled with all else (hmc)")
-    family: families.OfLikelihood = key(
+    family: OfJob = key(
         "bernoulli",
-        help="of the response, with its canonical link; of times: cox, or a baseline hazard that all share",
+        help="of the response, with its canonical link; of times: cox, or a baseline hazard that all share; auto: of counts, "
+        "poisson or negative-binomial by evidence",
         meant=families.MEANT,
+    )
+    by_evidence: bool = key(
+        False, help="poisson: what family = auto sets: the other family is run, too, and the evidence decides"
     )
     formula: str | None = key(None, help=laid.HELP)
     cuts: list[float] | None = key(
@@ -337,6 +348,7 @@ class Config(JobConfig):
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,
             'job.sums = "secure"': self.secure,
+            'model.family = "auto"': self.model.by_evidence,
         }
         return next((what for what, there in unlike.items() if there), None)
 
@@ -385,7 +397,7 @@ class Config(JobConfig):
     @property
     def shapes(self) -> int:
         """Numbers of the family that count as coefficients where rows are counted (section 6)."""
-        family = self.model.family
+        family = COUNTS[-1] if self.model.by_evidence else self.model.family
         return len(self.model.cuts or ()) if family in COUNTED else len(SHAPES.get(family, ()))
 
 
@@ -431,6 +443,8 @@ def refused(raw: Raw) -> Iterator[str]:
 def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Returns the job file with the defaults of everything that it leaves out."""
     raw = laid.laid(raw)
+    if table(raw, "model").get("family") == AUTO:
+        raw["model"] = {**raw["model"], "family": COUNTS[0], "by_evidence": True}
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
     own = table(raw, "model").get("kind") == "own"
@@ -476,6 +490,9 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from _times(config)
     yield from level_keys.faults(data, model)
     yield from _chains(config)
+    if model.by_evidence and (model.family != COUNTS[0] or config.chains):
+        why = f'is "{model.family}"' if model.family != COUNTS[0] else 'has no evidence with algorithm.sampler = "hmc"'
+        yield f'model.by_evidence is of counts, and the family {why}; set model.family = "auto" with weighted draws, or remove it'
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
     roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper}

@@ -135,6 +135,22 @@ class Model(WeighedModel[OutputSection]):
         return replace(self, coarse=coarse)
 
     @property
+    def by_evidence(self) -> bool:
+        """Whether another family of counts is tried as well."""
+        return self.config.model.by_evidence
+
+    def with_family(self, family: str) -> Model:
+        """Returns the model of the same rows with another family, as a job that names it has it."""
+        section = self.config.model.model_copy(update={"family": family, "by_evidence": False})
+        config = self.config.model_copy(update={"model": section})
+        return replace(self, config=config, encoding=replace(self.encoding, family=family))
+
+    @property
+    def asks_dispersion(self) -> bool:
+        """Whether clients are asked at the mode how counts vary: where nothing but the rate makes them vary."""
+        return self.family == "poisson" and self.layout.size == self.layout.p and not self.summaries
+
+    @property
     def told(self) -> bytes:
         """What the server has told every client alike before the rounds, beside columns: the response's units."""
         return repr([float(self.units.level), float(self.units.scale)]).encode()
@@ -464,10 +480,15 @@ class Model(WeighedModel[OutputSection]):
             return OF_TWO
         return "a large value of column {} mean there what a small one means elsewhere (1 less the share)?"
 
-    def start(self) -> tuple[importance.Server, ServerEffects]:
+    @property
+    def mode_alone(self) -> Settings:
+        """The settings of the machine where it ends at the mode, from which draws go on."""
+        return replace(self.settings, rounds=0)
+
+    def start(self, settings: Settings | None = None) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
         at, keeps = self.start_at[np.newaxis], self.may_be_reversed
-        return importance.start(self.settings, self.prior, self.telling, self.coordinates, at, keeps_first=keeps)
+        return importance.start(settings or self.settings, self.prior, self.telling, self.coordinates, at, keeps_first=keeps)
 
     def client(self, index: int, likelihood: importance.Model) -> importance.Client:
         """Returns a client's machine, before it has seen anything."""

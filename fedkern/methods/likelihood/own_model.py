@@ -121,6 +121,11 @@ class OwnModel(JobModel[OutputSection]):
         return False
 
     @property
+    def asks_dispersion(self) -> bool:
+        """Whether clients are asked at the mode how counts vary."""
+        return False
+
+    @property
     def tells_draws(self) -> bool:
         """Whether clients are told draws of the chains."""
         return False

@@ -37,7 +37,8 @@ def check_parts(family: str, wanted: int, table: Table, spec: Spec, begin: str, 
         remedy = "give their times, or leave out data.time_upper and these rows"
     elif family == "zero-inflated-poisson" and spec.response in table.columns:
         n, kind = int((np.asarray(table.columns[str(spec.response)]) == 0).sum()), "zeros in the response"
-        remedy = 'take model.family = "poisson"'
+        # Whose zeros do not stand alone, and which no check sends on to another family: a Poisson job would lead here again.
+        remedy = 'take model.family = "zero-inflated-negative-binomial"'
     else:
         return
     if not 0 < n < wanted:

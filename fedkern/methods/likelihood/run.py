@@ -18,11 +18,11 @@ from ...algorithms.importance.single_values import AskSingleValues, SingleValues
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
-from . import lines, publish
+from . import by_evidence, dispersion, lines, publish
 from .keys import Config
 from .kinds import steps_of
 from .model import TOLD
-from .stages import stage_of_chains, stage_of_draws, stage_of_single_values, stage_of_telling
+from .stages import stage_of_chains, stage_of_draws, stage_of_mode, stage_of_single_values, stage_of_telling
 from .steps import Machine, Read
 
 
@@ -38,6 +38,12 @@ def fit(run: Run[Config]) -> Fit | None:
     if read.model.secure:
         run.know_alike(read.model.told)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
+    if others := by_evidence.others(read.model):
+        tried = [by_evidence.Drawn(read, mode, at_mode)]
+        for model in others:
+            other = by_evidence.of_model(run, read, model)
+            tried.append(by_evidence.Drawn(other, *_find_mode_and_draw(run, other, f"importance-{model.family}")))
+        read, mode, at_mode = by_evidence.choose(run, tried)
     singly = _exchange_single_values(run, read, mode, at_mode) if read.model.settings.singly else None
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}
@@ -52,11 +58,17 @@ def fit(run: Run[Config]) -> Fit | None:
     return replace(result, more={**result.more, **read.content})
 
 
-def _find_mode_and_draw(run: Run[Config], read: Read) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
+def _find_mode_and_draw(
+    run: Run[Config], read: Read, alias: str = ""
+) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
-    model = read.model
-    clients = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}
-    return run.with_lines(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
+    model, shown = read.model, run.with_lines(lines.to_mode_and_draws())
+    clients, start = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}, model.start
+    if model.asks_dispersion:  # so that it is said before anybody waits for draws
+        mode, clients = shown.exchange(stage_of_mode(model), lambda: model.start(model.mode_alone), clients)
+        dispersion.say(run, model, mode, read.rows)
+        start = lambda: importance.go_on(mode, model.settings)  # noqa: E731
+    return shown.exchange(stage_of_draws(model).with_alias(alias), start, clients)
 
 
 def _exchange_single_values(

@@ -48,6 +48,10 @@ class SampledModel(Protocol):
         """Whether clients are told draws of the chains."""
 
     @property
+    def asks_dispersion(self) -> bool:
+        """Whether clients are asked at the mode how counts vary."""
+
+    @property
     def secure(self) -> bool:
         """Whether the server gets sums over clients alone of what the rounds ask."""
 

@@ -8,6 +8,7 @@ from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import (
     column_notes,
     column_sums,
+    family,
     hazard_curves,
     level,
     level_sums,
@@ -35,7 +36,7 @@ from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import changes, durations, own_check, own_variational, summaries
+from . import by_evidence, changes, dispersion, durations, own_check, own_variational, summaries
 from .keys import Config
 from .model import TOLD, Model
 from .models import check_summaries, model_of
@@ -78,9 +79,11 @@ MAY_SEND = (
     *lifetime_sums.PROTOCOL.to_server,
     *level_sums.PROTOCOL.to_server,
     *own_models.PROTOCOL.to_server,
+    *family.PROTOCOL.to_server,
 )
 
 
+MODE = "importance-mode"  # the name of the stage that ends there
 USUAL = 6  # questions to the mode and for draws, in most jobs
 OF_SUMMARIES = 6  # more: two questions for summaries, and two of the others after each
 DOUBLED = 2  # rounds that are asked once more, with more nodes
@@ -93,12 +96,22 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
+    if not (others := by_evidence.others(model)):
+        return _stages(model)
+    every = [stage for one in (model, *others) for stage in _stages(one)]
+    return [*{str(stage.words): stage for stage in every}.values(), by_evidence.STAGE]
+
+
+def _stages(model: SampledModel) -> list[Stage]:
+    """Returns the same of one family."""
     rounds = [*([stage_of_draws(model)] if model.has_mode else []), *([stage_of_chains(model)] if model.chains else [])]
     if not isinstance(model, Model):  # whose columns only the factory reads
         if isinstance(model, OwnModel) and model.variational:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
+    if model.asks_dispersion:
+        before += [stage_of_mode(model), *dispersion.stages(model)]
     draws = [stage_of_telling(model)] if model.chains else []
     loo = [stage_of_loo(model)] if model.output.loo else []
     after = [model.sums_stage, *model.weight_stages, *model.curve_stages, *loo, *changes.stages(model), *stages_of_sites(model)]
@@ -113,7 +126,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
     times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: 1}
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
-    rounds = to_mode + of_draws
+    rounds, ahead = to_mode + of_draws, model.asks_dispersion  # whose mode is known before
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
     # One coordinate's mode is found in four questions, that of many with a few more; the first draws are asked with the last.
     stage = Stage(
@@ -122,9 +135,17 @@ def stage_of_draws(model: SampledModel) -> Stage:
         rounds=rounds,
         resumable=not model.chains,
         times=times,
-        trips=USUAL + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
+        trips=(1 if ahead else USUAL) + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
         usually=True,
     )
+    return stage.with_sums(importance.SUMS, secure=model.secure)
+
+
+def stage_of_mode(model: Model) -> Stage:
+    """Returns the stage of the way to the mode alone."""
+    whole = stage_of_draws(model)
+    protocol, rounds = importance.protocol(model.mode_alone), model.settings.newton + DOUBLED
+    stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 1, usually=True)
     return stage.with_sums(importance.SUMS, secure=model.secure)
 
 
@@ -197,7 +218,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     d, size = model.encoding.size, model.layout.size
     how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
     yield f"job      {config.job.method}, the mode and {how} rounds of draws, seed {model.seed}"
-    yield f"model    {model.family}, {model.describe_priors()}"
+    others = "".join(f" or {one.family}, by evidence" for one in by_evidence.others(model))
+    yield f"model    {model.family}{others}, {model.describe_priors()}"
     for what, terms in (
         (f"groups   of column {model.group!r}", model.layout.group),
         ("effects  of clients", model.layout.client),

@@ -389,7 +389,7 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tm
     if what == "time 0":
         bo.loc[at, "until"] = 0.0
     frames["bo"] = bo
-    job = text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER)
+    job = text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=f'missing = "error"\n{TOGETHER}')
     with pytest.raises(FedkernError) as caught:
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert told in str(caught.value)

@@ -397,6 +397,23 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(
     assert "line 5" in fault
 
 
+def test_rows_that_end_by_their_entry_had_as_well_never_been_there(tmp_path: Path) -> None:
+    """As in R's Surv, which leaves them out with a warning; where model.missing = "error" they are faults, above."""
+    frames, job = federation(entry=True), JOB.replace("[model]", 'entry = "since"\n[model]') + SMALL
+    odd = dict(frames)
+    late = frames["bo"].iloc[:4].copy()
+    late["since"] = late["months"] + [0.0, 0.0, 1.0, 50.0]
+    odd["bo"] = pd.concat([frames["bo"], late], ignore_index=True)
+    plain = fedkern.run(written(tmp_path / "plain", frames, job))
+    result = fedkern.run(written(tmp_path / "odd", odd, job), out=tmp_path / "out")
+    assert result.digest == plain.digest
+    n = len(odd["bo"])
+    said = "a cell, or whose months is not after their since"
+    assert f"rows that lack {said}, left out: bo 4 of {n}" in result.notes
+    own = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
+    assert f"4 rows lack {said}: left out" in own["notes"]
+
+
 def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_there_are(tmp_path: Path) -> None:
     """Two coefficients: more than thirty events of each client."""
     frames = federation()

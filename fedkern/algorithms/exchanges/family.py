@@ -1,0 +1,42 @@
+"""Tells each client with which of several families the job goes on, as the evidence of all rows together has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core import once
+from ..core.messages import NOTHING, Message, RemoteFault, Tells
+
+DIMS: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class TellFamily(Message, kind=276):
+    """Server to client: the number of the family, in the order in which they were tried."""
+
+    round: int
+    number: int
+
+
+@dataclass(frozen=True)
+class FamilyHeard(Message, kind=277, tells=Tells(NOTHING)):
+    """Client to server: the family has come."""
+
+    round: int
+
+
+def make_reply(told: TellFamily, tried: int) -> FamilyHeard:
+    """Returns a client's answer; `tried`: the number of families.
+
+    Raises
+    ------
+    RemoteFault
+        No family has this number.
+    """
+    if not 0 <= told.number < tried:
+        raise RemoteFault(f"server: its TellFamily has the number {told.number}, wanted 0 to {tried - 1}")
+    return FamilyHeard(told.round)
+
+
+QUESTION = once.Question("family", TellFamily, FamilyHeard)
+PROTOCOL = QUESTION.protocol

@@ -1,0 +1,65 @@
+"""Takes the family of counts by evidence: all rounds are run of each, on the same rows, and the job goes on with one.
+
+Log evidences are those of the draws, so that their difference is exact but for its standard error, and depends on the priors.
+Source: docs/spec/likelihood.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from ...algorithms.core import once
+from ...algorithms.exchanges import family
+from ...algorithms.importance import machine as importance
+from ...jobs.run import Run
+from ...jobs.stage import Stage
+from ...results.plain import Record
+from .keys import COUNTS, Config
+from .model import Model
+from .sampled_model import SampledModel
+from .steps import Read
+
+STAGE = Stage.of(family)
+
+
+class Drawn(NamedTuple):
+    """Holds rows under one family, and the last states of server and clients after its rounds of draws."""
+
+    read: Read
+    server: importance.Server | None
+    clients: Mapping[int, importance.Client]
+
+
+def others(model: SampledModel) -> list[Model]:
+    """Returns the models that a job tries beside its own; none where it names its family."""
+    if not isinstance(model, Model) or not model.by_evidence:
+        return []
+    return [model.with_family(name) for name in COUNTS if name != model.family]
+
+
+def of_model(run: Run[Config], read: Read, model: Model) -> Read:
+    """Returns the same rows under another model of them."""
+    return read._replace(model=model, likelihoods={k: model.likelihood(own, run.threads) for k, own in read.rows.items()})
+
+
+def choose(run: Run[Config], tried: list[Drawn]) -> Drawn:
+    """Tells all clients which family has the highest evidence; returns that one, with `families` and `chosen` of summary.json."""
+    asked, content = None, dict[str, Record]()
+    for drawn in tried:
+        if drawn.server is not None and (evidence := importance.read_result(drawn.server).log_evidence) is not None:
+            content[drawn.read.model.family] = dict(zip(("log_evidence", "error"), evidence))
+    if run.place.is_server:
+        values = [content[drawn.read.model.family]["log_evidence"] for drawn in tried]
+        asked = family.TellFamily(0, values.index(max(values)))
+    clients = {k: once.Client(partial(family.make_reply, tried=len(tried))) for k in tried[0].clients}
+    _, heard = run.ask(STAGE, family.QUESTION, asked, clients)
+    told = asked or next(one.asked for one in heard.values())
+    assert told is not None
+    chosen = tried[told.number]
+    if chosen.read.model.secure:
+        run.know_alike(chosen.read.model.family.encode())
+    job = {"model": {"family": chosen.read.model.family, "by_evidence": False}}  # as a job that names the family has it
+    more: Record = {"families": content, "chosen": job} if content else {}
+    return chosen._replace(read=chosen.read._replace(content={**chosen.read.content, **more}))
