@@ -437,7 +437,7 @@ def find_ending(result: Result, min_updates: int) -> tuple[int, str | None]:
     if problem := describe_too_few(result, min_updates):
         return BudgetSpent.exit_code, problem
     if result.converged == "approximate":
-        return APPROXIMATE, "the result is approximate, as its first line says"
+        return APPROXIMATE, "the result is approximate, as its verdict says"
     clients = result.summary["clients"].items()
     lost = [
         f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"

@@ -87,9 +87,15 @@ class Facts(NamedTuple):
         return max(self.config.rules.rows, self.config.told_up_to(self.coefficients) + 1) if self.config.level != "none" else 0
 
     def notes(self, *words: str) -> list[tuple[str, str]]:
-        """Returns the method's lines that begin with one of these words, each with its word."""
-        begun = ((line[:BEGIN].strip(), line[BEGIN:]) for line in self.said.lines)
-        return [(word, text) for word, text in begun if word in words]
+        """Returns the method's lines that begin with one of these words, each with its word and the lines that go on with it."""
+        found: list[tuple[str, str]] = []
+        for line in self.said.lines:
+            word, text = line[:BEGIN].strip(), line[BEGIN:].strip()
+            if word or not text or not found:
+                found.append((word, text))
+            else:
+                found[-1] = (found[-1][0], f"{found[-1][1]} {text}")
+        return [(word, text) for word, text in found if word in words]
 
 
 def lines(job: Facts, latency: float | None = None) -> list[str]:
@@ -131,7 +137,11 @@ def _warnings(job: Facts) -> list[tuple[str, str]]:
     more = len(kept.apart) - NAMED
     named = few.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
     said += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
-    return [*said, *(("left out", text.removeprefix("left out: ")) for text in kept.notes), *job.notes("warning", "doubt")]
+    return [
+        *said,
+        *(("left out", text.removeprefix("left out: ")) for text in kept.notes),
+        *job.notes("warning", "doubt", "memory"),
+    ]
 
 
 def _model(job: Facts) -> str:

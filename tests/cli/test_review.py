@@ -44,7 +44,7 @@ def written(job: Any, tmp_path: Path) -> Any:
 @pytest.mark.parametrize("form", ["dpia", "security"])
 def test_facts_are_those_of_check_and_nothing_is_judged(fedkern: Any, written: Any, form: str) -> None:
     path = written()
-    check, draft = fedkern("check", path, "--apart").out, fedkern("review", path, "--form", form).out
+    check, draft = fedkern("check", "--verbose", path, "--apart").out, fedkern("review", path, "--form", form).out
     for block in re.findall(r"```text\n(.*?)\n```", draft, re.DOTALL):
         assert all(line in check for line in block.splitlines())
     cells = re.findall(r"^\| [^|]* \| ([^|]*) \| `fedkern check [^|`]*` \|$", draft, re.MULTILINE)

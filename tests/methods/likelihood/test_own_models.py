@@ -310,7 +310,7 @@ def test_over_mpi_it_is_the_same_to_the_last_bit(ranks: int, tmp_path: Path, pac
 
 def test_a_holder_sees_what_is_said_and_looks_through_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = job(tmp_path, "plain")
-    assert main(["check", str(path)]) == 0
+    assert main(["check", "--verbose", str(path)]) == 0
     said = capsys.readouterr().out
     assert 'the log-likelihood that "own_models_of_tests:plain" computes' in said
     assert "points travel as log tau" in said

@@ -526,7 +526,7 @@ def test_what_events_determine(rows: int, events: int, together: int, low: float
 
 
 def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(files), "--set", "disclosure.level=strict"]) == 0
+    assert main(["check", "--verbose", str(files), "--set", "disclosure.level=strict"]) == 0
     said = capsys.readouterr().out
     assert "hazards  each client's own baseline, which stays with it" in said
     assert "response months, event died" in said
