@@ -203,7 +203,7 @@ def check(
     >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
     >>> lines = fedkern.check(job, data=data)
     >>> lines[1]
-    'clients  2 by likelihood, 120 rows: north (60 rows), south (60 rows)'
+    'clients  2 by likelihood: north (60 rows), south (60 rows)'
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
     with _in_memory(held, config.private, alone=True):

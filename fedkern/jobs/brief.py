@@ -16,7 +16,7 @@ from ..models.encoding import Spec
 from ..printing import printable
 from ..results import head, shown
 from ..results.plain import plain
-from . import disclosure, few, trips, wire
+from . import disclosure, few, memory, trips, wire
 from .check import Said
 from .keys import JobConfig
 from .stage import Stage
@@ -137,10 +137,11 @@ def _warnings(job: Facts) -> list[tuple[str, str]]:
     more = len(kept.apart) - NAMED
     named = few.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
     said += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
+    said += [(word, text) for word, text in job.notes("memory") if memory.TOO_MUCH in text]
     return [
         *said,
         *(("left out", text.removeprefix("left out: ")) for text in kept.notes),
-        *job.notes("warning", "doubt", "memory"),
+        *job.notes("warning", "doubt"),
     ]
 
 

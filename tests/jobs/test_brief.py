@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedkern as package
+from fedkern.jobs import memory
 from fedkern.jobs.brief import WIDTH
 from support.golden_jobs import golden_jobs
 
@@ -109,6 +110,14 @@ def test_rules_hold_or_what_would_be_refused_stands_first() -> None:
     assert line("level", few, **left).endswith("the rules hold for 3 of 4 clients")
     lowered = package.check(JOB, data=DATA, disclosure={"level": "standard", "rows": 5})
     assert lowered[0].startswith('LOWERED  this job asks for less than level "standard" (disclosure.rows)')
+
+
+def test_a_machine_with_too_little_memory_is_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = {"job": {"method": "sparse"}, "data": {"response": "y"}}
+    monkeypatch.setattr(memory, "SILENT", 0)
+    assert not [said for said in package.check(job, data=DATA) if said.startswith("MEMORY")]
+    monkeypatch.setattr(memory, "available", lambda: 1.0)
+    assert memory.TOO_MUCH in package.check(job, data=DATA)[0]
 
 
 def test_many_clients_and_long_names_fit() -> None:

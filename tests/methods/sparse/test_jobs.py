@@ -181,7 +181,8 @@ def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., 
     path = job(tmp_path, clients=8, rows=12)
     words = "algorithm.moves = \"auto\" would take interweave, and send X'y / sigma^2 and X'X / sigma^2 of every client"
     assert words in fedkern("check", "--verbose", path).out
-    assert words in fedkern("run", path, "--set", "job.rounds=5").out
+    assert fedkern("run", path, "--set", "job.rounds=5", "--out", "few-rounds").code == 0
+    assert any(words in note for note in json.loads(Path("few-rounds/summary.json").read_text())["notes"])
     for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5", "topology=allgather"):
         assert "would take" not in fedkern("check", "--verbose", path, "--set", f"algorithm.{given}").out
     assert "would take" not in fedkern("check", "--verbose", job(tmp_path / "few")).out
