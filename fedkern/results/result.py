@@ -276,9 +276,9 @@ class Result:
         return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
 
     def _shown(self) -> tuple[Rows[Any], int]:
-        """Returns the rows that are shown, and how many there are."""
+        """Returns the rows that are shown, and how many there are; without numbers where chains disagree, none is."""
         rows: Rows[Any] = self.rows(levels=False)
-        return Rows(shown.choose(rows, self.summary)), len(rows)
+        return Rows(shown.choose([row for row in rows if not math.isnan(plain.real(row["mean"]))], self.summary)), len(rows)
 
     def _ratios(self) -> tuple[str, dict[tuple[str, str], list[float]]]:
         """Returns what the ratio of a slope is called, and parameter and site -> it with its 95 % interval; empty without one."""
