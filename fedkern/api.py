@@ -168,20 +168,23 @@ def check(
     server: object = None,
     prior: object = None,
     apart: bool = False,
+    verbose: bool = False,
     **sections: Mapping[str, object],
 ) -> Lines:
-    """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent;
-    rows are not sent.
+    """Says whether a job is sound, how much of a budget it will spend, and what each party will send. Nothing is spent; rows are
+    not sent.
 
     Parameters
     ----------
     job, data, test, server, prior, **sections : as of `run`
     apart : whether clients' rows are asked for what is asked where parties are apart, as in the study that is prepared; by
         default nothing is asked, for all rows are in this process
+    verbose : whether to say all that is known, with every message and its fields, instead of ten lines
 
     Returns
     -------
-    the lines that `fedkern check` prints: a list of texts, which `print` and notebooks show one below the other
+    the lines that `fedkern check` prints, first what must be read: a list of texts, which `print` and notebooks show one below
+    the other
 
     Raises
     ------
@@ -200,12 +203,12 @@ def check(
     >>> data = {"north": rows(0), "south": rows(1)}  # two clients
     >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
     >>> lines = fedkern.check(job, data=data)
-    >>> lines[2]
-    'clients  2: north, south'
+    >>> lines[1]
+    'clients  2 by likelihood: north (60 rows), south (60 rows)'
     """
     config, folder, held = _given(job, data, test, server, prior, sections, None if apart else InProcess())
     with _in_memory(held, config.private, alone=True):
-        lines = check_job(InProcess(), config, folder, held, apart=apart)
+        lines = check_job(InProcess(), config, folder, held, apart=apart, form="verbose" if verbose else "brief")
     assert lines is not None
     return Lines(lines)
 
@@ -430,9 +433,10 @@ def check_job(
     latency: float | None = None,
     *,
     apart: bool = False,
+    form: engine.Form = "verbose",
 ) -> list[str] | None:
     """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
-    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held, apart), latency)
+    return engine.run_check(load_method(config.job.method), Part(place, config, folder, held, apart), latency, form)
 
 
 def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
@@ -471,7 +475,7 @@ def find_ending(result: Result, min_updates: int) -> tuple[int, str | None]:
     if problem := describe_too_few(result, min_updates):
         return BudgetSpent.exit_code, problem
     if result.converged == "approximate":
-        return APPROXIMATE, "the result is approximate, as its first line says"
+        return APPROXIMATE, "the result is approximate, as its verdict says"
     clients = result.summary["clients"].items()
     lost = [
         f"client {name!r} ({client.get('lost', 'lost')}{', but its updates are in it' * client.get('in_result', False)})"

@@ -126,6 +126,9 @@ def parser() -> Parser:
     check.add_argument(
         "--latency", metavar="SECONDS", type=_seconds, help="how long the job waits for a relay whose round trip takes so long"
     )
+    form = check.add_mutually_exclusive_group()
+    form.add_argument("--messages", action="store_true", help="beside the ten lines, a table of all messages and their fields")
+    form.add_argument("--verbose", action="store_true", help="all that is known of the job, instead of ten lines")
     check.add_argument("--apart", action="store_true", help="ask of clients' rows what is asked where parties are apart")
     check.set_defaults(call=_in("job", "check"))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..algorithms.core.messages import reading
 from ..api import check_job, find_ending, job_with_levels, perform
 from ..errors import FedkernError, JobError, show_own_faults
-from ..jobs.engine import local
+from ..jobs.engine import Form, local
 from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
@@ -110,7 +110,8 @@ def check(options: argparse.Namespace) -> int:
 
     def main(place: Place) -> int:
         config, folder = job_with_levels(None if options.apart else place, options.job, sets=options.sets)
-        lines = check_job(place, config, folder, latency=options.latency, apart=options.apart)
+        form: Form = "verbose" if options.verbose else "messages" if options.messages else "brief"
+        lines = check_job(place, config, folder, latency=options.latency, apart=options.apart, form=form)
         if lines is not None:
             print("\n".join(map(printable, lines)))
         return 0

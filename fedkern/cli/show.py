@@ -1,23 +1,35 @@
-"""Prints a finished run: a few lines for people."""
+"""Prints a finished run: what `print(result)` shows, what only its method has to say, and how much was sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..methods import load_method
-from ..results import guard, head, shown
+from ..privacy.certificate import format_certificates
+from ..results import guard
+from ..results.report import against_guessing
 from ..results.result import Result
 from ..results.verdict import ending
 
+ALL = "fedkern report", "fedkern report --table text"  # where all notes stand, and all rows of the table
+
 
 def describe_result(result: Result) -> Iterator[str]:
-    """Yields whether the result has converged, why the run ended, and the lines of its method."""
-    yield shown.first_line(result.summary)
-    yield from head.by_summary(result.summary)
+    """Yields the model, whether the result has converged, its table and notes, the lines of its method, and the bytes."""
+    summary = result.summary
+    yield from result._lines(*ALL)
+    yield ""
+    if worse := against_guessing(summary["metrics"].get("log_likelihood"), summary.get("test", {}).get("guess")):
+        yield worse
     with guard.collecting() as faults:
         lines = _describe_run(result)
     yield from lines
     yield from ("the other lines failed; summary.json has the numbers" for _ in faults.found)
+    sent = sum(ways["to_server"]["bytes"] for ways in summary["wire"].values())
+    claim = "" if summary["privacy"] else "; no privacy is claimed: it has no noise in it, and can tell rows where they are few"
+    yield f"clients sent {sent:,} bytes in all{claim}"
+    yield from format_certificates(summary["privacy"]) if summary["privacy"] else ()
+    yield f"digest {result.digest}"
 
 
 @guard.figure("lines for the terminal", [])

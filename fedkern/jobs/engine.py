@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from threadpoolctl import threadpool_limits
 
@@ -34,7 +35,7 @@ from ..printing import printable
 from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
-from . import devices, few, holders, incomplete, secure, trips, wire
+from . import brief, devices, few, holders, incomplete, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -52,6 +53,7 @@ from .run import Output, Part, Run, spec_of_agreement
 from .stage import Stage
 
 LOG = logging.getLogger(__name__)
+Form = Literal["brief", "messages", "verbose"]  # of the text of a check
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
@@ -168,19 +170,24 @@ def agree(part: Part[C], parties: Parties) -> None:
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
 
 
-def run_check(method: Method[C], part: Part[C], latency: float | None = None) -> list[str] | None:
+def run_check(method: Method[C], part: Part[C], latency: float | None = None, form: Form = "verbose") -> list[str] | None:
     """Returns the lines that `fedkern check` prints, at the server's place; None elsewhere.
 
-    `latency`: seconds of a request and its reply over a relay, for which the time of the job is printed, too.
+    Parameters
+    ----------
+    latency : seconds of a request and its reply over a relay, for which the time of the job is printed, too
+    form : all that is known; ten lines (`jobs.brief`); or these with the table of messages
 
     Raises
     ------
     JobError
         Something would end the job: for example ranks differ, a policy or an account refuses, a column is missing.
     """
-    said, parties, opening, left, part = looked_at(method, part)
+    rows: dict[str, int] = {}
+    said, kept, opening, part = looked_at(method, part, rows)
     if said is None:
         return None
+    parties = kept.parties
     # Each policy must allow the noise of the method's plan.
     n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
     over = carrier(part.place), signers(part.place, n)
@@ -194,6 +201,9 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     told = spec_of_agreement(part.config, parties.spec)
     sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most), *secure.describe_questions(stages)]
+    if form != "verbose":
+        short = brief.lines(brief.Facts(part.config, said, kept, rows, stages, told, most), latency)
+        return short if form == "brief" else [*short, "", *listed]
     encoding = getattr(said.model, "encoding", None)
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
@@ -203,15 +213,18 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     least = [
         *laid.describe_formula(part.config.read_alike),
         *few.describe_few(part.config),
-        *(f"note     {note}" for note in left),
+        *(f"note     {note}" for note in kept.notes),
     ]
     return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
 
 
-def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, tuple[Stage, ...], tuple[str, ...], Part[C]]:
-    """Returns a method's answer on a job, the parties, the opening stages, and the notes on clients that are left out.
+def looked_at(
+    method: Method[C], part: Part[C], sizes: dict[str, int] | None = None
+) -> tuple[Said | None, few.Kept, tuple[Stage, ...], Part[C]]:
+    """Returns a method's answer on a job, the clients that take part, and the opening stages.
 
-    The answer is None at all places but the server's. The last is the part with the job's level of disclosure control.
+    The answer is None at all places but the server's. The last is the part with the job's level of disclosure control. `sizes`
+    learns the number of rows of each client that lives here and whose rows are read.
 
     Raises
     ------
@@ -219,7 +232,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
         As `run_check`.
     """
     place, config = part.place, part.config
-    parties = there(method, part)
+    parties = _sized(there(method, part), {} if sizes is None else sizes)
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     # A check has no hooks: `holders.between` reports a refusal as `RunHooks.between_holder_and_job` does, and writes nothing.
@@ -239,7 +252,18 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     at = Check(part, parties, (*opening, *notes), summaries=kept.summaries)
-    return method.stages.check_job(at), parties, opening, kept.notes, part
+    return method.stages.check_job(at), kept, opening, part
+
+
+def _sized(parties: Parties, sizes: dict[str, int]) -> Parties:
+    """Returns the parties; numbers of rows are written down as tables are read."""
+
+    def rows(k: int) -> table.Table:
+        read = parties.rows(k)
+        sizes[parties.names[k]] = read.n_rows
+        return read
+
+    return replace(parties, rows=rows)
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:

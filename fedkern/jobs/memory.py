@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 
 NUMBER = 8  # bytes
+TOO_MUCH = "more than this machine has"
 SILENT = 1 << 24  # bytes that are not worth a line
 EIGEN = 4  # arrays that the decomposition of a map needs at once
 
@@ -24,7 +25,7 @@ def describe_memory(server: float, client: float, what: str = "a number for ever
     if max(server, client) >= SILENT:
         yield f"memory   about {size(server)} at the server and {size(client)} at each client: {what}"
     if server + client > available():
-        yield f"         more than this machine has ({size(available())})"
+        yield f"         {TOO_MUCH} ({size(available())})"
 
 
 def available() -> float:

@@ -128,6 +128,17 @@ def describe_trips(trips: Trips, latency: float) -> Iterator[str]:
     yield f"  bytes of a site         those above, and {most} {trips.wrapping:,} around them"
 
 
+def in_short(trips: Trips, latency: float | None) -> str:
+    """Returns the same in one line; without a latency the number of requests."""
+    usual = "" if trips.expected is None else f"{'usually about' if trips.usually else 'exactly'} {trips.expected:,}, "
+    most = f"{'on average ' * trips.by_chance}at most {trips.path:,}"
+    said = f"{usual}{most} questions, each when the one before is answered"
+    if latency is None:
+        return f"{said}; --latency SECONDS says how long a relay takes for them"
+    long = "" if trips.expected is None else f"{_long(trips.expected * latency)}, "
+    return f"{said}: {long}at most {_long(trips.path * latency)} of waiting at {latency:g} s each, beside computing"
+
+
 def _long(seconds: float) -> str:
     """Returns a time in a unit that tells at a glance."""
     for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):

@@ -90,7 +90,22 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
     n_clients, stages, spec : as in `describe_messages`
     rounds : at most, where budgets end the job
     """
-    rows, every, others = [], 0, n_clients - 1
+    ways, every = count(n_clients, stages, spec, rounds)
+    most = "on average" if any(stage.by_chance for stage in stages) else "at most"
+    yield f"each client in the whole job, {most} (not counted: answers without content, checkpoints, long texts)"
+    rows = [(title, f"{messages:,}", f"{size:,}", _short(size)) for title, messages, size in ways]
+    yield from laid_out(("", "messages", "bytes", ""), rows)
+    if any(stage.allgather for stage in stages):
+        others = n_clients - 1
+        yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"
+    yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
+
+
+def count(
+    n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | None = None
+) -> tuple[list[tuple[str, int, int]], int]:
+    """Counts what each client sends and receives (messages, bytes), and the bytes of all clients together; see `totals`."""
+    ways, every, others = [], 0, n_clients - 1
     for title, way in (("sends", "to_server"), ("receives", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
@@ -102,13 +117,8 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
                 size = often * codec.longest((kind,))
                 messages, n_bytes = messages + often, n_bytes + size
                 every += 0 if stage.allgather and not gathered else n_clients * size
-        rows.append((title, f"{messages:,}", f"{n_bytes:,}", _short(n_bytes)))
-    most = "on average" if any(stage.by_chance for stage in stages) else "at most"
-    yield f"each client in the whole job, {most} (not counted: answers without content, checkpoints, long texts)"
-    yield from laid_out(("", "messages", "bytes", ""), rows)
-    if any(stage.allgather for stage in stages):
-        yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"
-    yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
+        ways.append((title, messages, n_bytes))
+    return ways, every
 
 
 def _short(n_bytes: int) -> str:

@@ -25,20 +25,21 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     job : the job's tables with all defaults; empty where they are not known
     """
     model, data = job.get("model", {}), job.get("data", {})
-    yield _model(summary, model, data) + shown.event(summary) + shown.family(summary)
+    yield model_of(summary, job) + shown.event(summary) + shown.family(summary)
     yield ", ".join(_counts(summary, model))
+    yield from _by_summary(summary)
     if said := _priors(summary, model, data):
         yield f"priors: {said}"
     if summary["privacy"]:
         worst = max(real(one.get("epsilon")) for one in summary["privacy"].values())
         yield f"largest epsilon of a client {worst:.4g}"
     if summary["metrics"]:
-        yield "test rows: " + ", ".join(f"{name} {real(value):.4f}" for name, value in summary["metrics"].items())
+        scores = [f"{name.replace('_', '-')} {real(value):.4f}" for name, value in summary["metrics"].items()]
+        yield f"test rows: {', '.join(scores)}"
     yield verdict(summary)
-    yield from by_summary(summary)
 
 
-def by_summary(summary: Record) -> list[str]:
+def _by_summary(summary: Record) -> list[str]:
     """Returns the line that names clients which take part by a summary; none without any."""
     clients = summary.get("summaries", {}).get("clients", {})
     said = [f"{name} ({one['rows']} rows)" if "rows" in one else str(name) for name, one in clients.items()]
@@ -51,8 +52,9 @@ def verdict(summary: Record) -> str:
     return HEADS[word] if word in (True, "settled") else str(summary["verdict"])
 
 
-def _model(summary: Record, model: Record, data: Record) -> str:
-    """Returns family, link and formula."""
+def model_of(summary: Record, job: Record) -> str:
+    """Returns family, link and formula of a result; or of a job, of which `method`, `encoding` and `clients` are known."""
+    model, data = job.get("model", {}), job.get("data", {})
     family = str(model.get("family") or summary["encoding"].get("family") or "")
     if (kind := WORDS.get(str(model.get("kind")))) is not None:
         return f"{summary['method']}: {kind}"
@@ -87,7 +89,11 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     checked: Record = summary.get("predictive") or {}
     rows = checked.get("rows", (summary.get("inference") or {}).get("rows") if summary["method"] == "vertical" else None)
     events = summary.get("events")
-    if events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
+    # Clients that take part by a summary are in no check of the model: their rows are told apart, and their events are not.
+    summed = [one.get("rows") for one in summary.get("summaries", {}).get("clients", {}).values()]
+    if summed:
+        rows = None if rows is None or None in summed else rows + sum(summed)
+    elif events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
         events = checked["rows"] - checked["response"]["zeros"]
     areas = (summary.get("sigma") or {}).get("areas")
     for n, word in ((rows, "rows"), (events, "events"), (areas, "areas")):
@@ -117,10 +123,10 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     return f"{said}, {of} N({'pooled level' if centre is None else f'{centre:g}'}, {spread:g}^2)"
 
 
-def notes(every: Sequence[str], most: int) -> list[str]:
-    """Returns the first notes, cut, and a line on the others."""
-    rest = " .. (.notes)"
+def notes(every: Sequence[str], most: int, where: str) -> list[str]:
+    """Returns the first notes, cut, and a line on the others; `where`: these are."""
+    rest = f" .. ({where})"
     cut = [note if len(note) <= MOST else note[: MOST - len(rest)].rsplit(" ", 1)[0] + rest for note in every[:most]]
     shown = [f"note: {note}" for note in cut]
     more = len(every) - most
-    return [*shown, f"({more} more note{'s' * (more > 1)}: .notes)"] if more > 0 else shown
+    return [*shown, f"({more} more note{'s' * (more > 1)}: {where})"] if more > 0 else shown

@@ -259,17 +259,26 @@ class Result:
 
     def __repr__(self) -> str:
         """Returns the model, rows and clients, priors, whether it has converged, the clearest rows of the table, and notes."""
+        return "\n".join(map(printable, self._lines()))
+
+    def _lines(self, notes: str = ".notes", table: str = ".table()") -> list[str]:
+        """Returns what `print` and the terminal show.
+
+        Parameters
+        ----------
+        notes, table : where the reader finds all notes, and all rows of the table
+        """
         rows, count = self._shown()
         word, ratios = self._ratios()
         lines = [*head.lines(self.summary, self.job), *(shown.table_lines(rows, ratios, word) if rows else [])]
         if len(rows) < count:
-            lines.append(f"({len(rows)} of {count} rows: .table())")
-        return "\n".join(printable(line) for line in [*lines, *head.notes(self.notes, shown.PRINTED)])
+            lines.append(f"({len(rows)} of {count} rows: {table})")
+        return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
 
     def _shown(self) -> tuple[Rows[Any], int]:
-        """Returns the rows that are shown, and how many there are."""
+        """Returns the rows that are shown, and how many there are; without numbers where chains disagree, none is."""
         rows: Rows[Any] = self.rows(levels=False)
-        return Rows(shown.choose(rows, self.summary)), len(rows)
+        return Rows(shown.choose([row for row in rows if not math.isnan(plain.real(row["mean"]))], self.summary)), len(rows)
 
     def _ratios(self) -> tuple[str, dict[tuple[str, str], list[float]]]:
         """Returns what the ratio of a slope is called, and parameter and site -> it with its 95 % interval; empty without one."""
@@ -295,7 +304,7 @@ class Result:
             text += page.table(["", "mean", "sd", "2.5 %", "97.5 %", *([f"{word} (95 %)"] if ratios else [])], cells)
         if len(rows) < count:
             text += page.paragraph(f"{len(rows)} of {count} rows: .table()", "")
-        notes = head.notes(self.notes, shown.PRINTED)
+        notes = head.notes(self.notes, shown.PRINTED, ".notes")
         return text + (page.piece("bullets", notes) if notes else "")
 
 

@@ -65,7 +65,7 @@ def test_what_a_notebook_shows(cells: list[Any]) -> None:
     ran, checked, ledger, inline, shell, failed, behind = cells
     assert not [one for one in ran if one["output_type"] == "error"], ran
     assert "warn" not in streams(ran)
-    for shown, word in ((checked, "clients  2: north, south"), (ledger, "Curvature")):
+    for shown, word in ((checked, "clients  2 by likelihood: north (60 rows), south (60 rows)"), (ledger, "Curvature")):
         assert texts(shown, "text/html").startswith("<pre")
         assert word in texts(shown, "text/html")
         assert word in texts(shown, "text/plain")

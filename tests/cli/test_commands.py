@@ -51,7 +51,10 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     judged = (summary["converged"], summary["verdict"], summary["worst"])
     assert judged[0] in ("settled", False)  # three rounds of an exact optimiser, each client once in each
     assert judged[1].startswith(f"{'settled' if judged[0] else 'not converged'}: {judged[2]} is ")
-    assert ended.out.splitlines()[0] == f"{summary['verdict']}; event: diagnosis = malignant"
+    first, *said = ended.out.splitlines()
+    assert first.startswith("bernoulli (logit): diagnosis ~ mean radius + ")
+    assert first.endswith("; event: diagnosis = malignant")
+    assert {"settled", summary["verdict"]} & {*said}
     assert set(summary["parameters"]["theta[mean radius]"]) == {"mean", "sd", "q05", "q95"}
     assert {"intercept", "intercept_std", "theta_std[mean radius]"} <= summary["parameters"].keys()
     assert set(summary["metrics"]) == {"accuracy", "log_likelihood"}

@@ -64,7 +64,7 @@ def test_a_site_sees_a_vertical_job_whose_response_another_has(vertical, command
         y = dict(row.split(",") for row in (whole / "server.csv").read_text().splitlines())
         (whole / "clients" / "client-03.csv").write_text("\n".join(f"{row},{y[row.split(',')[0]]}" for row in ours) + "\n")
     shown = command("site", "accept", str(site / "job.toml"), "--yes")
-    assert parts(shown) == parts(command("check", str(whole / "job.toml"), "--apart"))
+    assert parts(shown) == parts(command("check", "--verbose", str(whole / "job.toml"), "--apart"))
     assert "zeros and ones stand for it" in shown
     assert "this job, as client 'client-01', is allowed" in shown
     assert len(Consent(site).read().job) == 1

@@ -278,7 +278,7 @@ def record(folder: Path, names: tuple[str, ...] = (), said: Callable[[str], None
         method, _, file = base.partition("/")
         os.chdir(folder / method)
         out = Path(f"out-{name}")
-        check = demanded(0, "check", f"{file}.toml", *(word for one in sets for word in ("--set", one)))
+        check = demanded(0, "check", "--verbose", f"{file}.toml", *(word for one in sets for word in ("--set", one)))
         with known_entropy() if name in jobs.SECURE else contextlib.nullcontext():
             printed = perform(f"{file}.toml", tuple(sets), out, jobs.INTERRUPTED.get(name, 0))
         done["stored"][name] = stored(out, check)

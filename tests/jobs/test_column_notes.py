@@ -158,7 +158,7 @@ def test_a_private_job_tells_its_holder_alone(tmp_path: Path) -> None:
 
 def test_over_mpi_the_same_is_said(tmp_path: Path) -> None:
     path = job(tmp_path, "pvi")
-    ended = mpirun(4, "check", path)
+    ended = mpirun(4, "check", "--verbose", path)
     assert ended.code == 0, ended.err
     assert names_of([line for line in ended.out.splitlines() if line.startswith("note ")]) == set(BAD)
 

@@ -171,7 +171,7 @@ def test_a_method_without_pairs_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 def said(path: Path, **sections: Any) -> str:
-    return "\n".join(fedkern.check(path, job={"device": "cuda"}, **sections))
+    return "\n".join(fedkern.check(path, job={"device": "cuda"}, **sections, verbose=True))
 
 
 def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
@@ -208,7 +208,7 @@ def test_check_needs_no_card_and_says_that_there_is_none(tmp_path: Path, monkeyp
 
 
 def test_a_job_of_the_processor_says_nothing_of_devices(tmp_path: Path) -> None:
-    assert not any("device" in line or "card" in line for line in fedkern.check(job_of(tmp_path, PVI)))
+    assert not any("device" in line or "card" in line for line in fedkern.check(job_of(tmp_path, PVI), verbose=True))
 
 
 # ---- Checkpoints.

@@ -81,7 +81,7 @@ def test_all_diagnostics_may_fail(tmp_path: Path, attempts: Callable[[str], list
     assert "the judging of the result" in note
     page = write_report(tmp_path / "out").read_text()
     assert "failed, and left out of this page: " in page
-    assert next(show.describe_result(fedkern.load(tmp_path / "out"))) == said["verdict"]
+    assert said["verdict"] in show.describe_result(fedkern.load(tmp_path / "out"))
 
 
 @pytest.mark.nightly

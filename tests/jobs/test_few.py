@@ -112,7 +112,7 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
         assert [path.name for path in (out / "client-b").iterdir()] == ["fault.txt"], "as what a run may find there"
         assert f" {n} rows that count" in ended.err, "alone with its terminal the holder reads it there"
         ledgers = {path.name: path.read_bytes() for path in (out / "ledger").iterdir()}
-        seen.append((summary["digest"], summary["notes"], ledgers, fedkern("check", federation.job).out))
+        seen.append((summary["digest"], summary["notes"], ledgers, fedkern("check", "--verbose", federation.job).out))
     assert all(one == seen[0] for one in seen[1:])
     (tmp_path / "b.csv").unlink()
     text = federation.job.read_text().replace('"b.csv", ', "")
@@ -258,7 +258,7 @@ def test_a_job_that_lowers_the_number_says_so(fedkern: Any, tmp_path: Path) -> N
     assert ended.err.startswith(f"fedkern: {says}")
     assert fedkern("report", "out").code == 0
     assert says.split('"')[0] in (Path("out") / "report.html").read_text()
-    usual = fedkern("check", Federation(tmp_path).job).out
+    usual = fedkern("check", "--verbose", Federation(tmp_path).job).out
     assert "LOWERED" not in usual
     assert (
         f"level    strict: {LEAST_ROWS} rows of each client, more where another line says so; one that has fewer ends the job"
@@ -270,20 +270,22 @@ def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_pa
     federation = Federation(tmp_path, "sparse", '[model]\nkind = "sem"\n[algorithm]\ntempering = 2\n')
     federation.job.write_text(federation.job.read_text().replace('response = "y"\n', "").replace('["id"]', '["id", "y"]'))
     says = "algorithm.tempering has clients send the log-likelihood at each draw: "
-    check = fedkern("check", federation.job).out
+    check = fedkern("check", "--verbose", federation.job).out
     assert check.startswith(f"ROWS     {says}")
     assert "tells this client's rows about their means, up to the sign of each" in check
     assert "of one such row, its cell; of a client with 20 rows, the fewest that this job takes" in check
     ended = fedkern("run", federation.job, "--out", "out")
     assert ended.err.startswith(f"fedkern: {says}")
     assert any(note.startswith(says) for note in json.loads(Path("out/summary.json").read_text())["notes"])
-    usual = fedkern("check", federation.job, "--set", "algorithm.tempering=1").out
+    usual = fedkern("check", "--verbose", federation.job, "--set", "algorithm.tempering=1").out
     assert "ROWS" not in usual
     assert "made with random numbers that no other party has" in usual
-    keyed = fedkern("check", federation.job, "--set", "algorithm.tempering=1", "--set", "algorithm.random_source=keyed").out
+    keyed = fedkern(
+        "check", "--verbose", federation.job, "--set", "algorithm.tempering=1", "--set", "algorithm.random_source=keyed"
+    ).out
     assert "(job.seed): each is a function of its rows" in keyed
     regression = Federation(tmp_path, "sparse")
-    assert "(job.seed): they tell X'X and X'y" in fedkern("check", regression.job).out
+    assert "(job.seed): they tell X'X and X'y" in fedkern("check", "--verbose", regression.job).out
 
 
 @pytest.mark.parametrize(
@@ -366,15 +368,18 @@ def test_fits_of_complete_rows_beside_moments_of_all_are_spoken_of() -> None:
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
     federation = Federation(tmp_path, asks=f"{ANY_ROWS}rows = 3\n")
     federation.small(4)
-    assert "at most 4 rows, one more than there are coefficients: X'X is its rows" in fedkern("check", federation.job).out
-    full = fedkern("check", federation.job, "--set", "model.covariance=full").out
+    assert (
+        "at most 4 rows, one more than there are coefficients: X'X is its rows"
+        in fedkern("check", "--verbose", federation.job).out
+    )
+    full = fedkern("check", "--verbose", federation.job, "--set", "model.covariance=full").out
     assert 'with model.covariance = "full"\n         what it sends tells its rows, all of them' in full
     own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
     assert "4 rows and 3 coefficients: X'X is these rows up to a rotation" in own
     assert "rotation" not in fedkern("check", federation.job, "--set", "disclosure.rows=5").err
     federation.job.write_text(f"{METHODS['pvi']}{STRICT}{ANY_ROWS}rows = 5\n")
     federation.small(40)
-    assert "rotation" not in fedkern("check", federation.job).out
+    assert "rotation" not in fedkern("check", "--verbose", federation.job).out
 
 
 def test_the_holder_looks_through_its_own_file(fedkern: Any, tmp_path: Path) -> None:
@@ -394,7 +399,7 @@ def test_nothing_of_a_private_job_shows_how_many_rows_there_are(fedkern: Any, tm
         out = tmp_path / f"out-{n}"
         ended = fedkern("run", federation.job, "--out", out, "--quiet")
         assert ended.code == 0, ended.err
-        check = fedkern("check", federation.job)
+        check = fedkern("check", "--verbose", federation.job)
         note = f"{n} rows: an open job would ask for {least}"
         notes = "\n".join(json.loads((out / "client-b" / "rows.json").read_text())["notes"])
         assert (note in notes) == (n < least)
@@ -838,7 +843,9 @@ def test_a_client_with_few_values_is_small_as_others_are(fedkern: Any, tmp_path:
     assert own.code == 2
     assert "combinations of values, and " in own.out
     without = ("--set", 'disclosure.small="leave-out"')
-    assert "a client whose covariates have at most 2,400 combinations" in fedkern("check", federation.job, *without).out
+    assert (
+        "a client whose covariates have at most 2,400 combinations" in fedkern("check", "--verbose", federation.job, *without).out
+    )
     ended = fedkern("run", federation.job, *without, "--out", "out")
     assert ended.code == 0
     assert any("left out: client 'b'" in note for note in json.loads(Path("out/summary.json").read_text())["notes"])

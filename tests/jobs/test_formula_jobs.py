@@ -438,7 +438,7 @@ def files(frames: dict[str, pd.DataFrame], tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_check_and_a_holder_before_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(files)]) == 0
+    assert main(["check", "--verbose", str(files)]) == 0
     said = capsys.readouterr().out
     assert "formula  1 + age + sex + cs(bmi, df=3) + drug + age:sex, by formulaic" in said
     assert "terms of model.formula, and the version of formulaic" in said

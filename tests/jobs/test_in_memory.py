@@ -185,8 +185,8 @@ def test_pandas_own_types_for_what_may_be_missing() -> None:
 
 def test_check_says_what_it_says_of_files(simulated: dict[str, Path]) -> None:
     job = simulated["logistic"]
-    files = fedkern.check(job)
-    assert fedkern.check(job, **held(job)) == files
+    files = fedkern.check(job, verbose=True)
+    assert fedkern.check(job, **held(job), verbose=True) == files
     assert any("clients" in line for line in files)
 
 

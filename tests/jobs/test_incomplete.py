@@ -149,10 +149,10 @@ def test_a_private_job_tells_nothing_of_missing_cells(tmp_path: Path, missing: s
 def test_check_lists_the_counts_of_an_open_job_alone(tmp_path: Path, missing: str) -> None:
     path = written(tmp_path / "a.csv", holey(rows(1), {2: "x"}))
     data = {"columns": COLUMNS, "standardise": "public"}
-    said = "\n".join(fedkern.check(job([path], missing, data=data)))
+    said = "\n".join(fedkern.check(job([path], missing, data=data), verbose=True))
     assert "Incomplete" in said
     assert re.search(r"missing  .*(left out|filled and marked)", said)
-    private = "\n".join(fedkern.check(job([path], missing, data=data, privacy=PRIVATE)))
+    private = "\n".join(fedkern.check(job([path], missing, data=data, privacy=PRIVATE), verbose=True))
     assert "Incomplete" not in private
 
 
@@ -210,7 +210,7 @@ def test_a_vertical_job_leaves_out_at_all_parties_what_lacks_a_cell_at_one(tmp_p
     own = json.loads((tmp_path / "run" / "client-a" / "rows.json").read_text())["notes"]
     assert "3 rows lack a cell: left out" in own
     assert "4 more rows are left out: another party lacks a cell of them, or the whole row" in own
-    said = "\n".join(fedkern.check(odd))
+    said = "\n".join(fedkern.check(odd, verbose=True))
     assert "an incomplete row looks like an absent one" in said
     assert "rows     26 train, 7 are predicted" in said
 

@@ -59,6 +59,22 @@ def test_of_many_notes_the_first_on_data_are_shown_with_the_number_of_others(dif
     assert "5 more notes: .notes" in many._repr_html_()
 
 
+def test_a_result_is_said_in_few_words_and_in_the_same_at_the_terminal() -> None:
+    random, data = np.random.default_rng(3), {}
+    for name in ("ay", "bo", "cy"):
+        x = random.normal(size=N)
+        data[name] = pd.DataFrame({"x": x, "y": (random.random(N) < 1 / (1 + np.exp(-x))).astype(int)})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "bernoulli"}}
+    result = package.run(job, data=data)
+    lines = str(result).splitlines()
+    beside = [line for line in lines if not line.startswith((" ", "intercept", "theta["))]
+    assert beside[0] == "bernoulli (logit): y ~ x"
+    assert beside[1].startswith(f"{3 * N} rows, ")
+    assert beside[-1] == "converged"
+    assert len("\n".join(beside)) <= 400
+    assert [*describe_result(result)][: len(lines)] == lines
+
+
 def test_rows_are_the_same_in_python_on_the_terminal_and_in_the_table(differing: Result, fedkern: Any) -> None:
     contrasts = ["stage[II vs I]", "stage[III vs I]"]
     parameters = [name for name in differing.parameters if "_std" not in name]

@@ -11,7 +11,7 @@ _shtab_fedkern_site_subparsers=(accept list revoke log fingerprint run)
 _shtab_fedkern_subparsers=(run check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)
 
 _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --device --resume --log-level --log-file --quiet)
-_shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local --latency --apart)
+_shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local --latency --messages --verbose --apart)
 _shtab_fedkern_launch_option_strings=(-h --help -n --print-slurm)
 _shtab_fedkern_bridge_nvflare_option_strings=(-h --help --out --resume --untested)
 _shtab_fedkern_bridge_flower_option_strings=(-h --help --out --resume --untested)
@@ -62,6 +62,8 @@ _shtab_fedkern_run___quiet_nargs=0
 _shtab_fedkern_check__h_nargs=0
 _shtab_fedkern_check___help_nargs=0
 _shtab_fedkern_check___mpi_nargs=0
+_shtab_fedkern_check___messages_nargs=0
+_shtab_fedkern_check___verbose_nargs=0
 _shtab_fedkern_check___apart_nargs=0
 _shtab_fedkern_launch_pos_0_nargs=...
 _shtab_fedkern_launch__h_nargs=0

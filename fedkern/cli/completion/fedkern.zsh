@@ -127,6 +127,8 @@ _shtab_fedkern_check_options=(
   "--device[where kernels run, instead of job.device]:device:(cpu cuda)"
   "--local[for the data holder\: the faults in the rows of this file\; nothing leaves]:FILE:"
   "--latency[how long the job waits for a relay whose round trip takes so long]:SECONDS:"
+  "--messages[beside the ten lines, a table of all messages and their fields]"
+  "--verbose[all that is known of the job, instead of ten lines]"
   "--apart[ask of clients\' rows what is asked where parties are apart]"
   ":JOB.toml:"
 )

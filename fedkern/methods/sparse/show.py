@@ -1,11 +1,11 @@
-"""Prints a finished sparse job: effects with their inclusion probabilities, sites, and how well the chains have mixed."""
+"""Prints what only a finished sparse job has: effects with inclusion probabilities, sites, and how well chains have mixed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
 from ...printing import align_numbers
-from ...results import chains, loo, shown
+from ...results import chains, loo
 from ...results.plain import Record, real
 from ...results.verdict import LEGEND, MARK, is_doubtful, marked
 
@@ -14,7 +14,7 @@ SHOWN_MODES = 4
 
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
-    """Yields the stop reason, effects, selection, deviating sites, mixing, and how much was sent."""
+    """Yields the stop reason, effects, selection, deviating sites, and mixing."""
     sampler = content["sampler"]
     there = [client["status"] != "lost" for client in content["clients"].values()]
     clients = f"{sum(there)} clients" if all(there) else f"{sum(there)} of {len(there)} clients"
@@ -37,11 +37,6 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
             f"{', '.join(chosen['members'][:SHOWN]) or 'none'}"
         )
     yield from _imputed(content.get("imputed", {}))
-    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and rows can be told where they are few"
-    for note in shown.in_order(content["notes"]):
-        yield f"note: {note}"
-    yield f"digest {content['digest']}"
 
 
 def _imputed(clients: Mapping[str, Record]) -> Iterator[str]:

@@ -1,12 +1,9 @@
-"""Prints a finished vertical job: its predictive scores, the server's parameters, and how much was sent."""
+"""Prints what only a finished vertical job has: its predictive scores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...printing import align_numbers
-from ...privacy.certificate import format_certificates
-from ...results import shown
 from ...results.bounds import elbo_line
 from ...results.plain import Record
 from ...results.report import against_guessing
@@ -15,31 +12,15 @@ FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "
 
 
 def describe_run(content: Record, why: str) -> Iterator[str]:
-    """Yields the stop reason, scores under every rule, rows without a party, parameters, and bytes."""
+    """Yields the stop reason, scores under every rule, and rows without a party."""
     n_clients = len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {content['inference']['rows']} rows"
     prediction = content.get("prediction")
     if prediction:
         yield ""
         yield from _scores(prediction)
-    parameters = content["parameters"]
-    if parameters:
-        yield ""
-    for name, row in parameters.items():
-        mean, sd, low, high = align_numbers(*(row[what] for what in ("mean", "sd", "q05", "q95")))
-        yield f"{name:<12} {mean} sd {sd.strip()}  ({low.strip()}, {high.strip()})"
     if "elbo" in content:
         yield elbo_line(content)
-    yield ""
-    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all" + (
-        "" if content["privacy"] else "; no privacy is claimed, and each row's part of the predictor is told"
-    )
-    for note in shown.in_order(content["notes"]):
-        yield f"note: {note}"
-    yield f"digest {content['digest']}"
-    if content["privacy"]:
-        yield from format_certificates(content["privacy"])
 
 
 def _scores(prediction: Record) -> Iterator[str]:

@@ -133,7 +133,7 @@ def test_too_few_rounds_are_said_to_everybody(short: fedkern.Result) -> None:
 
 def test_check_says_exchanges_and_what_gradients_tell(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sets = [f"--set={one}" for one in ("algorithm.sampler=hmc", "disclosure.level=standard", "disclosure.rows_per_coefficient=0")]
-    assert main(["check", str(files / "job.toml"), *sets]) == 0
+    assert main(["check", "--verbose", str(files / "job.toml"), *sets]) == 0
     said = capsys.readouterr().out
     assert "then 2,000 exchanges (1000 rounds of 2 steps, 500 of them burn-in)" in said
     for message in ("Curvature", "LikelihoodSlope", "LikelihoodChange", "Posterior"):

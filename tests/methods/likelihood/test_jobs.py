@@ -117,7 +117,7 @@ def test_a_tidy_table_has_the_names_of_r(files: Path, tmp_path: Path, capsys: py
 
 
 def test_check_says_rounds_and_bytes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(files / "job.toml")]) == 0
+    assert main(["check", "--verbose", str(files / "job.toml")]) == 0
     said = capsys.readouterr().out
     assert "rounds   about 10 to the mode (at most 40) and 1 to 4 of draws (at most 8)" in said
     assert "groups   of column 'ward': an intercept" in said
@@ -246,7 +246,7 @@ def test_a_policy_raises_the_number_of_groups(
     (tmp_path / ".fedkern").mkdir()
     (tmp_path / ".fedkern" / "policy.toml").write_text(f"open = true\n[disclosure]\n{table}\n[data.bo]\n")
     job, sets = files / "job.toml", [f"--set=disclosure.{key}={value}" for key, value in keys.items()]
-    assert main(["check", str(job), *sets]) == (2 if words else 0)
+    assert main(["check", "--verbose", str(job), *sets]) == (2 if words else 0)
     said = capfd.readouterr()
     assert words in said.err
     assert "= 9" not in said.err + said.out

@@ -140,7 +140,7 @@ def rows(folder: Path, frames: dict[str, pd.DataFrame]) -> None:
 def test_check_says_what_entries_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows(tmp_path, federation("wards"))
     for more, said in (("", "rows that came one by one"), ("entered_together = true\n", "groups that are there because all")):
-        assert main(["check", str(written(tmp_path, "weibull", WARDS + more))]) == 0
+        assert main(["check", "--verbose", str(written(tmp_path, "weibull", WARDS + more))]) == 0
         assert f"entries  of {said}" in capsys.readouterr().out
 
 

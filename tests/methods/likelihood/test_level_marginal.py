@@ -127,7 +127,7 @@ def test_they_are_announced_and_shown(tmp_path: Path, capsys: pytest.CaptureFixt
         'levels = ["none", "mild", "severe"]\n[model]\nfamily = "multinomial"\n'
         "[algorithm]\npoints = 256\neffective = 100\n[output]\nmarginal = true\n"
     )
-    assert main(["check", str(tmp_path / "job.toml")]) == 0
+    assert main(["check", "--verbose", str(tmp_path / "job.toml")]) == 0
     said = capsys.readouterr().out
     assert "MarginalSums" in said
     assert "and which of its columns are 0 or 1" in said

@@ -19,7 +19,6 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood import show
 from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
@@ -313,7 +312,7 @@ def test_names_tables_and_what_the_terminal_says_of_levels_without_an_order(mult
     assert "mild:sex[m vs f]" in names
     assert not [name for name in names if "intercept" in name or "sex=" in name]
     assert list(table.columns)[2] == "odds_ratio"
-    lines = "\n".join(show.describe_run(multinomial.summary, "stopped"))
+    lines = str(multinomial)
     assert "theta[severe:intercept]" in lines
     ratios = [line for line in lines.splitlines() if line.startswith("theta[") and line.endswith(")")]
     assert {line.split()[0] for line in ratios} == {f"theta[{level}:{name}]" for level in LEVELS[1:] for name in ("age", "dose")}

@@ -128,7 +128,7 @@ def test_the_effects_are_shown_where_they_are_asked_for(asked: bool, tmp_path: P
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\nignore = ["ward"]\n'
         f"[algorithm]\npoints = 256\neffective = 100\n[output]\nmarginal = {str(asked).lower()}\n"
     )
-    assert main(["check", str(tmp_path / "job.toml")]) == 0
+    assert main(["check", "--verbose", str(tmp_path / "job.toml")]) == 0
     said = capsys.readouterr().out
     assert ("MarginalSums" in said) == asked
     assert ("and which of its columns are 0 or 1" in said) == asked

@@ -188,7 +188,7 @@ def test_a_check_says_who_may_be_asked_and_what_stops_it(tmp_path: Path, capsys:
     path = job(tmp_path, "plain")
     schools(tmp_path, 2)
     own = tmp_path / "rows" / "a.csv"
-    assert main(["check", str(path)]) == 0
+    assert main(["check", "--verbose", str(path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "any function of any package that a holder has installed can be named" in said
     assert "require = true, and factories" in said

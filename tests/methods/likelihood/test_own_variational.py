@@ -83,7 +83,7 @@ def test_a_fit_that_has_not_arrived_is_not_converged_and_names_hmc(tmp_path: Pat
 
 def test_a_check_says_what_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = local(tmp_path, 500, clients=2)
-    assert main(["check", str(path)]) == 0
+    assert main(["check", "--verbose", str(path)]) == 0
     said = capsys.readouterr().out
     assert "500 rounds of a variational fit, and draws about it" in said
     assert "GlobalGradient" in said

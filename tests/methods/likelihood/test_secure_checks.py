@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import fedkern
 from fedkern.cli.report import write as write_report
 from fedkern.errors import JobError
 from fedkern.methods.likelihood.keys import Config
-from fedkern.methods.likelihood.show import describe_run
 from support import wires
 
 CLIENTS, N = ("ada", "bo", "cy"), 200
@@ -147,4 +145,4 @@ def test_a_result_says_that_nobody_has_looked_for_contradictions(
     for words in ("secure sums hide", "differ by more than chance", "the other way round", "one file"):
         assert words in note
     assert note in page
-    assert note in "\n".join(describe_run(json.loads((tmp_path / "True" / "summary.json").read_text()), ""))
+    assert note in fedkern.load(tmp_path / "True").notes

@@ -94,7 +94,7 @@ def test_a_gaussian_site_is_least_squares_on_both_scales(tmp_path: Path, capsys:
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[model]\nfamily = "gaussian"\n'
         "prior_sd = 100\nintercept_sd = 100\n[algorithm]\npoints = 256\neffective = 50\n[output]\nsites = true\n"
     )
-    assert main(["check", str(tmp_path / "job.toml")]) == 0
+    assert main(["check", "--verbose", str(tmp_path / "job.toml")]) == 0
     assert "\n  SiteMode " in capsys.readouterr().out
     result = fedkern.run(tmp_path / "job.toml", out=tmp_path / "out")
     x_all = np.concatenate([frame.x for frame in held.values()])

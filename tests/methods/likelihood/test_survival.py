@@ -17,7 +17,6 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood import show
 from fedkern.models import survival
 from fedkern.models.mixed import Layout
 from support.command import mpirun
@@ -190,7 +189,7 @@ def test_what_is_published_and_what_a_client_keeps(
     assert set(summary["proportional_hazards"]) == {"age", "dose"}
     assert "predictive" not in summary  # no response is drawn without a baseline hazard
     assert "intercept" not in whole.parameters
-    assert any("hazard ratio" in line for line in show.describe_run(summary, "done"))
+    assert "hazard ratio" in str(whole)
     assert main(["report", str(out)]) == 0
     page = (out / "report.html").read_text()
     assert "Proportional hazards" in page
@@ -269,7 +268,7 @@ def test_levels_are_told_against_a_reference(tmp_path: Path, capsys: pytest.Capt
         assert 0.05 < row["sd"] < 0.3
     assert not any("sensitive" in note for note in result.summary["notes"])
     assert not any("stage=" in name for name in result.summary["sensitivity"])
-    said = "\n".join(show.describe_run(result.summary, "over"))
+    said = str(result)
     assert "stage[II vs I]" in said
     assert "stage=I" not in said
     frames = {name: frame.rename(columns={"stage": "grade"}) for name, frame in frames.items()}
@@ -546,7 +545,7 @@ def test_what_events_determine(rows: int, events: int, together: int, low: float
 
 
 def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(files), "--set", "disclosure.level=strict"]) == 0
+    assert main(["check", "--verbose", str(files), "--set", "disclosure.level=strict"]) == 0
     said = capsys.readouterr().out
     assert "hazards  each client's own baseline, which stays with it" in said
     assert "response months, event died" in said

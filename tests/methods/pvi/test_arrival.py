@@ -213,12 +213,12 @@ def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pyt
 
 
 def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
-    text = "\n".join(fedkern.check(small(tmp_path, 50)))
+    text = "\n".join(fedkern.check(small(tmp_path, 50), verbose=True))
     assert "full covariance" in text
     assert "a client's full site is X'WX of its rows, and its labels; each client needs more than 48 rows" in text
     assert text.count("\n  Slope ") == 1, "it is asked during the rounds and after them, and listed once"
     checked_and_run(small(tmp_path, 50), tmp_path / "out")
-    text = "\n".join(fedkern.check(small(tmp_path, 50, model={"covariance": "diagonal"})))
+    text = "\n".join(fedkern.check(small(tmp_path, 50, model={"covariance": "diagonal"}), verbose=True))
     assert "Slope" in text
     assert "a client's sites can tell its rows where these are few; each client needs more than 35 rows" in text
 
@@ -248,7 +248,7 @@ def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:
     columns = {f"x{j}": {"center": 0.0, "scale": 1.0} for j in range(10)}
     tables = small(tmp_path, 22, privacy=privacy, data={"columns": columns}, job={"rounds": 1})
     del tables["output"], tables["disclosure"]
-    text = "\n".join(fedkern.check(tables))
+    text = "\n".join(fedkern.check(tables, verbose=True))
     assert "diagonal covariance" in text
     assert "Slope" not in text
 

@@ -111,7 +111,9 @@ def masked(text: str) -> str:
 def visible(result: Any, wire: list[Any]) -> dict[str, Any]:
     """Everything about a run that others than its server can see, but for what is a function of the noisy sums."""
     out = result.folder
-    seen: dict[str, Any] = {"transcript": list(wire), "printed": masked("\n".join(describe_result(result)))}
+    # Where a long note is cut depends on the digits of its numbers; the summary has all notes whole.
+    printed = [line for line in describe_result(result) if not line.startswith("note: ")]
+    seen: dict[str, Any] = {"transcript": list(wire), "printed": masked("\n".join(printed))}
     wire.clear()
     public = [p for p in out.rglob("*") if p.is_file() and not {"checkpoint"} & set(p.parts) and "client-" not in str(p)]
     seen["files"] = {str(p.relative_to(out)) for p in public}

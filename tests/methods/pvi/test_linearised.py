@@ -218,7 +218,7 @@ def test_a_private_linear_job_says_that_it_takes_the_size_of_its_errors_for_gran
         result = fedkern.run(job | {"model": model}, data=frames)
         assert ("errors with a standard deviation of 1 in the response's unit" in result.summary["verdict"]) == says
         assert (result.converged == "not judged") == says
-        said = str(fedkern.check(job | {"model": model}, data=frames))
+        said = str(fedkern.check(job | {"model": model}, data=frames, verbose=True))
         assert ("errors with a standard deviation of 1 in the response's unit" in said) == says
         assert "cuts a usual row where its response is more than " in said
 
@@ -227,7 +227,7 @@ def test_every_private_logistic_result_says_that_holders_alone_see_what_the_clip
     data = {name: rows(300, seed, normal, 0.0) for seed, name in enumerate("ab")}
     usual = tables({"x2": NORMAL})
     for job in (usual, {**usual, "algorithm": {"local_steps": 5}}):
-        for said in (fedkern.run(job, data=data).summary["notes"], fedkern.check(job, data=data)):
+        for said in (fedkern.run(job, data=data).summary["notes"], fedkern.check(job, data=data, verbose=True)):
             (note,) = (line for line in said if "each holder alone can see" in line)
             assert "`fedkern check JOB --local FILE`" in note
             assert "rows.json" in note

@@ -206,7 +206,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_plan_is_what_the_run_then_spends(fedkern: Any, tmp_path: Path) -> None:
     path = federation(tmp_path, JOB, rows(50))
-    plan = fedkern("check", path).out
+    plan = fedkern("check", "--verbose", path).out
     fedkern("run", path, "--out", "out", "--quiet")
     (epsilon,) = {c["epsilon"] for c in json.loads((tmp_path / "out" / "summary.json").read_text())["privacy"].values()}
     assert re.search(rf"a +poisson 0\.2 +3 +2\.5 +0\.0001 +4 +2 +6 +{re.escape(f'{epsilon:.4g}')}\n", plan), plan
@@ -237,7 +237,7 @@ FORMS = {
 def test_plan_certificate_and_report_name_the_same_neighbours(fedkern: Any, tmp_path: Path, form: str) -> None:
     text, protected, neighbours, trusted = FORMS[form]
     path = federation(tmp_path, text, rows(50))
-    plan = fedkern("check", path).out
+    plan = fedkern("check", "--verbose", path).out
     ended = fedkern("run", path, "--out", "out")
     certificates = json.loads((tmp_path / "out" / "summary.json").read_text())["privacy"]
     assert fedkern("report", "out").code == 0

@@ -112,7 +112,9 @@ def test_single_trials_are_not_judged() -> None:
 
 
 def test_check_says_it() -> None:
-    assert any("response y, successes of n trials" in line for line in fedkern.check(job(), data={"a": grouped(60, 1)}))
+    assert any(
+        "response y, successes of n trials" in line for line in fedkern.check(job(), data={"a": grouped(60, 1)}, verbose=True)
+    )
 
 
 def test_one_trial_a_row_changes_nothing() -> None:

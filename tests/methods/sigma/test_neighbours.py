@@ -123,9 +123,9 @@ def test_positions_are_said_where_they_are_read(tmp_path: Path) -> None:
     with (tmp_path / "other" / "neighbours.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             assert (names[int(row["position"]) - 1], names[int(row["neighbour_position"]) - 1]) == (row["area"], row["neighbour"])
-    said = "\n".join(fedkern.check(job(tmp_path, tmp_path / "other")))
+    said = "\n".join(fedkern.check(job(tmp_path, tmp_path / "other"), verbose=True))
     assert "map      its list of neighbours has positions" in said
-    assert "positions" not in "\n".join(fedkern.check(job(tmp_path, tmp_path / "prior")))
+    assert "positions" not in "\n".join(fedkern.check(job(tmp_path, tmp_path / "prior"), verbose=True))
 
 
 def test_a_key_that_is_not_given_changes_no_prior() -> None:

@@ -180,16 +180,17 @@ def test_moves_exist_in_every_model_of_regressions(tmp_path: Path, kind: str, ch
 def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
     path = job(tmp_path, clients=8, rows=12)
     words = "algorithm.moves = \"auto\" would take interweave, and send X'y / sigma^2 and X'X / sigma^2 of every client"
-    assert words in fedkern("check", path).out
-    assert words in fedkern("run", path, "--set", "job.rounds=5").out
+    assert words in fedkern("check", "--verbose", path).out
+    assert fedkern("run", path, "--set", "job.rounds=5", "--out", "few-rounds").code == 0
+    assert any(words in note for note in json.loads(Path("few-rounds/summary.json").read_text())["notes"])
     for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5", "topology=allgather"):
-        assert "would take" not in fedkern("check", path, "--set", f"algorithm.{given}").out
-    assert "would take" not in fedkern("check", job(tmp_path / "few")).out
+        assert "would take" not in fedkern("check", "--verbose", path, "--set", f"algorithm.{given}").out
+    assert "would take" not in fedkern("check", "--verbose", job(tmp_path / "few")).out
 
 
 def test_the_moves_that_are_advised_run_and_send_as_much_as_was_said(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
     path = job(tmp_path, clients=8, rows=12)
-    (said,) = set(re.findall(r"\(([\d,]+) bytes a round\)", fedkern("check", path).out))
+    (said,) = set(re.findall(r"\(([\d,]+) bytes a round\)", fedkern("check", "--verbose", path).out))
     out = tmp_path / "out"
     assert fedkern("run", path, "--set", "algorithm.moves=auto", "--set", "job.rounds=6", "--out", out).code == 0
     for ledger in sorted((out / "ledger").glob("*.jsonl")):
@@ -201,10 +202,13 @@ def test_the_moves_that_are_advised_run_and_send_as_much_as_was_said(fedkern: Ca
 
 def test_pooled_statistics_choose_moves_that_send_nothing_more(fedkern: Callable[..., Ended], tmp_path: Path) -> None:
     path = job(tmp_path)
-    pooled = fedkern("check", path, "--set", "algorithm.statistics=pooled").out
+    pooled = fedkern("check", "--verbose", path, "--set", "algorithm.statistics=pooled").out
     assert "moves: interweave, exchange of collinear pairs" in pooled
     assert "MoveTerms" not in pooled
-    assert "no moves" in fedkern("check", path, "--set", "algorithm.statistics=pooled", "--set", "algorithm.moves=[]").out
+    assert (
+        "no moves"
+        in fedkern("check", "--verbose", path, "--set", "algorithm.statistics=pooled", "--set", "algorithm.moves=[]").out
+    )
 
 
 @pytest.mark.parametrize("kind", ["mrf", "sem"])
@@ -499,16 +503,16 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(
 
 def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
     path = job(tmp_path)
-    plain = fedkern("check", path)
+    plain = fedkern("check", "--verbose", path)
     assert plain.code == 0, plain.err
     assert "draws of every client's coefficients in every round" in plain.out
     assert "Locals" in plain.out
     assert "Statistics" not in plain.out
-    moves = fedkern("check", path, "--set", 'algorithm.moves=["translate"]')
+    moves = fedkern("check", "--verbose", path, "--set", 'algorithm.moves=["translate"]')
     assert "sufficient statistics follow" in moves.out
     for text in ("Counts", "how often every client clipped a scale"):
         assert text in plain.out
-        assert text not in fedkern("check", path, "--set", 'algorithm.statistics="pooled"').out
+        assert text not in fedkern("check", "--verbose", path, "--set", 'algorithm.statistics="pooled"').out
 
 
 def test_a_run_prints_its_effects(fedkern: Any, tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ def test_plan_and_certificate_of_a_private_job_name_the_same_neighbours(
     path = private(job(tmp_path), 3.0)
     certificate = next(iter(fedkern.run(path, job={"rounds": 2}).privacy.values()))
     assert certificate["neighbours"] == "replace the values of one example in the client's own columns, under the same id"
-    assert main(["check", str(path), "--set", "job.rounds=2"]) == 0
+    assert main(["check", "--verbose", str(path), "--set", "job.rounds=2"]) == 0
     plan = capsys.readouterr().out
     assert f"neighbours: {certificate['neighbours']}\n" in plan
     assert f"trusts {certificate['trust']}\n" in plan
@@ -361,7 +361,7 @@ def test_check_says_what_a_spent_budget_comes_to(tmp_path: Path, capsys: pytest.
     """z is released once before the first round, so that the steps paid for are odd unless the job ends by itself."""
     path = private(job(tmp_path), 3.0, f"noise_multiplier = {noise}")
     certificate = next(iter(fedkern.run(path, job={"rounds": 50}).privacy.values()))
-    assert main(["check", str(path), "--set", "job.rounds=50"]) == 0
+    assert main(["check", "--verbose", str(path), "--set", "job.rounds=50"]) == 0
     said = capsys.readouterr().out
     assert f"epsilon {certificate['epsilon']:.4g} after {certificate['steps']} releases" in said
     assert f"after {certificate['steps'] // 2} of 50 rounds: the budget ends the job" in said
@@ -456,7 +456,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, augmentat
 
 
 def test_check_says_what_each_party_will_send(fedkern: Any, tmp_path: Path) -> None:
-    ended = fedkern("check", job(tmp_path))
+    ended = fedkern("check", "--verbose", job(tmp_path))
     assert ended.code == 0, ended.err
     for text in ("96 train, 24 are predicted", "ZShare", "Residual", "rho is no protection", "used at the server alone"):
         assert text in ended.out

@@ -118,10 +118,10 @@ def test_both_rules_are_scored_and_each_message_is_said(tmp_path: Path, capsys: 
         sent = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
         kinds = [message["kind"] for message in sent]
         assert kinds.count("FittedPart") == kinds.count("Explained") == kinds.count("Filled") == 1
-    assert main(["check", str(path), "--set", "output.missing_party=columns"]) == 0
+    assert main(["check", "--verbose", str(path), "--set", "output.missing_party=columns"]) == 0
     said = capsys.readouterr().out
     assert "each client learns the others' fitted part of every training row" in " ".join(said.split())
-    assert main(["check", str(path), "--set", "output.missing_party=true"]) == 0
+    assert main(["check", "--verbose", str(path), "--set", "output.missing_party=true"]) == 0
     assert "others' fitted part" not in capsys.readouterr().out  # nor does it leave
     plain = fedkern.run(path, job={"rounds": 60}, output={"missing_party": True})
     assert "missing-party" not in json.dumps(plain.summary["wire"])
@@ -132,7 +132,7 @@ def test_without_a_row_to_predict_it_is_said_that_it_says_nothing(tmp_path: Path
     wanted: dict[str, Any] = {"data": {"holdout": 0.0}, "output": {"missing_party": "columns"}}
     result = fedkern.run(path, job={"rounds": 60}, **wanted)
     assert any("output.missing_party: no row is predicted" in note for note in result.summary["notes"])
-    assert main(["check", str(path), "--set", "output.missing_party=columns", "--set", "data.holdout=0"]) == 0
+    assert main(["check", "--verbose", str(path), "--set", "output.missing_party=columns", "--set", "data.holdout=0"]) == 0
     assert "no row is predicted" in " ".join(capsys.readouterr().out.split())
 
 

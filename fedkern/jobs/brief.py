@@ -1,0 +1,254 @@
+"""Says in ten lines what `fedkern check` has found of a job: what it is, what leaves, what that tells, and what it costs.
+
+What must be read stands first: a job that lowers a number or tells rows, clients that are left out or would be refused. Each line
+is made of the job, its stages and its plan; `verbose` has all that is known of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from ..algorithms.core.messages import DRAW, FEW_OR_SUMS, LIKELIHOOD, NOISED, NOTHING, NUMBERS, SUM, Message
+from ..models.encoding import Spec
+from ..printing import printable
+from ..results import head, shown
+from ..results.plain import plain
+from . import disclosure, few, memory, trips, wire
+from .check import Said
+from .keys import JobConfig
+from .stage import Stage
+
+WIDTH = 160  # characters of a line
+NAMED = 3  # clients that would be refused
+BEGIN = 9  # characters of the word before a line
+KINDS = {
+    NOISED: "noised sums",
+    "sums of noised sums": "noised sums",
+    "a noised number": "a noised number for every row",
+    LIKELIHOOD: "functions of the likelihood",
+    SUM: "sums over rows",
+    DRAW: "draws",
+    NUMBERS: "a number for every row",
+}
+MORE = "other jobs on these rows add to it"
+COMBINATIONS = "where columns have few values, how often each combination occurs"
+ANY = "a server that runs another program can compute any row"
+
+
+class Facts(NamedTuple):
+    """Holds what is known of a job before it runs.
+
+    Attributes
+    ----------
+    config, said : the job, and its method's answer to a check
+    kept : the clients that take part
+    rows : name -> rows of a client that lives here
+    stages, spec : all that it exchanges, and the job file's facts of the columns by which parties agree
+    most : rounds, at most, where budgets end the job
+    """
+
+    config: JobConfig
+    said: Said
+    kept: few.Kept
+    rows: Mapping[str, int]
+    stages: Sequence[Stage]
+    spec: Spec
+    most: int | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return self.kept.parties.names
+
+    @property
+    def encoding(self) -> Any:
+        """The columns, as far as they are agreed by names alone; None where a method has none."""
+        return getattr(self.said.model, "encoding", None)
+
+    @property
+    def kinds(self) -> dict[type[Message], Mapping[str, int]]:
+        """The messages of clients that tell something of rows, with their sizes."""
+        every = {kind: stage.dims for stage in self.stages for kind in stage.protocol.to_server}
+        return {
+            kind: dims for kind, dims in every.items() if not disclosure.what(kind, self.config, self.spec).startswith(NOTHING)
+        }
+
+    @property
+    def coefficients(self) -> int:
+        """Their number, by which rows are counted; 0 where no message is of them."""
+        return max((dims.get("d", 0) for dims in self.kinds.values()), default=0)
+
+    @property
+    def least(self) -> int:
+        """The rows that a client must have; 0 where nothing is asked."""
+        return max(self.config.rules.rows, self.config.told_up_to(self.coefficients) + 1) if self.config.level != "none" else 0
+
+    def notes(self, *words: str) -> list[tuple[str, str]]:
+        """Returns the method's lines that begin with one of these words, each with its word and the lines that go on with it."""
+        found: list[tuple[str, str]] = []
+        for line in self.said.lines:
+            word, text = line[:BEGIN].strip(), line[BEGIN:].strip()
+            if word or not text or not found:
+                found.append((word, text))
+            else:
+                found[-1] = (found[-1][0], f"{found[-1][1]} {text}")
+        return [(word, text) for word, text in found if word in words]
+
+
+def lines(job: Facts, latency: float | None = None) -> list[str]:
+    """Returns warnings, and at most ten lines."""
+    warned = [line for word, text in _warnings(job) for line in _wrapped(word.upper(), text)]
+    said = {
+        "model": _model(job),
+        "clients": _clients(job),
+        "leaves": _leaves(job),
+        "tells": _tells(job),
+        "level": _level(job),
+        "privacy": _privacy(job),
+        "time": _time(job, latency),
+        "bytes": _bytes(job),
+        "verdict": _verdict(job),
+    }
+    return [*warned, *(line for word, text in said.items() for line in _wrapped(word, text, 2 if word == "tells" else 1))]
+
+
+def _wrapped(word: str, text: str, most: int | None = None) -> list[str]:
+    """Returns a text as lines, `most` of them, below a word."""
+    begin = f"{word:<{BEGIN - 1}} "
+    text = printable(text)
+    return wrap(
+        text,
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * BEGIN,
+        max_lines=most,
+        placeholder=" ..",
+        break_on_hyphens=False,
+    )
+
+
+def _warnings(job: Facts) -> list[tuple[str, str]]:
+    """Returns what must be read, each with a word for it."""
+    config, kept = job.config, job.kept
+    said = [("renamed", text) for text in few.renamed(config)] + few.first(config)
+    more = len(kept.apart) - NAMED
+    named = few.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
+    said += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
+    said += [(word, text) for word, text in job.notes("memory") if memory.TOO_MUCH in text]
+    return [
+        *said,
+        *(("left out", text.removeprefix("left out: ")) for text in kept.notes),
+        *job.notes("warning", "doubt"),
+    ]
+
+
+def _model(job: Facts) -> str:
+    """Returns family, link, formula and response."""
+    encoding = {} if job.encoding is None else job.encoding.to_dict()
+    known = {"method": job.config.job.method, "encoding": encoding, "clients": job.names}
+    event = shown.event(known)
+    said = wrap(head.model_of(known, plain(job.config.model_dump())), WIDTH - BEGIN - len(event), max_lines=1, placeholder=" ..")
+    return said[0] + event
+
+
+def _clients(job: Facts) -> str:
+    """Returns the clients, with their rows where all are here and the job is open."""
+    known = {} if job.config.privacy is not None else job.rows
+    said = [f"{name} ({known[name]:,} rows)" if name in known else name for name in job.names]
+    text = f"{len(said)} by {job.config.job.method}: "
+    room = WIDTH - BEGIN - len(text) - len(" and 10,000 more")
+    named = next((k for k in range(len(said), 1, -1) if len(", ".join(said[:k])) <= room), 1)
+    return text + ", ".join(said[:named]) + (f" and {len(said) - named:,} more" if named < len(said) else "")
+
+
+def _leaves(job: Facts) -> str:
+    """Returns what a client's messages are, in all."""
+    kinds = job.kinds
+    what = [disclosure.what(kind, job.config, job.spec) for kind in kinds]
+    said = dict.fromkeys(next((KINDS[begin] for begin in KINDS if one.startswith(begin)), "names and counts") for one in what)
+    masked = "; of what is masked the server gets the sum over all clients" if job.config.secure else ""
+    return f"{', '.join(said)}: {len(kinds)} kinds of messages{masked}"
+
+
+def _tells(job: Facts) -> str:
+    """Returns what can be computed of it, as far as that is known."""
+    config = job.config
+    told = [disclosure.tells(kind, job.spec) for kind in job.kinds]
+    if config.privacy is not None and config.unit == "case":
+        return "the noisy counts, and nothing more of the counts than these tell"
+    if config.privacy is not None and config.privacy.noise_source != "secure":
+        return "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
+    if config.privacy is not None and config.unit == "client":
+        return f"epsilon and delta bound what this job tells anybody but the server of a whole client; {MORE}"
+    if config.privacy is not None:  # messages without noise are listed beside
+        bare = "; ".join(dict.fromkeys(one.computed for one in told if one.computed and one.private in ("", one.what)))
+        return f"epsilon and delta bound what this job tells anybody of one row; {MORE}" + (
+            f"; without noise: {bare}" if bare else ""
+        )
+    if config.factory is not None:
+        return f'what the answers of "{config.factory}" tell was not tried, and may be all rows, of whatever number of rows'
+    # Of clients that have as many rows as the rules ask for, statements on fewer rows do not hold.
+    least = config.rules.rows if job.kept.summaries else job.least
+    most = {where: max(rows, job.coefficients if where == FEW_OR_SUMS else 0) for where, rows in disclosure.MOST.items()}
+    there = [one for one in told if one.computed and most.get(one.where, math.inf) >= least]
+    parts = [COMBINATIONS] if config.tells_combinations else []
+    for where in sorted({one.where for one in there}, key=lambda one: (one != "", -most.get(one, math.inf), one)):
+        what = dict.fromkeys(one.computed for one in there if one.where == where)
+        parts.append(f"of {f'a client {where}' if where else 'every client'}: {', '.join(what)}")
+    who = "every other client and the server" if any(stage.allgather for stage in job.stages) else config.readers
+    return f"{ANY}; else {who.strip(',')}: {'; '.join(parts) or disclosure.NO_MORE}"
+
+
+def _level(job: Facts) -> str:
+    """Returns the rules for rows, and whether they hold."""
+    config, rules, n = job.config, job.config.rules, len(job.names)
+    if config.privacy is not None:
+        return "none: nothing is counted in a private job, whose noise is all that protects rows"
+    if not config.counts_rows:
+        return f"none: {config.job.method} has no rules for rows"
+    if config.level == "none":
+        apart = "all clients would take part" if not job.kept.apart else f"{len(job.kept.apart)} of {n} would be refused"
+        return f'none: all rows are in this process, and nothing is asked; with parties apart, at "standard", {apart}'
+    asked = [f"{job.least:,} rows of each client" + (f" for {job.coefficients} coefficients" if job.least > rules.rows else "")]
+    asked += [f"{rules.rows_per_value} rows a value"] if config.looks_at_values and rules.rows_per_value else []
+    asked += [f"{config.groups_asked} groups"] if config.groups_asked else []
+    summed = [job.names[k] for k in sorted(job.kept.summaries)]
+    small = f"; too small for them, and by a summary: {', '.join(summed)}" if summed else ""
+    return f"{config.level}: {', '.join(asked)}; the rules hold for {n - len(summed)} of {n + len(job.kept.notes)} clients{small}"
+
+
+def _privacy(job: Facts) -> str:
+    """Returns the plan that spends most, or that none is claimed."""
+    if job.config.privacy is None:
+        return "none is claimed: what clients send has no noise in it"
+    plan = max(job.said.plans.values(), key=lambda one: one.spent)
+    m, whose = plan.mechanism, "all clients" if job.config.unit == "client" else "each client at most"
+    spent = f"{plan.spent:.4g}" if m.secure else f"infinite (secure: {plan.spent:.4g})"
+    noise = "secure" if m.secure else "keyed"
+    return f"epsilon {spent}, delta {plan.delta:g} of {whose}; {noise} noise; neighbours: {m.neighbours}"
+
+
+def _time(job: Facts, latency: float | None) -> str:
+    """Returns how many rounds, or questions one after another, the job takes."""
+    if any(stage.allgather for stage in job.stages):
+        return f"{sum(stage.rounds or 0 for stage in job.stages):,} rounds, in which each client sends to all others"
+    counted = trips.count_trips(job.config, len(job.names), job.stages, job.kept.parties.spec, job.most, job.encoding)
+    return trips.in_short(counted, latency)
+
+
+def _bytes(job: Facts) -> str:
+    """Returns what each client sends and receives, and all together."""
+    most = "on average" if any(stage.by_chance for stage in job.stages) else "at most"
+    ((_, up, sent), (_, down, received)), every = wire.count(len(job.names), job.stages, job.kept.parties.spec, job.most)
+    said = f"a client sends {most} {sent:,} in {up:,} messages, receives {received:,} in {down:,}; all {len(job.names)} clients"
+    return f"{said} {every:,}" + (" (more if columns hold texts)" if job.said.unknown else "")
+
+
+def _verdict(job: Facts) -> str:
+    """Returns that the job can run, and the first note."""
+    notes = [text for _, text in job.notes("note", "advice", "clip")]
+    said = f"; {len(notes)} note{'s' * (len(notes) > 1)}: {notes[0]}" if notes else ""
+    return f"can run; --messages lists every message, --verbose (verbose=True) says all{said}"
