@@ -42,6 +42,7 @@ class Text:
     decimal : "." or ",", as the file's numbers have it
     truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
     ordered : whether the column's type gives its levels an order, in which they stand
+    before : the cells of the file, where rare levels of theirs have joined (`joined`)
     """
 
     codes: NDArray[np.int64]  # (n,)
@@ -49,6 +50,7 @@ class Text:
     decimal: str = "."
     truths: bool = False
     ordered: bool = False
+    before: Text | None = None
 
     @property
     def values(self) -> NDArray[np.float64]:
