@@ -64,4 +64,6 @@ def as_agreed(table: Table, encoding: Encoding) -> Table:
 def notes(table: Table) -> list[str]:
     """Returns, for the holder alone, which levels of its rows count as "other"."""
     said = {name: ", ".join(map(repr, sorted(gone_of(cells)))) for name, cells in table.columns.items()}
-    return [f'column {name!r}: {gone} count as "other", for some client has few rows of each' for name, gone in said.items() if gone]
+    return [
+        f'column {name!r}: {gone} count as "other", for some client has few rows of each' for name, gone in said.items() if gone
+    ]

@@ -86,7 +86,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.permit(place, parties, quiet=output.quiet)
         config = hooks.config = holders.alone(config, place, hooks.bindings)
         part = replace(part, config=config)
-        parties = joining.laid(config, parties, hooks.bindings)
+        parties = joining.laid(config, parties, hooks.bindings, hooks.between_holder_and_job)
         kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
@@ -232,8 +232,9 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     if not part.apart:
         config = holders.alone(config, place, bindings)
         part = replace(part, config=config)
-    parties = joining.laid(config, parties, bindings)
-    kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
+    between = partial(holders.between, parties.names, alone=place.size == 1)
+    parties = joining.laid(config, parties, bindings, between)
+    kept = few.kept(place, config, parties, bindings, between)
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return
     parties = kept.parties

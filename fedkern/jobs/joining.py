@@ -7,8 +7,11 @@ read: all that looks at its rows, and tells of them, knows no other. Then all cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +42,10 @@ def describe(config: JobConfig) -> list[str]:
     """Returns the lines that `fedkern check` prints about it."""
     if not config.joins_levels:
         return []
-    return [f'joined   levels in fewer than {_least(config, "bernoulli")} rows of any client become "{OTHER}" at all; each client '
-            "says which of the others' levels it cannot keep"]
+    return [
+        f'joined   levels in fewer than {_least(config, "bernoulli")} rows of any client become "{OTHER}" at all; each client '
+        "says which of the others' levels it cannot keep"
+    ]
 
 
 def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> int:
@@ -50,28 +55,50 @@ def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> i
     return asked(holders.bound(config, policies), family)
 
 
-def laid(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> Parties:
-    """Returns the parties, with tables in which a client's own rare levels have joined, where the job has them join."""
+def laid(
+    config: JobConfig,
+    parties: Parties,
+    bindings: Mapping[int, Binding],
+    between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
+) -> Parties:
+    """Returns the parties, with tables in which a client's own rare levels have joined, where the job has them join.
+
+    Where an earlier job on nearly these rows had levels of a column join, the same join, if that is still enough: what two jobs
+    with other sets tell, subtracted, would be a rare level's rows. `between` is that of `few.kept`.
+    """
     if not config.joins_levels:
         return parties
 
     def rows(k: int) -> Table:
         with owned(k):
-            table = parties.rows(k)
-            return join_rare(config, table, parties.spec_of(table.names), bindings[k].policies)
+            table, binding = parties.rows(k), bindings[k]
+            spec = parties.spec_of(table.names)
+            with between(k):
+                earlier = holders.joined_before(config, binding, parties.names[k], table, spec)
+            return join_rare(config, table, spec, binding.policies, earlier)
 
     return replace(parties, rows=rows)
 
 
-def join_rare(config: JobConfig, table: Table, spec: Spec, policies: Iterable[Policy]) -> Table:
-    """Returns one client's table with "other" in the place of its rare levels."""
-    if not config.joins_levels or not set(spec.covariates(table.names)) <= set(table.columns):
+def join_rare(
+    config: JobConfig,
+    table: Table,
+    spec: Spec,
+    policies: Iterable[Policy] = (),
+    earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> Table:
+    """Returns one client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
+    if not config.joins_levels:
         return table
     least, rows, columns = _least(config, spec.family, policies), weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
-        levels = column_of(spec, table, name).levels
-        if levels is not None and (gone := find_rare(cells := labels(columns[name]), levels, rows, least)):
-            columns[name] = with_other(cells, gone)
+        if (levels := column_of(spec, table, name).levels) is None:
+            continue
+        cells = labels(columns[name])
+        gone, first = find_rare(cells, levels, rows, least), {*earlier.get(name, ())} & {*cells.levels}
+        if first and not find_rare(with_other(cells, first), (*levels, OTHER), rows, least):
+            gone = frozenset(first)
+        columns[name] = with_other(cells, gone) if gone else columns[name]
     return replace(table, columns=columns)
 
 
@@ -95,7 +122,7 @@ def agreed(encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encodin
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]
         if column.name in joined and not kept:
             raise JobError(
-                f"column {column.name!r}: some client has too few rows of all of its levels but one, or of all, so that all would "
+                f"column {column.name!r}: some client has too few rows of all of its levels but one, so that all would "
                 'join (disclosure.rare = "join"): put it into data.ignore, or leave it out of model.formula'
             )
         columns.append(replace(column, levels=(*kept, OTHER)) if column.name in joined else column)

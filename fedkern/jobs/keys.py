@@ -275,8 +275,8 @@ class DisclosureSection(Section):
     leverage: Leverage | None = key(None, help="of a row at the fit of its client's rows, at most; 1: not asked")
     rare: Literal["refuse", "join"] | None = key(
         None,
-        help="a categorical covariate's levels that fewer than rows_per_value rows of any client have are refused (the default), or "
-        'become "other" at all clients; at level "none" by the number of "standard"',
+        help="levels of a covariate that fewer than rows_per_value rows of a client have: refused (the default), or they become "
+        '"other" at all clients, at level "none" by the number of "standard"',
     )
     small: Literal["refuse", "leave-out"] | None = key(
         None, help="a client whose rows are refused ends the job (the default), or the job goes on without it"
@@ -570,8 +570,8 @@ def counts_nobody(config: JobConfig) -> Iterator[str]:
             yield f"disclosure.{name} is of jobs without noise whose clients have rows of people, and {why}; remove it"
     if config.disclosure.rare == "join" and not (config.joins_levels or config.private):
         yield (
-            'disclosure.rare = "join" is of jobs of likelihood without model.factory, and of pvi: remove it, and join rare levels in '
-            "all files"
+            'disclosure.rare = "join" is of jobs of likelihood without model.factory, and of pvi: remove it, and join rare '
+            "levels in all files"
         )
 
 

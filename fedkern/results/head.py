@@ -27,6 +27,9 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     model, data = job.get("model", {}), job.get("data", {})
     yield _model(summary, model, data) + shown.event(summary)
     yield ", ".join(_counts(summary, model))
+    if joined := summary["encoding"].get("joined"):
+        every = (f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items())
+        yield f'rare levels are "other": {"; ".join(every)}'
     if said := _priors(summary, model, data):
         yield f"priors: {said}"
     if summary["privacy"]:

@@ -53,7 +53,10 @@ class RareLevels(Added, Message, kind=298, tells=TELLS):
 
 @dataclass(frozen=True)
 class MaskedRareLevels(
-    Masked, Message, kind=299, tells=TELLS._replace(what=f"{TELLS.what}, masked: {HIDES}", computed="that some client has such a level")
+    Masked,
+    Message,
+    kind=299,
+    tells=TELLS._replace(what=f"{TELLS.what}, masked: {HIDES}", computed="that some client has such a level"),
 ):
     """Client to server: `RareLevels`, masked."""
 
@@ -69,8 +72,8 @@ SUMS = (Sum(RareLevels, MaskedRareLevels, ONCE),)
 class Client:
     """Is a client's state.
 
-    `rare` (n,) has 1 for the levels that it cannot keep, `joined` for those that any client cannot, as far as that was told; `leg`
-    is the block of the next question.
+    `rare` (n,) has 1 for the levels that it cannot keep, `joined` for those that any client cannot, as far as that was told;
+    `leg` is the block of the next question.
     """
 
     rare: Flags
