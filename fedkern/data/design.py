@@ -245,7 +245,7 @@ def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection
 def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> Identifies:
     """Returns the error for columns whose levels would tell who the rows are."""
     remedy = (
-        "such levels may say who the rows are: join them in the file, ignore the column in [data], or declare it in "
+        'such levels may say who the rows are: set disclosure.rare = "join", ignore the column in [data], or declare it in '
         '[data.columns.NAME] with kind = "categorical" if others may know them'
     )
     texts = ("; ".join(texts) for texts in zip(*columns))
