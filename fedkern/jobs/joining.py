@@ -33,6 +33,9 @@ from .parties import Parties
 from .stage import Stage, rare_levels_stage
 
 
+MAY_SEND = (*rare_levels.PROTOCOL.to_server, rare_levels.MaskedRareLevels)
+
+
 def stages(config: JobConfig) -> list[Stage]:
     """Returns the stage in which levels join; none where none do."""
     return [rare_levels_stage(secure=config.secure)] if config.joins_levels else []
