@@ -32,7 +32,6 @@ from .keys import JobConfig
 from .parties import Parties
 from .stage import Stage, rare_levels_stage
 
-
 MAY_SEND = (*rare_levels.PROTOCOL.to_server, rare_levels.MaskedRareLevels)
 
 
@@ -45,10 +44,9 @@ def describe(config: JobConfig) -> list[str]:
     """Returns the lines that `fedkern check` prints about it."""
     if not config.joins_levels:
         return []
-    return [
-        f'joined   levels in fewer than {_least(config, "bernoulli")} rows of any client become "{OTHER}" at all; each client '
-        "says which of the others' levels it cannot keep"
-    ]
+    least = _least(config, getattr(config.model, "family", "gaussian"))
+    said = f'levels in fewer than {least} rows of any client become "{OTHER}" at all'
+    return [f"joined   {said}; each client says which of the others' levels it cannot keep"]
 
 
 def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> int:

@@ -570,8 +570,8 @@ def counts_nobody(config: JobConfig) -> Iterator[str]:
             yield f"disclosure.{name} is of jobs without noise whose clients have rows of people, and {why}; remove it"
     if config.disclosure.rare == "join" and not (config.joins_levels or config.private):
         yield (
-            'disclosure.rare = "join" is of jobs of likelihood without model.factory, pvi and sparse, where all clients have the same '
-            "columns: remove it, and join rare levels in all files"
+            'disclosure.rare = "join" is of jobs of likelihood without model.factory, of pvi and of sparse: remove it, and '
+            "join rare levels in all files"
         )
 
 

@@ -290,8 +290,8 @@ class Run(At[C]):
         server, clients = self.exchange(stage, lambda: rare_levels.start(levels, answering), clients)
         encoding = joining.agreed(encoding, dict(rare_levels.joined_columns(encoding.columns, anyone(server, clients))))
         self.know_alike(encoding.to_json())
-        for k, table in tables.items():
-            with owned(k):  # of levels that join here for others' rows products and sums are other ones
+        for k, table in tables.items() if encoding.joined else ():
+            with owned(k):  # levels that join here because of others make other products and sums
                 self._look_again(k, as_agreed(table, encoding), spec, categories)
         return encoding
 

@@ -15,12 +15,15 @@ import pytest
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import rare_levels
+from fedkern.algorithms.exchanges.columns import join_levels
 from fedkern.api import check_job
-from fedkern.data.cells import as_text
-from fedkern.data.joined import find_rare, gone_of, with_other
+from fedkern.data.cells import Text, as_text
+from fedkern.data.joined import as_agreed, find_rare, gone_of, with_other
+from fedkern.data.table import Table
 from fedkern.errors import FedkernError, JobError
+from fedkern.jobs import joining
 from fedkern.methods import load
-from fedkern.models.encoding import Encoding
+from fedkern.models.encoding import Column, Encoding
 from fedkern.transports.inprocess import InProcess
 from support.wires import Wire, ledgers, listed
 
@@ -108,6 +111,32 @@ def test_rows_count_by_their_weights_and_a_label_that_may_not_join_stays() -> No
     weights[8:16] = [1000, 1, 1, 1, 1, 1, 1, 1]
     assert find_rare(cells, cells.levels, weights, 5) == {"a", "b", "c"}, "the others' rows weigh nothing beside the heavy one"
     assert find_rare(cells, ("a", "c"), weights, 5) == frozenset()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_level_that_is_left_has_enough_rows_at_each_client_that_has_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [f"l{k}" for k in range(int(rng.integers(2, 9)))] + ["other"] * int(rng.integers(2))
+    tables, told = list[Table](), list[tuple[str, ...]]()
+    for _ in range(3):
+        cells = as_text(rng.choice(names, 60, p=rng.dirichlet(np.full(len(names), 0.5))).tolist())
+        gone = find_rare(cells, cells.levels, np.ones(60), 5)
+        own = with_other(cells, gone) if gone else cells
+        tables.append(Table("rows", ("job",), {"job": own}, 60))
+        told.append(tuple(sorted({own.levels[code] for code in own.codes})))
+    known = Column("job", "categorical", join_levels(told))
+    clients = [rare_levels.Client(joining.told(table, [known])) for table in tables]
+    server, _ = asked(rare_levels.Server(3, len(clients[0].rare)), clients)
+    joined = dict(rare_levels.joined_columns([known], server))
+    assert bool(joined) == any(gone_of(table.columns["job"]) or client.rare.any() for table, client in zip(tables, clients))
+    if {*(known.levels or ())} - {*joined.get("job", ()), "other"}:
+        encoding = joining.agreed(Encoding((known,), None), joined)
+        for table in tables:
+            cells = as_agreed(table, encoding).columns["job"]
+            assert isinstance(cells, Text)
+            there = np.bincount(cells.codes)
+            assert there[there > 0].min() >= 5
+            assert {cells.levels[code] for code in cells.codes} <= {*(encoding.columns[0].levels or ())}
 
 
 # The answer --------------------
@@ -279,7 +308,7 @@ def test_a_refusal_proposes_the_key(method: str) -> None:
         (
             "vertical",
             {"data": {"id": "x", "server": "a.csv"}},
-            'disclosure.rare = "join" is of jobs of likelihood without model.factory, pvi and sparse',
+            'disclosure.rare = "join" is of jobs of likelihood without model.factory, of pvi',
         ),
     ],
 )
