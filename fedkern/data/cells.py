@@ -63,6 +63,11 @@ class Text:
         """Returns the values (n,); NaN for a cell that is no number."""
         return self.values[self.codes]
 
+    def select(self, rows: np.ndarray | slice) -> Text:
+        """Returns the cells of these rows."""
+        before = None if self.before is None else self.before.select(rows)
+        return replace(self, codes=self.codes[rows], before=before)
+
     def shown(self, row: int) -> str:
         """Returns a cell for its holder, with the reason why it is no number if that cannot be seen."""
         level = self.levels[self.codes[row]]

@@ -102,6 +102,8 @@ def test_levels_join_until_what_is_left_and_other_have_enough_rows(counts: dict[
         assert joined.levels[-1] == "other"
         assert gone_of(joined) == gone - {"other"}
         assert np.bincount(joined.codes).min() >= 5
+        assert (before := joined.select(np.arange(3)).before) is not None
+        assert [before.levels[code] for code in before.codes] == ["a"] * 3
         assert not find_rare(joined, joined.levels, np.ones(len(cells.codes)), 5)
 
 
@@ -132,11 +134,11 @@ def test_every_level_that_is_left_has_enough_rows_at_each_client_that_has_it(see
     if {*(known.levels or ())} - {*joined.get("job", ()), "other"}:
         encoding = joining.agreed(Encoding((known,), None), joined)
         for table in tables:
-            cells = as_agreed(table, encoding).columns["job"]
-            assert isinstance(cells, Text)
-            there = np.bincount(cells.codes)
+            last = as_agreed(table, encoding).columns["job"]
+            assert isinstance(last, Text)
+            there = np.bincount(last.codes)
             assert there[there > 0].min() >= 5
-            assert {cells.levels[code] for code in cells.codes} <= {*(encoding.columns[0].levels or ())}
+            assert {last.levels[code] for code in last.codes} <= {*(encoding.columns[0].levels or ())}
 
 
 # The answer --------------------
@@ -361,9 +363,9 @@ def test_the_first_set_is_taken_where_it_is_enough_and_else_the_holder_reads_tha
 
 def asked(state: rare_levels.Server, clients: list[rare_levels.Client]) -> tuple[rare_levels.Server, list[rare_levels.Client]]:
     """The exchange to its end, with clients that answer in reverse order."""
-    _, effects = rare_levels.start(state.n_levels, state.n_clients)
+    effects: list[tuple[int, Any]] = [*rare_levels.start(state.n_levels, state.n_clients)[1]]
     while effects:
-        replies = []
+        replies: list[tuple[int, Any]] = []
         for k, message in effects:
             clients[k], out = rare_levels.client_receive(clients[k], message)
             replies += [(k, reply) for reply in out]
@@ -379,8 +381,8 @@ def test_levels_that_any_client_cannot_keep_join_at_all(n: int) -> None:
     rare = (np.random.default_rng(n).random((3, n)) < 0.3).astype(float)
     server, clients = asked(rare_levels.Server(3, n), [rare_levels.Client(own) for own in rare])
     assert rare_levels.finished(server)
-    for one in (server, *clients):
-        assert one.joined.tolist() == rare.max(axis=0).tolist()
+    for joined in (server.joined, *(client.joined for client in clients)):
+        assert joined.tolist() == rare.max(axis=0).tolist()
 
 
 @pytest.mark.parametrize("told", [0.0, 0.5, np.nan])
