@@ -496,7 +496,13 @@ def _remedy(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> st
         return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
     which = "the column" if len(one.columns) == 1 else "one of these columns"
     if len(one.columns) == 1 and column_of(spec, table, one.columns[0]).kind == "categorical":
-        return f'set disclosure.rare = "join", mend the cells if they are wrong, {POOL}, take a model without the column'
+        cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
+        kind = (
+            ""
+            if isinstance(cells, Text) and cells.kind() == "categorical"
+            else ', and kind = "categorical" in [data.columns.NAME]'
+        )
+        return f'set disclosure.rare = "join"{kind}, mend the cells if they are wrong, {POOL}, take a model without the column'
     if spec.coefficients is not None:  # by a formula
         return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job"
     mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"

@@ -209,6 +209,17 @@ def test_a_column_with_an_own_level_of_that_name() -> None:
     assert 'rare levels are "other": job (names that their holders alone know)' in str(result)
 
 
+def test_numbers_that_are_categories_elsewhere_join_once_the_job_says_so() -> None:
+    data = frames(
+        {"a": {"0": 60, "1": 40, "2": 30, "3+": 20}, "b": {"0": 60, "1": 40, "2": 30, "3+": 20}, "c": {"0": 60, "1": 20, "2": 3}}
+    )
+    data["c"]["job"] = data["c"]["job"].astype(int)
+    assert 'set disclosure.rare = "join", and kind = "categorical" in [data.columns.NAME]' in refused(job(), data)
+    result = fedkern.run(job(data={"columns": {"job": {"kind": "categorical"}}}), data=data)
+    assert result.summary["encoding"]["joined"] == {"job": ["1", "2"]}
+    assert columns(result)[0]["levels"] == ["0", "3+", "other"]
+
+
 # Who says what --------------------
 
 
