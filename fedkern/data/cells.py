@@ -43,6 +43,7 @@ class Text:
     truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
     ordered : whether the column's type gives its levels an order, in which they stand
     category : whether the column's type says that its cells are labels, whatever they look like
+    before : the cells of the file, where rare levels of theirs have joined (`joined`)
     """
 
     codes: NDArray[np.int64]  # (n,)
@@ -51,6 +52,7 @@ class Text:
     truths: bool = False
     ordered: bool = False
     category: bool = False
+    before: Text | None = None
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -62,6 +64,11 @@ class Text:
     def numbers(self) -> NDArray[np.float64]:
         """Returns the values (n,); NaN for a cell that is no number."""
         return self.values[self.codes]
+
+    def select(self, rows: np.ndarray | slice) -> Text:
+        """Returns the cells of these rows."""
+        before = None if self.before is None else self.before.select(rows)
+        return replace(self, codes=self.codes[rows], before=before)
 
     def shown(self, row: int) -> str:
         """Returns a cell for its holder, with the reason why it is no number if that cannot be seen."""

@@ -20,7 +20,7 @@ from ..algorithms.exchanges.columns import TWO_LABELS, Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
 from ..labels import event_of, in_order, label
-from ..models.encoding import Column, Encoding, Spec
+from ..models.encoding import OTHER, Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
 from .cells import (
@@ -41,6 +41,8 @@ from .cells import (
 )
 from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, Refusals, name_column, who
 from .header import check_header
+from .joined import as_agreed
+from .joined import notes as notes_of_joined
 from .reading import INFINITE, UNNAMED, Reader, categories, hot, read_numbers, some
 from .table import Table
 
@@ -129,7 +131,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
         else:
             cells = categories(table, name, marks)
             if declared is not None and declared.levels is not None:
-                hot(cells, declared, marks)
+                hot(cells, column_of(spec, table, name), marks)
                 continue
             if declared is None and cells.percents:
                 called = name_column(name, table.names, known)
@@ -224,6 +226,8 @@ def column_of(spec: Spec, table: Table, name: str) -> Column:
     if declared.kind == "categorical":
         if declared.levels is None:
             return replace(declared, levels=_levels(labels(cells)))
+        if isinstance(cells, Text) and cells.before is not None and OTHER not in declared.levels:
+            return replace(declared, levels=(*declared.levels, OTHER))
         return declared
     return declared if declared.center is not None else replace(declared, center=0.0, scale=1.0)
 
@@ -250,7 +254,7 @@ def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection
 def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> Identifies:
     """Returns the error for columns whose levels would tell who the rows are."""
     remedy = (
-        "such levels may say who the rows are: join them in the file, ignore the column in [data], or declare it in "
+        'such levels may say who the rows are: set disclosure.rare = "join", ignore the column in [data], or declare it in '
         '[data.columns.NAME] with kind = "categorical" if others may know them'
     )
     texts = ("; ".join(texts) for texts in zip(*columns))
@@ -338,6 +342,7 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
         a weight below zero, or no rows at all.
     """
     check_header(table.names, encoding, table.source, client)
+    table = as_agreed(table, encoding)
     marks = Marks(table)
     if not table.n_rows and not private:
         remedy = "remove the client from [data] clients, or give it data" if client else "give it rows"
@@ -357,7 +362,7 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
     faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / weights, encoding)
-    notes += _lost_orders(table, encoding)
+    notes += [*_lost_orders(table, encoding), *notes_of_joined(table)]
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
     if encoding.formula is not None:

@@ -80,7 +80,7 @@ class Table:
         rows = np.asarray(rows, dtype=np.int64)
         columns: dict[str, Cells] = {}
         for name, column in self.columns.items():
-            columns[name] = replace(column, codes=column.codes[rows]) if isinstance(column, Text) else column[rows]
+            columns[name] = column.select(rows) if isinstance(column, Text) else column[rows]
         place = {int(row): i for i, row in enumerate(rows)} if self.broken else {}
         broken = {place[row]: reason for row, reason in self.broken.items() if row in place}
         lines = None if self.lines is None else [self.lines[row] for row in rows]

@@ -453,7 +453,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
     both, own = (_joined(one, name) for name in (lambda name: name_column(name, table.names, spec.known), repr))
-    remedy = _remedy(one, spec, splines)
+    remedy = _remedy(one, table, spec, splines)
     if one.far:
         far = "has a cell" if len(one.columns) == 1 else "have cells together"
         text = f"{far} so far from all others that what is sent tells its row"
@@ -480,7 +480,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     )
 
 
-def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
+def _remedy(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> str:
     """Returns the remedy for columns that single out rows."""
     if any(name in splines for name in one.columns):
         return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}"
@@ -495,6 +495,14 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
     if any(name.endswith(MARK) for name in one.columns):
         return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
     which = "the column" if len(one.columns) == 1 else "one of these columns"
+    if len(one.columns) == 1 and column_of(spec, table, one.columns[0]).kind == "categorical":
+        cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
+        kind = (
+            ""
+            if isinstance(cells, Text) and cells.kind() == "categorical"
+            else ', and kind = "categorical" in [data.columns.NAME]'
+        )
+        return f'set disclosure.rare = "join"{kind}, mend the cells if they are wrong, {POOL}, take a model without the column'
     if spec.coefficients is not None:  # by a formula
         return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job"
     mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"

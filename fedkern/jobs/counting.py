@@ -18,6 +18,7 @@ from ..data.cells import MISSING, Cells, Text, floats, plain
 from ..data.design import column_of, with_event
 from ..data.formula import looked_at
 from ..data.incomplete import marked
+from ..data.joined import gone_of
 from ..data.rare import effective, without_faults
 from ..data.rounded import join_rounded
 from ..data.table import Table, as_written
@@ -128,7 +129,8 @@ def rows_of(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Rows:
     weight = np.ascontiguousarray(_relative(row_weights[there]))
     columns = ((name, values[there]) for name, values in _columns(config, table, spec, key))
     sketch = Sketch.of(mark_of(key), numbers[there], weight.view(np.uint64))
-    return Rows(sketch, Columns.of(numbers[there], columns), key)
+    joined = {name: sorted(gone) for name, cells in table.columns.items() if (gone := gone_of(cells))}
+    return Rows(sketch, Columns.of(numbers[there], columns, joined), key)
 
 
 def _numbers(table: Table, key: bytes) -> Numbers:
@@ -179,7 +181,9 @@ def _of_cells(table: Table, key: bytes) -> Numbers:
     for name in table.names:
         if name not in marks:
             of_column = np.frombuffer(_digest(name.encode("utf-8", "surrogatepass"), key), _WORD)
-            total += mix_bits(_values(table.columns[name], key) ^ of_column)
+            cells = table.columns[name]
+            as_they_were = cells.before if isinstance(cells, Text) and cells.before is not None else cells  # whatever joins
+            total += mix_bits(_values(as_they_were, key) ^ of_column)
     return mix_bits(total)
 
 

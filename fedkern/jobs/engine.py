@@ -35,10 +35,11 @@ from ..printing import printable
 from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
-from . import brief, devices, few, holders, incomplete, secure, trips, wire
+from . import brief, devices, few, holders, incomplete, joining, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
+from .holding.binding import bind
 from .holding.policy import Policy
 from .hooks import RunHooks
 from .identity import job_bytes
@@ -87,6 +88,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.permit(place, parties, quiet=output.quiet)
         config = hooks.config = holders.alone(config, place, hooks.bindings)
         part = replace(part, config=config)
+        parties = joining.laid(config, parties, hooks.bindings, hooks.between_holder_and_job)
         kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
@@ -117,6 +119,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
         known = (*secure.opening(config, parties.n_clients), *secure.closing(config), *method.stages.opening(config))
+        known += (*joining.stages(config),)
         run = Run(part, parties, known, hooks, output, method.stages.stages, used, summaries=kept.summaries)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         # From the last round on no diagnostic ends the job: the result is published without those that fail.
@@ -213,6 +216,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
     least = [
         *laid.describe_formula(part.config.read_alike),
         *few.describe_few(part.config),
+        *joining.describe(part.config),
         *(f"note     {note}" for note in kept.notes),
     ]
     return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
@@ -241,14 +245,16 @@ def looked_at(
     if not part.apart:
         config = holders.alone(config, place, bindings)
         part = replace(part, config=config)
-    kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
+    between = partial(holders.between, parties.names, alone=place.size == 1)
+    parties = joining.laid(config, parties, bindings, between)
+    kept = few.kept(place, config, parties, bindings, between)
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return
     parties = kept.parties
     # Clients that stay have new numbers from here on.
     bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
-    opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config))
+    opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config), *joining.stages(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     at = Check(part, parties, (*opening, *notes), summaries=kept.summaries)
@@ -282,6 +288,14 @@ def _table_name(path: Path) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
+def _policies(parties: Parties, path: Path, dialect: Dialect) -> Iterable[Policy]:
+    """Returns the policies that bind a file; none where they cannot be read, which is said elsewhere."""
+    try:
+        return bind(*holders.of_file(parties, path, dialect)).policies
+    except JobError:
+        return ()
+
+
 def local(method: Method[C], part: Part[C], path: Path) -> int:
     """Checks one's own file before a job, prints the result, and returns the exit code. Nothing leaves this process.
 
@@ -294,6 +308,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     rows = incomplete.prepared(config, parties, rows)
     spec = with_event(parties.spec_of(rows.names), rows)
     check_header(rows.names, spec, rows.source)
+    rows = joining.join_rare(config, rows, spec, _policies(parties, path, dialect) if config.joins_levels else ())
     # Where a job has a factory of its own, the factory alone knows which columns it reads, so no cell is looked at.
     encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())
     # `private` here: a bad row becomes NaN, so that all faults are listed and none is raised.

@@ -366,6 +366,16 @@ def known_rows(config: JobConfig, books: Books, rows: Table, spec: Spec) -> Rows
     return counting.rows_of(config, rows, spec, secret(home, ground=books.account.ground))
 
 
+def joined_before(config: JobConfig, binding: Binding, name: str, rows: Table, spec: Spec) -> dict[str, frozenset[str]]:
+    """Returns the levels of a client's columns that joined in the first open job on nearly these rows."""
+    if (where := standing(binding, name)) is None:
+        return {}
+    books = Books(where)
+    books.look(own=True)
+    known = known_rows(config, books, rows, spec)
+    return {} if known is None else books.joined(known)
+
+
 def _allowed(
     name: str, client: str, data: DataSet, use: Use, source: str, must: Literal["named", "asked", "never"] = "named"
 ) -> Binding:

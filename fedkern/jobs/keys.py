@@ -273,6 +273,11 @@ class DisclosureSection(Section):
     groups: Whole | None = key(None, help="groups that a client must have, where model.random has a group")
     combinations: Whole | None = key(None, help="rows that have each combination of covariates' values, where few can occur")
     leverage: Leverage | None = key(None, help="of a row at the fit of its client's rows, at most; 1: not asked")
+    rare: Literal["refuse", "join"] | None = key(
+        None,
+        help="levels of a covariate that fewer than rows_per_value rows of a client have: refused (the default), or they become "
+        '"other" at all clients, at level "none" by the number of "standard"',
+    )
     small: Literal["refuse", "leave-out"] | None = key(
         None, help="a client whose rows are refused ends the job (the default), or the job goes on without it"
     )
@@ -433,6 +438,11 @@ class JobConfig(Section):
         return False
 
     @property
+    def joins_levels(self) -> bool:
+        """Whether rare levels of covariates become "other", where the job says so."""
+        return False
+
+    @property
     def tells_products(self) -> bool:
         """Whether every client's messages tell sums of products of two columns, and no more of covariates."""
         return False
@@ -558,6 +568,11 @@ def counts_nobody(config: JobConfig) -> Iterator[str]:
     for name in config.disclosure.model_dump(exclude_none=True):
         if config.private or not (config.counts_rows or name == "jobs"):
             yield f"disclosure.{name} is of jobs without noise whose clients have rows of people, and {why}; remove it"
+    if config.disclosure.rare == "join" and not (config.joins_levels or config.private):
+        yield (
+            'disclosure.rare = "join" is of jobs of likelihood without model.factory, of pvi and of sparse: remove it, and '
+            "join rare levels in all files"
+        )
 
 
 def unbounded(where: str, epsilon: float) -> str:

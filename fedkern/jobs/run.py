@@ -14,12 +14,13 @@ from typing import Any, Generic, TypeVar
 
 from ..algorithms.core import masked, once
 from ..algorithms.core.messages import Message, ServerEffects
-from ..algorithms.exchanges import certificates, column_sums
+from ..algorithms.exchanges import certificates, column_sums, rare_levels
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
 from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
+from ..data.joined import as_agreed
 from ..data.table import Table
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
@@ -28,7 +29,7 @@ from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import few, machine
+from . import few, joining, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -36,7 +37,7 @@ from .keeping import Exchange
 from .keys import C, JobConfig
 from .parties import Parties
 from .progress import Progress
-from .stage import Stage, column_sums_stage
+from .stage import Stage, column_sums_stage, rare_levels_stage
 from .watch import Lines, Watch
 
 LOG = logging.getLogger(__name__)
@@ -266,6 +267,8 @@ class Run(At[C]):
             if summaries[k] is not summary:
                 with owned(k):
                     self._look_again(k, tables[k], spec, categories)
+        if self.config.joins_levels and categories:
+            encoding = self._joined(encoding, tables, spec, categories)
         if told is not spec:
             encoding = self._scaled(encoding, spec, summaries, alias)
             self.know_alike(encoding.to_json())
@@ -285,6 +288,20 @@ class Run(At[C]):
         self.hooks.notes.insert(0, text)
         if not self.output.quiet:
             print(f"fedkern: {printable(text)}", file=sys.stderr, flush=True)
+
+    def _joined(self, encoding: Encoding, tables: Mapping[int, Table], spec: Spec, categories: Collection[str]) -> Encoding:
+        """Returns the encoding once levels have joined that any client cannot keep."""
+        n, levels = len(self.names), len(rare_levels.levels_asked(encoding.columns))
+        clients = {k: rare_levels.Client(joining.told(table, encoding.columns)) for k, table in tables.items()}
+        stage = rare_levels_stage(secure=self.config.secure, runs=rare_levels.blocks(levels))
+        answering = n if stage.sums is None else 1
+        server, clients = self.exchange(stage, lambda: rare_levels.start(levels, answering), clients)
+        encoding = joining.agreed(encoding, dict(rare_levels.joined_columns(encoding.columns, anyone(server, clients))))
+        self.know_alike(encoding.to_json())
+        for k, table in tables.items() if encoding.joined else ():
+            with owned(k):  # levels that join here because of others make other products and sums
+                self._look_again(k, as_agreed(table, encoding), spec, categories)
+        return encoding
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

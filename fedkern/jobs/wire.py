@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..algorithms.core.messages import Message, Refused, schema
 from ..algorithms.core.until import AskMoving, Moving
-from ..algorithms.exchanges import column_sums
+from ..algorithms.exchanges import column_sums, rare_levels
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
@@ -35,6 +35,9 @@ WHEN: dict[type[Message], str] = {
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedOddColumns: "for each block of columns that are standardised",
     column_sums.ColumnScales: "for each block of columns that are standardised",
+    rare_levels.AskRareLevels: "for each block of levels",
+    rare_levels.RareLevels: "for each block of levels",
+    rare_levels.MaskedRareLevels: "for each block of levels",
     SumSignature: "where a client signs its key",
     SumSignatures: "where a client signs its key",
     Keep: "at a checkpoint",

@@ -25,6 +25,7 @@ Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
 
 INTERCEPT = "intercept"
+OTHER = "other"  # the level that rare ones join
 
 LEAST_SCALE = 1e-150  # of a column: the square of a coefficient on its scale is a number
 
@@ -285,6 +286,7 @@ class Encoding:
     clients : those that have a coefficient of their own, after all columns; rows of others have 0 there
     trials : see `Spec`
     formula : makes these columns of others, with all that is agreed about them
+    joined : column -> levels that joined "other", as all parties know them; other labels of such a column count as it, too
     """
 
     columns: tuple[Column, ...]
@@ -299,6 +301,7 @@ class Encoding:
     clients: tuple[str, ...] = ()
     trials: str | None = None
     formula: Formula | None = None
+    joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.positive is not None:
@@ -334,6 +337,13 @@ class Encoding:
             names += [column.name] if column.levels is None else [f"{column.name}={level}" for level in column.levels]
         return (*names, *(f"client={name}" for name in self.clients))
 
+    @property
+    def levels_joined(self) -> dict[str, tuple[str, ...]]:
+        """The levels, "other" among them, of each column of the file whose rare ones have joined."""
+        levels = {column.name: column.levels for column in self.columns}
+        levels |= {} if self.formula is None else {name: one.levels for name, one in self.formula.known.items()}
+        return {name: levels[name] or () for name in self.joined}
+
     def check_references(self, references: Mapping[str, str | None]) -> None:
         """Raises JobError unless each reference is a level of its column, where that has some.
 
@@ -345,6 +355,7 @@ class Encoding:
         for name, level in references.items():
             if level is not None and level not in levels.get(name, (level,)):
                 what = f"none of the {len(levels[name])} levels that were found"
+                what += ", for rare ones joined" if name in self.joined else ""
                 raise JobError(f"data.columns.{name}.reference = {level!r}: {what}")
 
     @property
@@ -411,6 +422,7 @@ class Encoding:
         more: dict[str, Any] = {"clients": list(self.clients)} if self.clients else {}
         more |= {"trials": self.trials} if self.trials else {}
         more |= {"formula": self.formula.to_dict()} if self.formula is not None else {}
+        more |= {"joined": {name: list(levels) for name, levels in self.joined.items()}} if self.joined else {}
         return plain | {"labels": list(self.labels), "columns": columns} | more
 
     def to_json(self) -> bytes:
@@ -443,7 +455,11 @@ class Encoding:
             formula = Formula.from_dict(plain["formula"]) if "formula" in plain else None
             if formula is not None and [column.name for column in columns] != [one.name for one in formula.made]:
                 raise TypeError("its columns are not those of its formula")
-            return cls(columns, labels=tuple(map(str, plain["labels"])), clients=clients, formula=formula, **roles)
+            joined = {str(name): tuple(map(str, levels)) for name, levels in plain.get("joined", {}).items()}
+            if not joined.keys() <= {*(column.name for column in columns), *(formula.variables if formula else ())}:
+                raise TypeError("its joined levels are not of its columns")
+            texts = tuple(map(str, plain["labels"]))
+            return cls(columns, labels=texts, clients=clients, formula=formula, joined=joined, **roles)
         except (KeyError, TypeError, JobError) as fault:
             raise ValueError(f"not an encoding: {fault}") from fault
 

@@ -28,6 +28,9 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     yield model_of(summary, job) + shown.event(summary) + shown.family(summary)
     yield ", ".join(_counts(summary, model))
     yield from _by_summary(summary)
+    if joined := summary["encoding"].get("joined"):
+        every = (f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items())
+        yield f'rare levels are "other": {"; ".join(every)}'
     if said := _priors(summary, model, data):
         yield f"priors: {said}"
     if summary["privacy"]:

@@ -190,7 +190,7 @@ def test_no_cell_is_written_or_said(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert cell not in text + said
     # Rare levels: the next thing that a person must decide.
     assert main(["check", str(tmp_path / "job.toml"), *few.SET, "--set", "disclosure.rows_per_value=3", "--apart"]) == 2
-    assert "join rare values in all files" in capsys.readouterr().err
+    assert 'set disclosure.rare = "join"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["logistic", "vertical"])

@@ -317,7 +317,7 @@ def test_shares_of_a_graph_become_log_ratios() -> None:
 
 PACKAGE = Path(fedkern.__file__).parent
 ADVISE = re.compile(r"\b(set|take|give|leave|make|name|write|put)\b")
-KEY = re.compile(r"\b(?:job|data|model|algorithm)\.[a-z_]+|\[(?:data|model)\.[a-z_]+\]")
+KEY = re.compile(r"\b(?:job|data|model|algorithm|disclosure)\.[a-z_]+|\[(?:data|model)\.[a-z_]+\]")
 OF_RESULTS = ("algorithms/exchanges", "algorithms/importance", "methods/likelihood", "methods/pvi", "results", "data")
 
 HERE, BESIDE = "methods/test_followed.py", "methods/test_remedies.py"
@@ -337,6 +337,7 @@ FOLLOWED = {
     "data.time_upper": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "data.weight": "methods/pvi/test_dispersion.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
     "data.weight_counts": "methods/pvi/test_dispersion.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
+    "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.covariance": "methods/pvi/test_arrival.py::test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy",
     "model.family": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",

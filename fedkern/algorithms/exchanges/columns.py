@@ -296,6 +296,7 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
     # The roles come from the job file alone, and so must agree exactly.
     for name in ("response", "family", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
+    same("joined", agreed.joined, {})  # that is agreed on later (`rare_levels`)
     same("positive", agreed.positive, _event(agreed.labels) if spec.undecided else spec.positive)
     # A client may lack covariates only where values may be missing.
     own = sorted(zip(summary.names, summary.kinds))

@@ -15,6 +15,7 @@ from typing import Any
 from ...algorithms.exchanges import columns as agreement
 from ...data import formula as rows
 from ...data.faults import Marks
+from ...data.joined import as_agreed
 from ...data.reading import Reader
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
@@ -53,6 +54,7 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
     own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
     first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
+    tables = {k: as_agreed(table, first) for k, table in tables.items()}
     # From here on every party knows which columns the terms make.
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
@@ -126,7 +128,7 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
 
 def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], first: Encoding) -> Encoding:
     every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
-    encoding = replace(spec.encoding(every), positive=first.positive, labels=first.labels, formula=formula)
+    encoding = replace(spec.encoding(every), positive=first.positive, labels=first.labels, formula=formula, joined=first.joined)
     return encoding if formula.intercept else encoding.uncentred
 
 

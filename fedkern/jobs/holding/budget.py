@@ -526,6 +526,17 @@ class Books:
         own = [policy.jobs for policy in self.account.policies if policy.jobs is not None] or [OPEN_JOBS]
         return Many(len(totals), min([*own, *([] if most is None else [most])]))
 
+    def joined(self, rows: Rows) -> dict[str, frozenset[str]]:
+        """Returns column -> the levels that joined in the first open job on these rows, or nearly these, in which any did."""
+        first: dict[str, frozenset[str]] = {}
+        for ledger, names in self.all:
+            for data, of in ledger.columns:
+                if data in names and self._apart(ledger, data, of, rows) < NEAR_ROWS:
+                    earlier = self._columns(ledger, data, of, rows)
+                    for name, levels in {} if earlier is None else earlier.joined.items():
+                        first.setdefault(name, frozenset(levels))
+        return first
+
     def _apart(self, ledger: Ledger, data: str, job: str, rows: Rows | None) -> int:
         """Returns by how many rows at least an earlier job differs from these; NEAR_ROWS where that cannot be told."""
         before = ledger.rows.get((data, job))

@@ -11,8 +11,9 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -33,14 +34,21 @@ class Columns:
     names : of the columns
     sums : (columns, PAIRS, CELLS)
     total : of all of their numbers, in hexadecimal digits: jobs with one total have made the same columns
+    joined : column of the file -> its levels that count as "other" in the job
     """
 
     names: tuple[str, ...]
     sums: NDArray[np.uint16]
     total: str
+    joined: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, members: NDArray[np.uint64], columns: Iterable[tuple[str, NDArray[np.float64]]]) -> Columns:
+    def of(
+        cls,
+        members: NDArray[np.uint64],
+        columns: Iterable[tuple[str, NDArray[np.float64]]],
+        joined: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> Columns:
         """Returns the sketches of columns (n,) with their names, but of those that are the same in all rows, or as another."""
         sketcher, sketches, totals = ColumnSketcher(members), dict[bytes, tuple[str, NDArray[np.uint16]]](), list[int]()
         for name, values in columns:
@@ -49,7 +57,7 @@ class Columns:
                 totals.append(sketcher.total(values))
         total = hashlib.blake2b(repr(sorted(totals)).encode(), digest_size=8).hexdigest()
         sums = np.array([sketch for _, sketch in sketches.values()], np.uint16).reshape(-1, PAIRS, CELLS)
-        return cls(tuple(name for name, _ in sketches.values()), sums, total)
+        return cls(tuple(name for name, _ in sketches.values()), sums, total, joined)
 
     def near(self, earlier: Columns) -> list[tuple[str, str]]:
         """Returns pairs of names: a column of this job alone, and one of an earlier job alone that is nearly the same."""
@@ -61,7 +69,7 @@ class Columns:
 
     def sealed(self, key: bytes) -> str:
         """Returns a text that nobody reads without the key."""
-        head = json.dumps([self.names, self.total]).encode() + b"\n"
+        head = json.dumps([self.names, self.total, *([self.joined] if self.joined else [])]).encode() + b"\n"
         nonce = os.urandom(_NONCE)
         return base64.b64encode(nonce + _hidden(head + self.sums.astype("<u2").tobytes(), key, nonce)).decode()
 
@@ -70,8 +78,8 @@ class Columns:
         """Restores the result of `sealed`; ValueError where it is none."""
         content = base64.b64decode(text)
         head, _, sums = _hidden(content[_NONCE:], key, content[:_NONCE]).partition(b"\n")
-        names, total = json.loads(head)
-        return cls(tuple(names), np.frombuffer(sums, "<u2").reshape(len(names), PAIRS, CELLS).astype(np.uint16), total)
+        names, total, *joined = json.loads(head)
+        return cls(tuple(names), np.frombuffer(sums, "<u2").reshape(len(names), PAIRS, CELLS).astype(np.uint16), total, *joined)
 
 
 class Rows(NamedTuple):

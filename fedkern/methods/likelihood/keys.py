@@ -331,6 +331,10 @@ class Config(JobConfig):
         return self._plain_linear
 
     @property
+    def joins_levels(self) -> bool:
+        return self.disclosure.rare == "join" and not self.own
+
+    @property
     def takes_summaries(self) -> bool:
         return self.without_summaries is None and not self._plain_linear
 

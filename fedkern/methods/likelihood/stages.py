@@ -30,7 +30,7 @@ from ...algorithms.importance import machine as importance
 from ...algorithms.importance import single_values, telling
 from ...algorithms.sfvi import machine as sfvi
 from ...data.design import check_header
-from ...jobs import incomplete, secure
+from ...jobs import incomplete, joining, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
@@ -46,6 +46,7 @@ from .sampled_model import SampledModel
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
+    *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,

@@ -356,6 +356,10 @@ class Config(JobConfig):
         return self.privacy is None and self.model.family != "gaussian"  # whose sums tell of no more than two columns at once
 
     @property
+    def joins_levels(self) -> bool:
+        return self.disclosure.rare == "join" and self.privacy is None
+
+    @property
     def tells_products(self) -> bool:
         return self.privacy is None and self.model.family == "gaussian"
 

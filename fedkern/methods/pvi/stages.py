@@ -14,7 +14,7 @@ from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
-from ...jobs import few, incomplete, memory, secure, wire
+from ...jobs import few, incomplete, joining, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
@@ -27,6 +27,7 @@ from .model import Model
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
+    *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,

@@ -163,6 +163,10 @@ class Config(JobConfig):
         return bool(self.draws_rows) or self.secure if source is None else source == "secure"
 
     @property
+    def joins_levels(self) -> bool:
+        return self.disclosure.rare == "join"
+
+    @property
     def tells_products(self) -> bool:
         return True
 

@@ -16,7 +16,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
-from ...jobs import few, memory, secure
+from ...jobs import few, joining, memory, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
@@ -30,6 +30,7 @@ STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
+    *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
     *column_values.PROTOCOL.to_server,
     *scaling.protocol(second=True).to_server,

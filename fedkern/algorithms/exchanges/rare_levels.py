@@ -1,0 +1,167 @@
+"""Lets clients say which levels of categorical covariates they cannot keep, for they have them in few rows: these become "other".
+
+It follows the agreement on columns (`columns`), in which each client has told of an undeclared column only the levels that it
+keeps. So a level that no client keeps has joined already, and nobody learns its name. Of each column every level is asked for but
+"other", and then "other" itself: a client that has joined any level there says so. Levels go in blocks of `WIDTH`; each question
+tells which levels of the block before join, and the last one asks for none. The server adds, so that the answers can be masked.
+
+An answer tells which levels a client has in some rows, and in few; or, where these are too few for "other" too, the next rarer
+ones. A level that it does not have, and one that it has in enough rows, get the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.encoding import OTHER, Column
+from ...privacy.masks import ONCE
+from ..core import once
+from ..core.masked import HIDES, Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core.persistent import PersistentMap
+from ..core.rounds import in_order, needed
+from .added import Added
+
+WIDTH = 64  # levels of a question
+DIMS = {"levels": WIDTH}
+TELLS = Tells("which levels of its columns join, for it has them in few rows", "that it has such a level")
+
+Flags = NDArray[np.float64]
+Block = Annotated[Flags, "levels"]
+
+
+@dataclass(frozen=True)
+class AskRareLevels(Message, kind=297):
+    """Server to client: which levels of this block can you not keep? `joined`: 1 for those that join of the block before."""
+
+    round: int
+    joined: Block
+
+
+@dataclass(frozen=True)
+class RareLevels(Added, Message, kind=298, tells=TELLS):
+    """Client to server: 1 for each level of the block that it cannot keep, else 0."""
+
+    round: int
+    levels: Block
+
+
+@dataclass(frozen=True)
+class MaskedRareLevels(
+    Masked,
+    Message,
+    kind=299,
+    tells=TELLS._replace(what=f"{TELLS.what}, masked: {HIDES}", computed="that some client has such a level"),
+):
+    """Client to server: `RareLevels`, masked."""
+
+    words: Annotated[bytes, "masked_levels"]
+
+
+TIMES: dict[type[Message], int] = {AskRareLevels: 2}  # of a block
+
+SUMS = (Sum(RareLevels, MaskedRareLevels, ONCE),)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Is a client's state.
+
+    `rare` (n,) has 1 for the levels that it cannot keep, `joined` for those that any client cannot, as far as that was told;
+    `leg` is the block of the next question.
+    """
+
+    rare: Flags
+    leg: int = 0
+    joined: Flags = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Server:
+    """Is the server's state: of `n_levels` levels it knows `joined`, and has the replies to one more block."""
+
+    n_clients: int
+    n_levels: int
+    joined: Flags = field(default_factory=lambda: np.zeros(0))
+    replies: PersistentMap[int, Flags] = field(default_factory=PersistentMap)
+
+
+def levels_asked(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Returns column and level of each flag: all levels of the categorical columns, "other" last in each."""
+    every = [(column.name, column.levels) for column in columns if column.levels is not None]
+    return [(name, level) for name, levels in every for level in (*(one for one in levels if one != OTHER), OTHER)]
+
+
+def blocks(n_levels: int) -> int:
+    """Returns in how many blocks so many levels are asked for."""
+    return -(-n_levels // WIDTH)
+
+
+def start(n_levels: int, n_clients: int) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state and its question."""
+    return Server(n_clients, n_levels), once.ask(n_clients, AskRareLevels(0, np.zeros(WIDTH)))
+
+
+def finished(state: Server) -> bool:
+    """Tells whether it is known of all levels whether they join."""
+    return len(state.joined) == state.n_levels
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes a client's answer; the last one of a block ends it, and asks for the next.
+
+    Raises
+    ------
+    LostPeer
+        A client is gone: its levels would not be known.
+    RemoteFault
+        No such answer was asked for.
+    """
+    needed(event, "the levels are not agreed yet; see why it ended, and start the job again")
+    block = len(state.joined) // WIDTH
+    if not isinstance(event, RareLevels) or event.round != block or sender in state.replies or finished(state):
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    state = replace(state, replies=state.replies.plus(sender, event.levels))
+    if len(state.replies) < state.n_clients:
+        return state, []
+    joined = np.any([reply > 0 for reply in in_order(state.replies)], axis=0).astype(np.float64)
+    every = np.concatenate([state.joined, joined])[: state.n_levels]
+    state = replace(state, joined=every, replies=PersistentMap())
+    return state, once.ask(state.n_clients, AskRareLevels(block + 1, joined))
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """Keeps what is agreed of the block before, and answers for the next, if there is one.
+
+    Raises
+    ------
+    RemoteFault
+        The message cannot be, or a level that this client cannot keep is not among those that join.
+    """
+    n, done = len(state.rare), len(state.joined)
+    if not isinstance(event, AskRareLevels) or event.round != state.leg or state.leg > blocks(n):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    if event.round:
+        joined = event.joined[: n - done]
+        if not np.isin(joined, (0, 1)).all() or (joined < state.rare[done : done + WIDTH]).any():
+            raise RemoteFault("server: AskRareLevels.joined has a number that cannot be, or lacks a level that this client told")
+        state = replace(state, joined=np.concatenate([state.joined, joined]))
+    own, state = state.rare[event.round * WIDTH :][:WIDTH], replace(state, leg=state.leg + 1)
+    return state, [RareLevels(event.round, np.pad(own, (0, WIDTH - len(own))))] if len(own) else []
+
+
+def joined_columns(columns: Sequence[Column], ended: Server | Client) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the columns some of whose levels have joined, with those of them that are known."""
+    gone = [pair for pair, flag in zip(levels_asked(columns), ended.joined.tolist()) if flag]
+    for name in dict.fromkeys(name for name, _ in gone):
+        yield name, tuple(level for of, level in gone if of == name and level != OTHER)
+
+
+PROTOCOL: Protocol[Server, Client] = once.protocol(
+    "rare-levels", (AskRareLevels,), (RareLevels,), server_receive, client_receive, finished
+)

@@ -1,0 +1,130 @@
+"""Joins rare levels of categorical covariates (`disclosure.rare = "join"`), so that a client that has some takes part.
+
+Each client has the levels of which it has too few rows, by its own holder's number too, join "other" in its tables as they are
+read: all that looks at its rows, and tells of them, knows no other. Then all clients say which levels they cannot keep
+(`rare_levels`), and these join at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algorithms.exchanges import rare_levels
+from ..data.cells import labels
+from ..data.design import column_of
+from ..data.joined import find_rare, gone_of, with_other
+from ..data.table import Table
+from ..errors import JobError, owned
+from ..models.encoding import OTHER, Column, Encoding, Spec
+from . import holders
+from .alike import asked
+from .counting import weights
+from .holding.binding import Binding
+from .holding.policy import Policy
+from .keys import JobConfig
+from .parties import Parties
+from .stage import Stage, rare_levels_stage
+
+MAY_SEND = (*rare_levels.PROTOCOL.to_server, rare_levels.MaskedRareLevels)
+
+
+def stages(config: JobConfig) -> list[Stage]:
+    """Returns the stage in which levels join; none where none do."""
+    return [rare_levels_stage(secure=config.secure)] if config.joins_levels else []
+
+
+def describe(config: JobConfig) -> list[str]:
+    """Returns the lines that `fedkern check` prints about it."""
+    if not config.joins_levels:
+        return []
+    least = _least(config, getattr(config.model, "family", "gaussian"))
+    said = f'levels in fewer than {least} rows of any client become "{OTHER}" at all'
+    return [f"joined   {said}; each client says which of the others' levels it cannot keep"]
+
+
+def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> int:
+    """Returns the rows that a level must have which is kept; at level "none", where nothing is asked, as at "standard"."""
+    if config.level == "none":
+        config = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
+    return asked(holders.bound(config, policies), family)
+
+
+def laid(
+    config: JobConfig,
+    parties: Parties,
+    bindings: Mapping[int, Binding],
+    between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
+) -> Parties:
+    """Returns the parties, with tables in which a client's own rare levels have joined, where the job has them join.
+
+    Where an earlier job on nearly these rows had levels of a column join, the same join, if that is still enough: what two jobs
+    with other sets tell, subtracted, would be a rare level's rows. `between` is that of `few.kept`.
+    """
+    if not config.joins_levels:
+        return parties
+
+    def rows(k: int) -> Table:
+        with owned(k):
+            table, binding = parties.rows(k), bindings[k]
+            spec = parties.spec_of(table.names)
+            with between(k):
+                earlier = holders.joined_before(config, binding, parties.names[k], table, spec)
+            return join_rare(config, table, spec, binding.policies, earlier)
+
+    return replace(parties, rows=rows)
+
+
+def join_rare(
+    config: JobConfig,
+    table: Table,
+    spec: Spec,
+    policies: Iterable[Policy] = (),
+    earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> Table:
+    """Returns one client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
+    if not config.joins_levels:
+        return table
+    least, rows, columns = _least(config, spec.family, policies), weights(table, spec), dict(table.columns)
+    for name in spec.covariates(table.names):
+        if (levels := column_of(spec, table, name).levels) is None:
+            continue
+        cells = labels(columns[name])
+        gone, first = find_rare(cells, levels, rows, least), {*earlier.get(name, ())} & {*cells.levels}
+        if first and not find_rare(with_other(cells, first), (*levels, OTHER), rows, least):
+            gone = frozenset(first)
+        columns[name] = with_other(cells, gone) if gone else columns[name]
+    return replace(table, columns=columns)
+
+
+def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
+    """Returns 1 for each level that is asked for and that this client cannot keep, and for "other" where any level has joined."""
+    gone = {name: gone_of(table.columns[name]) for name in table.names if name in table.columns}
+    asked_for = rare_levels.levels_asked([*columns])
+    return np.array([float(bool(gone[name]) if level == OTHER else level in gone[name]) for name, level in asked_for])
+
+
+def agreed(encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
+    """Returns the encoding with the levels that are left, "other" last.
+
+    Raises
+    ------
+    JobError
+        All levels of a column have joined.
+    """
+    columns = []
+    for column in encoding.columns:
+        kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]
+        if column.name in joined and not kept:
+            raise JobError(
+                f"column {column.name!r}: some client has too few rows of all of its levels but one, so that all would "
+                'join (disclosure.rare = "join"): put it into data.ignore, or leave it out of model.formula'
+            )
+        columns.append(replace(column, levels=(*kept, OTHER)) if column.name in joined else column)
+    return replace(encoding, columns=tuple(columns), joined=joined)
