@@ -182,6 +182,7 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
     if issubclass(origin, Set):
         return origin(array(saved, name).tolist())
     if issubclass(origin, Mapping):
+        origin = dict if origin is Mapping else origin
         if name in saved:
             return _mapped(origin, get_args(kind)[1], array(saved, name))
         return origin({key: _loaded(key, get_args(kind)[1], None, own) for key, own in _by_first(part).items()})
