@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -386,14 +385,14 @@ class Sums:
         name = type(event).__name__
         before = state.answers.get(sender, ())
         if before and event.round <= before[-1].round:
-            raise RemoteFault(f"client {sender}: {name} came twice")
+            raise RemoteFault(f"{name} came twice", sender)
         if len(event.words) != one.n_bytes(self.dims):
-            raise RemoteFault(f"client {sender}: {name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}")
+            raise RemoteFault(f"{name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}", sender)
         # Where several questions are asked at once, each client answers them in their order.
         for other in (others[len(before)] for others in state.answers.values() if len(others) > len(before)):
             if type(other) is not type(event) or other.round != event.round:
                 raise RemoteFault(
-                    f"client {sender}: {name} of round {event.round}, others sent {type(other).__name__} of round {other.round}"
+                    f"{name} of round {event.round}, others sent {type(other).__name__} of round {other.round}", sender
                 )
         answers = state.answers.plus(sender, (*before, event))
         if before or len(answers) < len(state.names):
@@ -407,7 +406,8 @@ class Sums:
         try:
             inner: tuple[S, ServerEffects] = self.protocol.server_receive(state.inner, sender, event)
         except RemoteFault as fault:
-            raise RemoteFault(re.sub(r"^client 0(?=:)", f"client {ALL!r}", str(fault))) from None
+            fault.client = None if fault.client is None else ALL
+            raise
         return inner
 
     def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:

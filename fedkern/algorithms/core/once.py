@@ -139,10 +139,10 @@ class Question(Generic[Q, A]):
         needed(event, self.needs)
         if not isinstance(event, self.reply) or sender in state.replies or sender in state.dropped:
             what = "came twice" if isinstance(event, self.reply) else "was not expected"
-            raise RemoteFault(f"client {sender}: {type(event).__name__} {what}")
+            raise RemoteFault(f"{type(event).__name__} {what}", sender)
         if why := self.wrong(event):
             if not self.drops:
-                raise RemoteFault(f"client {sender}: {why}")
+                raise RemoteFault(f"{why}", sender)
             return evolve(state, dropped=state.dropped.plus(sender, why)), []
         return with_reply(state, sender, event), []
 

@@ -250,12 +250,12 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be. Only counts have
     # noise, so a sum of squares never has it.
     counted = not (state.settings.measured or state.settings.noisy)
     if (counted and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
-        raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
+        raise RemoteFault(f"LevelSums of {event.first:g} and {event.second:g} cannot be", sender)
     state = replace(state, told=state.told.plus(sender, (event.first, event.second)))
     # Nothing is added before all have answered: sums in client order have the same bits on every run.
     if len(state.told) < len(state.clients):
