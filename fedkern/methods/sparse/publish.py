@@ -56,15 +56,12 @@ def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
     return mean
 
 
-APART = "the chains disagree"  # in different modes, where numbers of all chains mean nothing
-
-
 @guard.check("the verdict", verdict.not_judged("no check is known"))
 def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
     """Judges whether the chains agree about all judged quantities, by the job's limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
-        return Verdict(False, f"{APART} ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
+        return Verdict(False, f"the chains disagree ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
@@ -182,7 +179,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         notes=[
             *([turned.note] if turned else []),
             *_silent(model, server),
-            *_slow(model, released, judged),
+            *_slow(model, released, judged, groups),
             *_notes(model, server),
             *([_disagreement(model, groups)] if groups else []),
         ],
@@ -483,9 +480,9 @@ def not_laplace(model: SparseModel, departures: Sequence[tuple[int, float]]) -> 
 
 
 @guard.figure("notes on slow coefficients", [])
-def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> list[str]:
+def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict, groups: Sequence[chains.Group]) -> list[str]:
     """Notes the remedies of slow chains: more rounds, and a slab where site averages are slow and nothing bounds them."""
-    if own.converged is not False or own.why.startswith(APART):
+    if own.converged is not False or groups:
         return []
     more = 'set job.rounds = "until", which goes on until R-hat and ESS are as wanted (at most 20,000 rounds)'
     if model.until is not None:
