@@ -126,6 +126,7 @@ class Settings:
     intervals : whether there may be counts of which an interval is known
     noisy : whether counts have noise, so that their sums may be below 0
     masked : whether the server gets sums alone
+    parts : of the model, on which the prior decides where the data give no finite level, and their verb
     """
 
     family: str
@@ -135,6 +136,7 @@ class Settings:
     intervals: bool = False
     noisy: bool = False
     masked: bool = False
+    parts: str = "the intercept is"
 
     @property
     def times(self) -> dict[type[Message], int]:
@@ -378,7 +380,7 @@ def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:
         return ""
     return (
         f"column {s.response!r}: every response of every client is {what}: the pooled level is computed as if there were "
-        "half a response of the other kind, and the prior decides how far from it intercept, effects and map are"
+        f"half a response of the other kind, and the prior decides how far from it {s.parts}"
     )
 
 
@@ -388,7 +390,7 @@ def _describe_lost_cases(s: Settings, cases: float) -> str:
         return ""
     return (
         f"column {s.response!r}: with their noise the clients' counts add up to {cases:g}: the pooled level is computed as if "
-        "there were half a case, and the prior decides how far from it intercept, effects and map are"
+        f"there were half a case, and the prior decides how far from it {s.parts}"
     )
 
 
