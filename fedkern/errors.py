@@ -98,11 +98,16 @@ class OwnFault(JobError):
 
     def __init__(self, text: str, own: str, rows: Sequence[str] = (), look: str = "") -> None:
         super().__init__(text)
-        self.brief, self.rows, self.look, self.kept = own, rows, look, False
+        self._brief, self.rows, self.look, self.kept = own, rows, look, False
 
     def __str__(self) -> str:
         look = f"; {self.look}" if self.look else ""
         return super().__str__() + look + ("; fault.txt in its own folder has all of it" if self.kept else "")
+
+    @property
+    def brief(self) -> str:
+        """The text for the holder, without single rows."""
+        return self._brief
 
     @property
     def own(self) -> str:

@@ -19,6 +19,7 @@ from ..data.dialect import Dialect
 from ..data.formula import offset_node, with_offset
 from ..data.table import Table
 from ..errors import owned
+from ..finding import Finding
 from ..models.encoding import Column
 from ..results.plain import Record
 from .keys import ColumnSection, JobConfig, Section, key
@@ -184,7 +185,7 @@ def notes(config: JobConfig, counted: Record) -> list[str]:
     They are those of each client, or where sums are secure of all clients together.
     """
     lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
-    return [f"rows that lack a cell, {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
+    return [Finding.of("rows-lack-cells", done=DONE[of(config)], clients=lacking)] if lacking else []
 
 
 def own_notes(config: JobConfig, table: Table) -> list[str]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from ...finding import Finding
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
 from . import until
 from .kept import GIVEN
@@ -69,9 +70,9 @@ NEEDED = "the sum of all less that of the others would be its number; --resume g
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
 
 
-def describe_few(fewer: str, where: str) -> str:
+def describe_few(fewer: str, where: str) -> Finding:
     """Returns the note on clients that have told zeros, of which a sum does not say which they are, or whether there are any."""
-    return f"clients with fewer than {fewer}, if there are any, are not in {where}: which, the server cannot know"
+    return Finding.of("few-hidden-in-sums", fewer=fewer, where=where)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.importance.server import Found
+from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import guard, heterogeneity, other_way
@@ -164,10 +165,10 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
 @guard.figure("notes on the sensitivity", [])
 def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
     """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known."""
-    said = []
+    said = list[str]()
     for why in (CONFLICT, STRONG):
         if names := [name for name, row in sensitive.items() if row["mark"] == why]:
-            said.append(f"sensitive to the prior ({why}): {', '.join(names)}")
-    if unknown := [repr(name) for name, one in alone.items() if not one["known"]]:
-        said.append(f"not known by weights, without client {' or '.join(unknown)}: run the job without it")
+            said.append(Finding.of("sensitive-to-the-prior", why=why, names=names))
+    if unknown := [name for name, one in alone.items() if not one["known"]]:
+        said.append(Finding.of("unknown-without-a-client", clients=unknown))
     return said

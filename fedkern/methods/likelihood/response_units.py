@@ -19,10 +19,6 @@ from ...results.verdict import Said
 
 DISPERSED = 2.0  # the squared coefficient of variation that a row has at most
 QUESTION = "another unit there (mg/dl for mmol/l, days for hours, a count of another time), or are patients so different?"
-NOT_COMPARED = (
-    "clients' means of the response were not compared, for model.intercept_centre takes the place of these sums: whether all "
-    "files have it in one unit is not seen in this result; leave the key out to have it looked at"
-)
 
 
 def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, float]], rows: Sequence[float]) -> Said:

@@ -35,10 +35,6 @@ HALF, MATTERS = 0.5, 0.02  # of a unit that a time rounded up is too long by, an
 CLOSE = 1.5  # as which two factors count
 DIFFERS = "; a hazard that differs wants a covariate, or [model.random] client = true"
 HIDDEN = "; the effect of clients hides another unit from ratios, and not from curves, client_sd and the intercept"
-NOT_COMPARED = (
-    "clients' times per event were not compared, for model.intercept_centre takes the place of these sums: whether all files "
-    "have times in one unit (days, months) is not seen in this result; leave the key out to have it looked at"
-)
 
 ALONE = Words(
     "at {} clients the time per event is not that of all others together: are times in another unit somewhere (days for months), "
