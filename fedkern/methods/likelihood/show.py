@@ -42,7 +42,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
     yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
-    for note in shown.in_order(content["notes"]):
+    for note in shown.notes(content):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

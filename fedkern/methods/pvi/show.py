@@ -39,7 +39,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         yield from format_certificates(content["privacy"])
     else:
         yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
-    for note in shown.in_order(content["notes"]):
+    for note in shown.notes(content):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

@@ -47,7 +47,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield f"clients sent {sent:,} bytes in all; {claim}"
     if content["privacy"]:
         yield from format_certificates(content["privacy"])
-    for note in shown.in_order(content["notes"]):
+    for note in shown.notes(content):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

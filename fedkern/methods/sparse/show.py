@@ -39,7 +39,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and rows can be told where they are few"
-    for note in shown.in_order(content["notes"]):
+    for note in shown.notes(content):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
 

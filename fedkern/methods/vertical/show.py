@@ -35,7 +35,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield f"clients sent {sent:,} bytes in all" + (
         "" if content["privacy"] else "; no privacy is claimed, and each row's part of the predictor is told"
     )
-    for note in shown.in_order(content["notes"]):
+    for note in shown.notes(content):
         yield f"note: {note}"
     yield f"digest {content['digest']}"
     if content["privacy"]:
