@@ -574,7 +574,7 @@ def local(
         no = fault.detail
     except (JobError, ValueError) as fault:
         no = str(fault)
-    no = no or faults  # of cells: they would end an allowed job too
+    no = no or faults or ""  # of cells: they would end an allowed job too
     lines.append(f"  this job, as client {client!r}, is {f'refused: {no}' if no else answer}")
     lines += [f"  budget  {budget}"] if budget else []
     return Verdict(lines, not no)

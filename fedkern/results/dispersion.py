@@ -170,7 +170,7 @@ def notes(own: Verdict, ratio: Dispersion | None, *, mend_first: bool = False) -
     if ratio is None:
         return
     if ratio.few:
-        of = {"events": ratio.events, "least": FEW, "responses": ratio.counted, "family": ratio.family}
-        yield Finding.of("few-events-to-judge", **of)
+        events, responses = ratio.events, ratio.counted
+        yield Finding.of("few-events-to-judge", events=events, least=FEW, responses=responses, family=ratio.family)
     if ratio.off and own.converged is False:
         yield f"{ratio.words}: {MENDED}" if mend_first else ratio.wrong()

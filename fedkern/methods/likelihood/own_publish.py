@@ -152,14 +152,14 @@ def _modes(sampled: importance.Found) -> str:
     """A note on the number of modes, as far as starts tell; draws about one never find another that is far from it."""
     modes = "one mode" if sampled.modes == 1 else f"{sampled.modes} modes"
     starts = "1 start" if sampled.starts == 1 else f"{sampled.starts} starts"
-    return f"{modes} from {starts} (algorithm.starts): a mode that no start leads to is in no draw"
+    return Finding.of("modes-of-starts", modes=modes, starts=starts)
 
 
 def _prior_said(model: OwnModel) -> list[str]:
     """A note where the prior is the model's: it may hold Jacobians, which cannot be told from it."""
     if model.terms.priors is not None:
         return []
-    return ["the prior is the model's own (log_prior), in coordinates that run over all real numbers"]
+    return [Finding.of("prior-of-the-model")]
 
 
 def _released(model: OwnModel, weights: Weighted) -> WeightedDraws:

@@ -17,16 +17,12 @@ from ...jobs.publish import Fit
 from ...models import psis, weighted
 from ...results import guard, loo, unseen
 from ...results import verdict as verdict_of
-from ...results.other_way import ALONE
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts, given_scales, summaries
 from .differently import (
-    INTERCEPTS,
-    OF_A_COLUMN,
-    SLOPES,
     compare_clients,
     describe_sensitivity,
     find_reversed,
@@ -150,8 +146,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **_left_out(model, ended.checked.content, weights, sampled.values),
         **summaries.content(sampled, model.names, model.summaries, ended.sizes),
     }
-    slopes = SLOPES if model.takes_client_slopes else ALONE
-    intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
+    slopes = "client-slopes" if model.takes_client_slopes else "sites-apart"
+    intercepts = "client-effects" if model.takes_client else "level-of-site"
     other_way = find_reversed(sampled, model, ended.checked.events)
     # Counts that vary more than the model makes them make sites differ as well: the family is mended first.
     judged = sampled.converged and not ended.checked.doubt

@@ -424,7 +424,7 @@ def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
 @guard.figure("notes on the limits of the numbers", [])
 def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
-    notes = [Finding.of("areas-at-clients")]
+    notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
     if prior.errors:
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)

@@ -290,7 +290,7 @@ def _about(model: VerticalModel) -> list[str]:
     """Returns notes on the limits of the numbers."""
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
-    notes = [Finding.of("coefficients-at-clients")]
+    notes: list[str] = [Finding.of("coefficients-at-clients")]
     if model.inference == "sfvi" and len(model.names) > 1:
         notes.append(PRODUCT)
     if model.inference == "sfvi":
