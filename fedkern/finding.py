@@ -37,19 +37,19 @@ class Entry:
 
     Attributes
     ----------
-    severity : whether a reader has to know it, no result can stand, a job is refused, or something failed
     public : the text that all parties may read
     page : of the documents, with its anchor
     example : a test that triggers it
+    severity : whether a reader has to know it, no result can stand, a job is refused, or something failed
     holder : the text that only the holder of rows reads, with values of its own
     remedies : the ids of those that may be named
     routine : whether it tells what was done, or what a reader does not have, and so comes after those on data and model
     """
 
-    severity: Literal["note", "doubt", "refusal", "fault"]
     public: str
     page: str
     example: str
+    severity: Literal["note", "doubt", "refusal", "fault"] = "note"
     holder: str = ""
     remedies: tuple[str, ...] = ()
     routine: bool = False

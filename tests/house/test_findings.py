@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern import finding
+from fedkern import finding, sections
 from fedkern.errors import OwnFault
 from fedkern.finding import Entry, Finding, Own, Refusal, Value, catalogue, fill, remedies
-from fedkern.methods import METHODS, reference
+from fedkern.methods import METHODS, load_method
 from fedkern.methods.sparse import publish
 from fedkern.results.plain import plain
 
@@ -69,6 +69,15 @@ def calls() -> Iterator[ast.expr]:
                 yield from (id for id in ids if isinstance(id, ast.Constant))
 
 
+def dotted(kind: Any, before: str = "") -> str:
+    """All keys of a section and of the tables in it."""
+    lines = []
+    for name, field in kind.model_fields.items():
+        lines.append(f"{before}{name}")
+        lines += [dotted(table, f"{before}{name}.") for table in sections._tables(field.annotation)]
+    return "\n".join(lines)
+
+
 def anchors(page: Path) -> set[str]:
     heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
@@ -84,9 +93,7 @@ def test_an_entry_has_an_example_a_page_and_remedies_that_are_keys(id: str) -> N
     assert not anchor or anchor in anchors(DOCS / page), entry.page
     known = set[str]()
     for method in METHODS:
-        for table in re.split(r"\n(?=\[)", reference.text(method))[1:]:
-            section, *lines = table.strip().splitlines()
-            known |= {section.strip("[]"), *(f"{section.strip('[]')}.{line.split()[1]}" for line in lines)}
+        known |= {*KEYS.findall(dotted(load_method(method).keys.Config))}
     for text in texts(entry):
         assert {*KEYS.findall(text)} <= known
     assert {name for name in PLACE.findall(entry.public) if name[0] == "remedies"} or not entry.remedies
