@@ -5,6 +5,7 @@ machine would choose (`native`, about half of the work), or a list (`avx2,baseli
 """
 
 import hashlib
+import json
 import os
 import platform
 import runpy
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,7 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, OptionError
 
 HEADERS, DEVICE, STUBS = Path("csrc/include/fedkern"), Path("csrc/cuda"), Path("stubs/fedkern")
+CATALOGUE = Path("fedkern/findings.toml")
 UNITS, BINDINGS = sorted(Path("csrc/units").glob("*.cpp")), sorted(Path("csrc/bindings").glob("*.cpp"))
 POOL, CHOOSE = Path("csrc/units/pool.cpp"), Path("csrc/units/choose.cpp")
 
@@ -260,8 +263,8 @@ class BuildKernels(build_ext):
 
 class BuildPython(build_py):
     """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; beside
-    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; and the digest of the sources with
-    the choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`)."""
+    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; the digest of the sources with the
+    choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`); and the catalogue of findings."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -272,6 +275,9 @@ class BuildPython(build_py):
             shutil.copytree(HEADERS, package / "include" / "fedkern")
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
             shutil.copytree(STUBS, package, dirs_exist_ok=True)
+            # TOML of hundreds of entries takes a tenth of a second to read, JSON a thousandth.
+            catalogue = tomllib.loads(CATALOGUE.read_text())
+            Path(package, "findings.json").write_text(json.dumps(catalogue, ensure_ascii=False, separators=(",", ":")))
             wheel = runpy.run_path("tools/wheel.py")
             Path(self.build_lib, wheel["RECORDED"]).write_text(f"{wheel['digest_of_sources'](Path())} {wanted_levels()}\n")
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any, overload
 
 from .data import memory
-from .data.faults import HINT
 from .data.table import Table
 from .errors import BudgetSpent, HolderError, JobError, OwnFault
 from .jobs import engine, holders, opened
@@ -34,8 +32,6 @@ from .results.prediction import Prediction
 from .results.result import Result
 from .transports.inprocess import InProcess
 from .transports.place import Place
-
-LOOK = re.compile(f"; {re.escape(HINT)}( it (is|does) not)?")  # how to look into a file, where there is none
 
 
 @overload
@@ -305,14 +301,13 @@ def _as_keys(keys: Mapping[str, object]) -> Iterator[None]:
     try:
         yield
     except JobError as error:
-        said = str(error)
-        odd = [name for name in keys if re.search(rf"unknown key data\.{re.escape(name)};", said)]
+        odd = [name for name in keys if f"data.{name}" in error.unknown]
         if not odd:
             raise
         files = 'files go by data={"clients": [their paths]}; ' if all(isinstance(keys[name], str) for name in odd) else ""
         names = " and ".join(map(repr, odd))
         no_rows = f"{memory.kind(keys[odd[0]])} is no table; {files}{memory.WANTED}"
-        raise JobError(f"{said}; if {names} should be a client: {no_rows}") from None
+        raise JobError(f"{error}; if {names} should be a client: {no_rows}") from None
 
 
 @contextmanager
@@ -328,11 +323,10 @@ def _in_memory(held: Held | None, private: bool, *, alone: bool) -> Iterator[Non
         if held is None or not held.clients:
             raise
         if not alone:
-            raise HolderError(error.own, told=LOOK.sub("", str(error))) from None
-        # Each row that is wrong stands on a line of its own, which begins with blanks: the lines before name the first ones.
-        lines = [line for line in error.own.splitlines() if not line.startswith(" ")]
-        text = LOOK.sub("", str(error)) if private else "\n".join(lines)
-        raise JobError(text) from None
+            error.forget_look()
+            raise HolderError(error.own, told=str(error)) from None
+        error.forget_look()
+        raise JobError(str(error) if private else error.brief) from None
 
 
 def _are_keys(data: object) -> bool:

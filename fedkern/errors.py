@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from traceback import extract_tb, print_exception
@@ -45,7 +45,7 @@ def print_traceback() -> None:
 
 
 class JobError(FedkernError):
-    """Reports a bad job, bad data, or a machine that cannot run the job.
+    """Reports a bad job, bad data, or a machine that cannot run the job. `unknown` has the keys of a file that there are not.
 
     Examples
     --------
@@ -60,6 +60,7 @@ class JobError(FedkernError):
     """
 
     exit_code = 2
+    unknown: tuple[str, ...] = ()
 
 
 class HolderError(JobError):
@@ -85,6 +86,7 @@ class OwnFault(JobError):
 
     The text is for every party: it names only names of the job file and, in an open job, counts the others. `own` has the names
     and cells themselves. It goes to that party's folder alone (`kept`: it is written there) and to its `fedkern check --local`.
+    `brief` is the same without single `rows`. `look` says to all how the holder sees it, where that holds rows in a file.
 
     Examples
     --------
@@ -94,12 +96,27 @@ class OwnFault(JobError):
     ('north: 2 cells of age are no numbers', "age of row 7 is 'unknown'")
     """
 
-    def __init__(self, text: str, own: str) -> None:
+    def __init__(self, text: str, own: str, rows: Sequence[str] = (), look: str = "") -> None:
         super().__init__(text)
-        self.own, self.kept = own, False
+        self._brief, self.rows, self.look, self.kept = own, rows, look, False
 
     def __str__(self) -> str:
-        return super().__str__() + ("; fault.txt in its own folder has all of it" if self.kept else "")
+        look = f"; {self.look}" if self.look else ""
+        return super().__str__() + look + ("; fault.txt in its own folder has all of it" if self.kept else "")
+
+    @property
+    def brief(self) -> str:
+        """The text for the holder, without single rows."""
+        return self._brief
+
+    @property
+    def own(self) -> str:
+        """The whole text for the holder."""
+        return "\n  ".join([self.brief, *self.rows])
+
+    def forget_look(self) -> None:
+        """Leaves out how the holder looks into its file: there is none."""
+        self.look = ""
 
 
 def describe_no_memory(error: MemoryError) -> str:

@@ -103,10 +103,13 @@ def validate_file(kind: type[File], tables: Mapping[str, object], refused: Calla
     try:
         file = kind.model_validate(tables)
     except ValidationError as error:
-        raise JobError(f"{name}: {explain(error.errors(include_url=False), kind)}") from None
-    faults = list(refused(file))
-    if faults:
-        raise JobError(f"{name}: " + "; also ".join(faults))
+        faults = error.errors(include_url=False)
+        refusal = JobError(f"{name}: {explain(faults, kind)}")
+        refusal.unknown = tuple(".".join(map(str, fault["loc"])) for fault in faults if fault["type"] == "extra_forbidden")
+        raise refusal from None
+    contradictions = list(refused(file))
+    if contradictions:
+        raise JobError(f"{name}: " + "; also ".join(contradictions))
     return file
 
 

@@ -20,6 +20,7 @@ import shtab
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
 from fedkern.cli.__main__ import parser
+from fedkern.finding import catalogue, remedies
 from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._docs import COMMON, example_of
@@ -51,6 +52,13 @@ PRIORS = """\
 
 What `fedkern sigma build` and `train` read: `build` the sections `[prior]`, `[data]` and `[within]`.
 Defaults are those of a map; the preset `"paper"` and the variants have their own.
+"""
+FINDINGS = """\
+# Findings
+
+Written by `make pages` from the catalogue of findings; a test holds it to them. What a result says of model, data and run
+has an id, by which a program finds it (`result.findings`, `findings` of `summary.json`), and a page that explains it. In `{}`
+stand values, which `values` of a finding has by the same names. So far these have an id; other notes are texts alone.
 """
 KERNELS = """\
 # Kernels
@@ -230,6 +238,16 @@ def told(kind: type[Message]) -> str:
     )
 
 
+def findings() -> str:
+    """docs/reference/findings.md"""
+    parts = [FINDINGS, "| id | | text | what can be done |", "| --- | --- | --- | --- |"]
+    for id, entry in sorted(catalogue().items()):
+        ways = "; ".join(remedies()[way] for way in entry.remedies)
+        text = re.sub(r"\{(\w+)[^}]*\}", r"{\1}", entry.public)
+        parts.append(f"| [`{id}`](../{entry.page}) | {entry.severity} | {cell(text)} | {cell(ways)} |")
+    return "\n".join([*parts, ""])
+
+
 def marked(text: Callable[[], str]) -> str:
     """Commented TOML that says where it comes from."""
     return f"# Written by `make pages` from the sections that check a file; a test holds it to them.\n{text()}"
@@ -244,6 +262,7 @@ FILES = {
     DISCLOSURE: disclosure,
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
+    "docs/reference/findings.md": findings,
     **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},
     "docs/reference/prior.toml": partial(marked, prior_reference.text),
     **{f"fedkern/cli/completion/fedkern.{shell}": partial(completion, shell) for shell in ("bash", "fish", "tcsh", "zsh")},

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..bridges import audit as audits
 from ..bridges.audit import Audit
@@ -54,7 +54,7 @@ def accept(options: argparse.Namespace) -> int:
     before = [said for said in consent.read().job if said.digest == digest]
     earlier = before[0] if len(before) == 1 and before[0].file == file else None
     given = options.runs or options.until or options.peer_key
-    if earlier and not given and not _state(consent, earlier, audit).startswith("refused"):
+    if earlier and not given and _state(consent, earlier, audit).allowed:
         print(f"{job.name} is accepted already ({digest[:12]}; {earlier.limits})")
         return 0
     identity = _identity(options, config, folder, consent)
@@ -220,7 +220,9 @@ def list_jobs(options: argparse.Namespace) -> int:
     consent = _consent(options)
     said = consent.read()
     audit, head = Audit(consent.folder), ("digest", "file", "name", "accepted by", "when", "for", "now")
-    rows = [(job.digest[:12], job.file, job.name, job.who, job.date, job.limits, _state(consent, job, audit)) for job in said.job]
+    rows = [
+        (job.digest[:12], job.file, job.name, job.who, job.date, job.limits, _state(consent, job, audit).text) for job in said.job
+    ]
     if rows:
         print("\n".join(map(printable, align_columns([head, *rows]))))
     else:
@@ -229,7 +231,14 @@ def list_jobs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _state(consent: Consent, job: AcceptedSection, audit: Audit) -> str:
+class State(NamedTuple):
+    """Says what would become of a request for a job now, and whether it would run."""
+
+    text: str
+    allowed: bool
+
+
+def _state(consent: Consent, job: AcceptedSection, audit: Audit) -> State:
     """Returns what would become of a request for a job now."""
     try:
         config, folder = consent.load(job)
@@ -238,11 +247,11 @@ def _state(consent: Consent, job: AcceptedSection, audit: Audit) -> str:
         client = sites.whose()
         signs = config.secure and identity_of(sites.of(client), names, client, job.peers) is not None
         if why := job.spent(audit):
-            return f"refused: {why}"
+            return State(f"refused: {why}", False)
         begun = "" if job.runs is None else f", {audit.starts(job.digest, job.line)} begun"
     except FedkernError as error:
-        return f"refused: {error}"
-    return f"as accepted{begun}{', keys signed' if signs else ''}"
+        return State(f"refused: {error}", False)
+    return State(f"as accepted{begun}{', keys signed' if signs else ''}", True)
 
 
 def fingerprint(options: argparse.Namespace) -> int:

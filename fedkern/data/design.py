@@ -267,7 +267,7 @@ def _check_labels(own_labels: tuple[str, ...], spec: Spec, begin: str) -> None:
         what = f"{begin}: column {spec.response!r}"
         remedy = f"positive = {spec.positive!r}; {TWO_LABELS}"
         own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), and {remedy}"
-        raise OwnFault(f"{what} has other labels than a response may have, and {remedy}; {HINT}", own)
+        raise OwnFault(f"{what} has other labels than a response may have, and {remedy}", own, look=HINT)
 
 
 def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,11 +145,11 @@ class Marks:
         listed = ", ".join(sorted(said))
         ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
-        text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
+        text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}"
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
         own = [f"{begin}, {self._described(*told)}" for told in self._told]
-        more = [f"  {fault}" for fault in self.faults().first] if int(self.bad.sum()) > 1 else []
-        raise RowFault(text, "\n".join([*own, *more]), self.bad)
+        rows = [str(fault) for fault in self.faults().first] if int(self.bad.sum()) > 1 else []
+        raise RowFault(text, "\n".join(own), rows, self.bad)
 
     def _described(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> str:
         """Returns one fault of a column for the holder: its first cell, and the places of the others."""
@@ -163,8 +163,8 @@ class Marks:
 class RowFault(OwnFault):
     """Reports faults of rows; `bad`: (n,) which rows have one."""
 
-    def __init__(self, text: str, own: str, bad: NDArray[np.bool_]) -> None:
-        super().__init__(text, own)
+    def __init__(self, text: str, own: str, rows: Sequence[str], bad: NDArray[np.bool_]) -> None:
+        super().__init__(text, own, rows, HINT)
         self.bad = bad
 
 
@@ -237,10 +237,31 @@ def own_text(error: BaseException) -> str:
     return error.own if isinstance(error, OwnFault) else str(error)
 
 
+def brief_text(error: BaseException) -> str:
+    """Returns the same without single rows."""
+    return error.brief if isinstance(error, OwnFault) else str(error)
+
+
 class Refused(OwnFault):
     """Reports several refusals at once, of one party or of several that live here."""
 
     def __init__(self, errors: Sequence[JobError]) -> None:
-        own = [line for error in errors for line in own_text(error).splitlines()]
-        super().__init__("; also: ".join(dict.fromkeys(map(str, errors))), "\n".join(dict.fromkeys(own)))
         self.errors = [*errors]
+        super().__init__("; also: ".join(dict.fromkeys(map(str, errors))), _lines(map(brief_text, errors)))
+
+    @property
+    def own(self) -> str:
+        """The whole text for the holder: of each refusal its rows below it."""
+        return _lines(map(own_text, self.errors))
+
+    def forget_look(self) -> None:
+        """Leaves out how the holder looks into its file: there is none."""
+        for error in self.errors:
+            if isinstance(error, OwnFault):
+                error.forget_look()
+        self.args = Refused(self.errors).args
+
+
+def _lines(texts: Iterable[str]) -> str:
+    """Returns the lines of texts, each once."""
+    return "\n".join(dict.fromkeys(line for text in texts for line in text.splitlines()))

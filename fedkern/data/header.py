@@ -36,11 +36,12 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     for name in needed:
         if name not in there:
             what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
-            text = f"{begin}: {what}; the header names {len(names)} others; {remedy}; {HINT}"
+            text = f"{begin}: {what}; the header names {len(names)} others; {remedy}"
+            look = HINT
             # A private text names no column: the header may tell of the client's file.
             if spec is not None and spec.private:
-                text = f"{who(client)}: {unfit(spec)}"
-            raise OwnFault(text, f"{own}: {what}{list_columns(name, names, needed)}; {remedy}")
+                text, look = f"{who(client)}: {unfit(spec)}", UNFIT
+            raise OwnFault(text, f"{own}: {what}{list_columns(name, names, needed)}; {remedy}", look=look)
     if spec is None:
         return
     known = spec.known
@@ -49,7 +50,7 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     if not needed and numbers and Path(source).suffix.lower() in TEXT_FILES:
         remedy = "write a header, or declare these columns in [data.columns] if they are really called so"
         what = f"{len(numbers)} of the {len(names)} names in the header are numbers, as if it were a row"
-        raise OwnFault(f"{begin}: {what}; {remedy}; {HINT}", f"{own}: {what} ({', '.join(numbers)}); {remedy}")
+        raise OwnFault(f"{begin}: {what}; {remedy}", f"{own}: {what} ({', '.join(numbers)}); {remedy}", look=HINT)
     if spec.private:
         _check_declared(names, spec, begin, own)
     if not spec.covariates(tuple(names)) and not spec.intercept:
@@ -78,10 +79,13 @@ def naming_rows(names: Iterable[str]) -> list[str]:
     ]
 
 
+UNFIT = f"{HINT} it is not"
+
+
 def unfit(spec: Spec) -> str:
     """Returns the text that other parties read of any fault of a private job's file as a whole: the job file's own words."""
     columns = f"whose header names {', '.join(map(repr, spec.needed))}" if spec.needed else "with a header"
-    return f"the file is not what [data] describes, a table {columns}; {HINT} it is not"
+    return f"the file is not what [data] describes, a table {columns}"
 
 
 def _check_declared(names: Sequence[str], spec: Spec, begin: str, own: str) -> None:
@@ -89,5 +93,6 @@ def _check_declared(names: Sequence[str], spec: Spec, begin: str, own: str) -> N
     lacking = [name for name in spec.covariates(tuple(names)) if not spec.complete(name)]
     if lacking:
         given = 'kind = "numeric"' + ("" if spec.standardise == "none" else ", center = .., scale = ..")
-        lines = "".join(f'\n  {name!r} = {{{given}}}  or  {{kind = "categorical", levels = [..]}}' for name in lacking)
-        raise OwnFault(f"{begin}: {spec.undeclared}; {HINT} it does not", f"{own}: {spec.undeclared}; of this file:{lines}")
+        lines = [f'{name!r} = {{{given}}}  or  {{kind = "categorical", levels = [..]}}' for name in lacking]
+        text = f"{own}: {spec.undeclared}; of this file:"
+        raise OwnFault(f"{begin}: {spec.undeclared}", text, lines, f"{HINT} it does not")

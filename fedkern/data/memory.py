@@ -246,10 +246,11 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
             return np.array([np.nan if cell is None or cell != cell else float(cell) for cell in cells], dtype=np.float64)
     elif not all(issubclass(one, str) for one in there):
         types = " and ".join(sorted(one.__name__ for one in there))
-        text = f"{source}: column {name!r} holds objects ({types}); make it a column of numbers, or of texts"
+        remedy = "make it a column of numbers, or of texts"
+        text = f"{source}: column {name!r} holds objects ({types}); {remedy}"
         rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
-        raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {text.partition('; ')[2]}")
+        raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {remedy}")
     return as_text([*map(plain, cells)])
 
 

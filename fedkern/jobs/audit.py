@@ -17,7 +17,7 @@ from ..algorithms.core.messages import SERVER
 from ..errors import JobError
 from ..printing import align_columns
 from ..privacy.accountant import Mechanism, Parts
-from ..privacy.certificate import ALONE, certificate
+from ..privacy.certificate import ALONE, certificate, describe_claim
 from ..privacy.certificate_fields import find_problem
 from ..privacy.losses import epsilon_bounds
 from ..results.plain import plain
@@ -241,6 +241,7 @@ def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: L
         if fault := find_problem(one):
             outcome.differences.append(f"{name}: {file}{fault}")
             return
+    there = {file: _completed(one) for file, one in there.items()}
     first = next(iter(there), "")
     content = there.get(first)
     for file, other in there.items():
@@ -332,7 +333,7 @@ def _alone(outcome: Audit, run: Opened, party: int, out: Party, content: dict[st
         text = f"its messages took {out.charged} steps by its ledger, and its certificate has {content['steps']}"
         outcome.differences.append(f"{run.who(party)}: {text}")
     # Only an exact mechanism without earlier steps can be recomputed from the certificate's own numbers.
-    if content["sampling"] not in EXACT or "composition" in content["claim"]:
+    if content["sampling"] not in EXACT or content["mechanisms"] > 1:
         return
     privacy = run.privacy
     assert privacy is not None
@@ -340,24 +341,30 @@ def _alone(outcome: Audit, run: Opened, party: int, out: Party, content: dict[st
     of_job = {"epsilon_cap": cap, "delta": delta, "rows_per_person": privacy.rows_per_person} | privacy.promised(out.name)
     for key, value in plain(of_job).items():
         outcome.compare(f"{out.name}: {key} of its certificate, by job.json", content[key], value)
-    if content["noise_source"] == "secure" and not content["claim"].startswith(
-        told := f"({_real(content['epsilon']):.4g}, {content['delta']:g})-"
-    ):
-        outcome.differences.append(f"{out.name}: its certificate claims {content['claim'][:40]!r}, and its numbers say {told!r}")
-    public = re.search(r"\d+", content.get("public", ""))
+    if content["noise_source"] == "secure":
+        claim = describe_claim(_real(content["epsilon"]), content["delta"], content["neighbours"], 1)
+        outcome.compare(f"{out.name}: claim of its certificate, by its numbers", content["claim"], claim)
     mechanism = Mechanism(
         sampling=content["sampling"],
         clip=content["clip"],
         dimension=0,
         noise_multiplier=content["noise_multiplier"],
         sampling_rate=content["sampling_rate"] if content["sampling"] == "poisson" else None,
-        dataset_size=int(public[0]) if public and content["sampling"] == "aligned" else None,
+        dataset_size=content.get("rows") if content["sampling"] == "aligned" else None,
         unit=content["unit"],
         accountant=content["accountant"].partition(",")[0],
     )
     parts = ((mechanism, content["steps"]),)
     out.low, out.high = epsilon_bounds(parts, content["delta"])
     _bounded(outcome, run.who(party), _real(content["epsilon"]), parts, out)
+
+
+def _completed(content: dict[str, Any]) -> dict[str, Any]:
+    """Returns a certificate with the numbers of mechanisms and of rows, which earlier ones have in sentences alone."""
+    if "mechanisms" in content:
+        return content
+    several, rows = re.search(r"composition of (\d+)", content["claim"]), re.search(r"\d+", content.get("public", ""))
+    return {**content, "mechanisms": int(several[1]) if several else 1, **({"rows": int(rows[0])} if rows else {})}
 
 
 def _mark(end: Sequence[Any]) -> Mark:

@@ -28,7 +28,7 @@ from ..algorithms.exchanges import column_notes
 from ..data import far, table
 from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
-from ..data.faults import Refusals, Refused, own_text
+from ..data.faults import Refusals, Refused
 from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
@@ -331,8 +331,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
         with found.collecting():
             too_few = few.find_few(config, found.usable(rows), spec, client, policies)
         reasons = [unfit] if unfit and found.errors else []
-        # Each faulty row stands on a line of its own below.
-        reasons += [line for line in own_text(Refused(found.errors)).splitlines() if not line.startswith(" ")]
+        reasons += Refused(found.errors).brief.splitlines()  # each faulty row stands on a line of its own below
         if too_few is not None and not too_few.by_summary:
             reasons.append(f"too few {too_few.of}: {too_few.own}")
         return "\n    ".join(reasons) or None

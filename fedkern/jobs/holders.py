@@ -582,26 +582,33 @@ def local(
             near = books.near("", others, known) or near
             many = None if known is None else books.many(known, config.disclosure.jobs)
             lines += [f"  note: {text}" for text in differing(client, binding.policies, near, many)]
-        answer = f"refused: {no}" if no else _answer(binding, books, plan(client) if client in parties.names else None)
+        planned = plan(client) if not no and client in parties.names else None
+        no = no or _denial(binding, planned)
+        answer = "" if no else _answer(binding, books, planned)
     except HolderError as fault:
-        answer = f"refused: {fault.detail}"
+        no = fault.detail
     except (JobError, ValueError) as fault:
-        answer = f"refused: {fault}"
-    # Faults of cells would end an allowed job too.
-    if faults and not answer.startswith("refused"):
-        answer = f"refused: {faults}"
-    lines.append(f"  this job, as client {client!r}, is {answer}")
+        no = str(fault)
+    no = no or faults or ""  # of cells: they would end an allowed job too
+    lines.append(f"  this job, as client {client!r}, is {f'refused: {no}' if no else answer}")
     lines += [f"  budget  {budget}"] if budget else []
-    return Verdict(lines, not answer.startswith("refused"))
+    return Verdict(lines, not no)
+
+
+def _denial(binding: Binding, plan: Plan | None) -> str:
+    """Returns why a policy does not allow the plan's mechanism; "" where all do."""
+    if plan is None:
+        return ""
+    for policy in binding.policies:
+        if refusal := policy.refuses(plan.mechanism):
+            return f"{policy.file}: does not allow {refusal.detail}"
+    return ""
 
 
 def _answer(binding: Binding, books: Books | None, plan: Plan | None) -> str:
-    """Returns the answer of policies that allow this kind of job, and how many updates their budget still pays for."""
+    """Returns the answer of policies that allow this job, and how many updates their budget still pays for."""
     if plan is None:
         return "allowed"
-    for policy in binding.policies:
-        if refusal := policy.refuses(plan.mechanism):
-            return f"refused: {policy.file}: does not allow {refusal.detail}"
     others = () if books is None else books.parts()
     left = min((allowed_by(policy, plan.mechanism, others, plan.planned) for policy in binding.policies), default=plan.max_steps)
     fits = replace(plan, max_steps=min(plan.max_steps, left))

@@ -19,6 +19,7 @@ from ..data.dialect import Dialect
 from ..data.formula import failures_of, offset_node, with_calculated
 from ..data.table import Table
 from ..errors import owned
+from ..finding import Finding
 from ..models.encoding import Column
 from ..results.plain import Record
 from .keys import ColumnSection, JobConfig, Section, key
@@ -193,8 +194,12 @@ def notes(config: JobConfig, counted: Record) -> list[str]:
     They are those of each client, or where sums are secure of all clients together.
     """
     lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
-    which = _or_end(config) or ","
-    return [f"rows that lack a cell{which} {DONE[of(config)]}: {', '.join(lacking)}"] if lacking else []
+    if not lacking:
+        return []
+    if _or_end(config):
+        times = {name: getattr(config.data, name) for name in ("time", "entry")}
+        return [Finding.of("rows-lack-cells-or-end", **times, done=DONE[of(config)], clients=lacking)]
+    return [Finding.of("rows-lack-cells", done=DONE[of(config)], clients=lacking)]
 
 
 def own_notes(config: JobConfig, table: Table) -> list[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 import traceback
 from pathlib import Path
@@ -167,13 +166,10 @@ class Keeper(Hooks):
         try:
             return place.run_protocol(protocol, start, clients, codec, self)
         except RemoteFault as fault:
-            # Machines know clients by their numbers: the text's "client 3:" becomes the client's name.
-            fault.args = (re.sub(r"\bclient (\d+)(?=:)", self._named, str(fault), count=1),)
+            # Machines know clients by their numbers, people by their names.
+            if isinstance(fault.client, int) and fault.client < len(self.wire.clients):
+                fault.client = self.wire.clients[fault.client]
             raise
-
-    def _named(self, match: re.Match[str]) -> str:
-        number = int(match[1])
-        return self.who(number) if number < len(self.wire.clients) else match[0]
 
     def budget(self, party: int) -> Mark:
         """Returns the mark of the party's account, where it has one."""

@@ -16,7 +16,7 @@ from ..algorithms.core.messages import SERVER
 from ..data import mark, table
 from ..data.dialect import Dialect, stem
 from ..data.faults import HINT
-from ..data.header import unfit
+from ..data.header import UNFIT, unfit
 from ..data.plain_text import is_there
 from ..data.sets.builtin import Federation
 from ..data.table import Table
@@ -271,7 +271,7 @@ def own_of_client(name: str, spec: Spec) -> Iterator[None]:
     try:
         yield
     except OwnFault as error:
-        text = unfit(spec) if spec.private else f"{error}; {HINT}"
-        raise OwnFault(f"client {name!r}: {text}", f"client {name!r}: {error.own}") from None
+        text, look = (unfit(spec), UNFIT) if spec.private else (str(error), HINT)
+        raise OwnFault(f"client {name!r}: {text}", f"client {name!r}: {error.brief}", error.rows, look) from None
     except JobError as error:
         raise JobError(f"client {name!r}: {error}") from None

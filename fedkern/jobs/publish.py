@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
 from ..errors import FedkernError, JobError, mark_party
+from ..finding import Finding
 from ..results import guard
 from ..results.digest import digest
 from ..results.inference_data import netcdf
@@ -100,7 +101,7 @@ def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, dra
     try:
         content = netcdf(posterior, seed=run.config.job.seed, chains=chains, draws=draws, made=made)
     except Exception as error:  # the rounds may have cost a privacy budget: nothing that comes after may lose them
-        return Kept(None, made, [f"no posterior.nc: {_said(error)}"])
+        return Kept(None, made, [Finding.of("no-draws-written", why=_said(error))])
     files.write(path, content)
     return Kept(path, made)
 
@@ -147,7 +148,9 @@ def publish(run: Run[C], fit: Fit) -> Result:
     with judging(run, kept):
         content = summary(job.method, fit.posterior, outcome, fit.more)
     # What is said of the numbers themselves may have failed just now, too.
-    said = {**guard.judged(judged).content, "notes": [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]}
+    judged, notes = guard.judged(judged), [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]
+    found = [one.content for one in (*judged.doubts, *notes) if isinstance(one, Finding)]
+    said = {**judged.content, "notes": notes, "findings": found}
     content |= {key: plain(value) for key, value in said.items()}
     if run.config.counts_rows and not run.config.private:
         content["disclosure"] = {

@@ -59,11 +59,10 @@ def certificate(
     secure = all(m.secure for m in (mechanism, *ran))
     spent = composed(((mechanism, steps), *before), delta)
     neighbours = neighbours_of(ran)
-    several = f", composition of {len(ran)} mechanisms" if len(ran) > 1 else ""
     # Predictable noise protects nobody, however small the nominal epsilon is.
     promised = spent if secure else math.inf
     content: dict[str, str | float] = {
-        "claim": f"({spent:.4g}, {delta:g})-differential privacy, neighbours: {neighbours}{several}" if secure else KEYED,
+        "claim": describe_claim(spent, delta, neighbours, len(ran)) if secure else KEYED,
         "epsilon": promised,
         "delta": delta,
         "epsilon_cap": epsilon_cap,
@@ -73,6 +72,7 @@ def certificate(
         "sampling": mechanism.sampling,
         "sampling_rate": mechanism.rate,
         "steps": steps + sum(n for _, n in before),
+        "mechanisms": len(ran),
         "noise_multiplier": mechanism.sigma,
         "clip": mechanism.clip,
         "noise_source": "secure" if secure else "keyed",
@@ -84,10 +84,16 @@ def certificate(
     if cases := largest_cases(ran):
         content["cases_per_person"] = cases
     if mechanism.dataset_size is not None:
-        content["public"] = f"the number of rows, {mechanism.dataset_size}"
+        content |= {"public": f"the number of rows, {mechanism.dataset_size}", "rows": mechanism.dataset_size}
     if rows_per_person > 1:
         content["person_epsilon"], content["person_delta"] = compute_group_privacy(promised, delta, rows_per_person)
     return {name: "inf" if value == math.inf else value for name, value in content.items()}
+
+
+def describe_claim(epsilon: float, delta: float, neighbours: str, mechanisms: int) -> str:
+    """Returns the claim in one line."""
+    several = f", composition of {mechanisms} mechanisms" if mechanisms > 1 else ""
+    return f"({epsilon:.4g}, {delta:g})-differential privacy, neighbours: {neighbours}{several}"
 
 
 def describe_trust(mechanism: Mechanism) -> str:

@@ -66,7 +66,9 @@ FIELDS: Mapping[str, Check] = {
     "posterior": TEXT,
 }
 OPTIONAL: Mapping[str, Check] = {
+    "mechanisms": _count(1),
     "public": TEXT,
+    "rows": _count(1),
     "cases_per_person": _count(1),
     "person_epsilon": AMOUNT,
     "person_delta": SHARE,

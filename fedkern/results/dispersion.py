@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..algorithms.exchanges.pearson import PearsonSums
+from ..finding import Finding
 from ..kernels.families import FAMILIES
 from . import guard
 from .verdict import Verdict
@@ -174,9 +175,7 @@ def notes(own: Verdict, ratio: Dispersion | None, *, mend_first: bool = False) -
     if ratio is None:
         return
     if ratio.few:
-        yield (
-            f"{ratio.events:g} events are too few (below {FEW}) to tell whether {ratio.counted} vary more than a {ratio.family} "
-            "model says; where they do, intervals are too narrow"
-        )
+        events, responses = ratio.events, ratio.counted
+        yield Finding.of("few-events-to-judge", events=events, least=FEW, responses=responses, family=ratio.family)
     if ratio.off and own.converged is False:
         yield f"{ratio.words}: {MENDED}" if mend_first else ratio.wrong()

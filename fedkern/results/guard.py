@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ..algorithms.core.messages import SERVER, RemoteFault
 from ..errors import LostPeer, _owner, describe_origin
+from ..finding import Finding
 from .verdict import Verdict, not_judged
 
 P = ParamSpec("P")
@@ -154,4 +155,4 @@ def notes() -> list[str]:
     """Returns the note on the diagnostics that failed so far at the server."""
     faults = _COLLECTED.get()
     names = [] if faults is None else faults.names()
-    return [f"failed, and left out: {', '.join(names)}; the posterior is whole"] if names else []
+    return [Finding.of("failed-diagnostics", names=names)] if names else []

@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from ..finding import Finding
+
 Array = NDArray[np.float64]
 
 ALPHA = 0.01
@@ -84,7 +86,7 @@ class Heterogeneity:
         return {**intercept, "slopes": self.slopes.content, "coefficients": single, "differ": list(self.differ)}
 
     def notes(self, remedy_of_intercepts: str, remedy_of_slopes: str) -> Iterator[str]:
-        """Yields one note that names the coefficients that differ, and the remedies."""
+        """Yields one note that names the coefficients that differ; remedies are those of the catalogue."""
         said, remedies = list[str](), list[str]()
         if self.intercept is not None and self.intercept.sure < SAID:
             said.append(f"in their intercepts ({_words(self.intercept)})")
@@ -97,10 +99,7 @@ class Heterogeneity:
             more = len(self.differ) - SHOWN
             said.append(f"most in {first}" + (f" and {more} more" if more > 0 else ""))
         if said:
-            yield (
-                f"sites differ by more than chance {', '.join(said)}: one coefficient for all is no site's, and its interval "
-                f"says nothing of how they differ; {'; '.join(remedies)}"
-            )
+            yield Finding.of("sites-differ", of=said, remedies=remedies)
 
 
 REVERSED = 1e-4  # p of the slopes, divided by the number of sites, from which on a site is looked for that is the other way round

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core.masked import ALL, describe_few
-from ..algorithms.core.once import Server
+from ..algorithms.core.once import Server, not_in
 from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
+from ..finding import Finding
 from ..models import psis
 from . import guard, page
 from .plain import Record, real
@@ -27,6 +28,7 @@ Array = NDArray[np.float64]
 EDGES = (psis.GOOD, psis.UNRELIABLE, 1.0)  # of the bins of k-hat
 BLOCK = 256  # rows at once: memory is that of the draws times this
 REMAINS = 0.4  # of the Monte Carlo error once it is corrected, by benchmarks/loo_error.py
+SUMS = "the leave-one-out sums"
 SMOOTHED = 0.015  # of p_loo: so much is elpd too low there, by smoothing the tails of 200 draws
 
 
@@ -154,19 +156,14 @@ def piece(summary: Record) -> str:
 def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:
     """Returns notes for a reader: rows whose densities are not reliable, and clients that are not in the sums."""
     if tuple(names) == (ALL,):
-        return [describe_few(f"{LEAST} rows", "the leave-one-out sums"), *_not_used(told, names), *_unreliable(content)]
+        return [describe_few(f"{LEAST} rows", SUMS), *not_in(SUMS, told, names), *_unreliable(content)]
     silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
-    said = [f"{silent} clients have fewer than {LEAST} rows: they are not in the leave-one-out sums"] if silent else []
-    said += [f"{lost} clients were lost: they are not in the leave-one-out sums"] if lost else []
-    return [*said, *_not_used(told, names), *_unreliable(content)]
-
-
-def _not_used(told: Server[LooSums], names: Sequence[str]) -> list[str]:
-    """Returns notes on answers that cannot be."""
-    return [f"client {names[k]!r} is not in the leave-one-out sums, for {why}" for k, why in sorted(told.dropped.items())]
+    said = [Finding.of("few-rows-not-in-loo", n=silent, least=LEAST)] if silent else []
+    said += [Finding.of("lost-not-in-loo", n=lost)] if lost else []
+    return [*said, *not_in(SUMS, told, names), *_unreliable(content)]
 
 
 def _unreliable(content: dict[str, Any]) -> list[str]:
     """Returns a note on rows whose densities are not reliable."""
     far = content["k_hat"][f"<= {EDGES[-1]:g}"] + content["k_hat"][f"> {EDGES[-1]:g}"] if content else 0
-    return [f"leave-one-out densities of {far} rows are not reliable (k-hat above {psis.UNRELIABLE:g})"] if far else []
+    return [Finding.of("unreliable-loo", rows=far, limit=psis.UNRELIABLE)] if far else []

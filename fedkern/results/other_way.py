@@ -8,23 +8,20 @@ site's rows, and their columns given it, were normal. Source: docs/concepts/conv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..finding import Finding
 from . import heterogeneity
 
 Array = NDArray[np.float64]
 
-ALONE = "fit the sites that differ in jobs of their own"
-REWRITE = (
-    "No setting of the job mends that: rewrite the column in that file (1 less each cell, the trials less the successes, the "
-    "labels exchanged, or the levels in the other order)"
-)
-OF_TWO = "1 of column {} mean there what 0 means elsewhere?"
+REWRITE = "rewrite-outcome"
+OF_TWO = "slopes-reversed"
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -142,20 +139,12 @@ def find(sums: Sums, names: Sequence[str], column: str | None, *, effects: bool)
     return describe_rates([names[k] for k in mirrored], column) if mirrored else None
 
 
-def describe(who: Sequence[str], column: str | None, question: str) -> Reversed:
-    """Says that slopes are minus those of the others; `question` asks what a value means there, {} is the column."""
-    said, quoted = " or ".join(map(repr, who)), repr(column)
-    return Reversed(
-        f"{said}: its slopes are minus those of the other sites: does {question.format(quoted)} {REWRITE}; where it is right so, "
-        f"{ALONE}",
-        f"the response {quoted} seems to be coded the other way round at {said} (a note says what to do)",
-    )
+def describe(who: Sequence[str], column: str | None, id: str, of: Mapping[str, str] | None = None) -> Reversed:
+    """Says that slopes are minus those of the others; `id` and `of`: the finding, and values that it has beside the column."""
+    note = Finding.of(id, clients=who, column=column, remedies=[REWRITE], **(of or {}))
+    return Reversed(note, Finding.of("response-reversed", clients=who, column=column))
 
 
 def describe_rates(who: Sequence[str], column: str | None) -> Reversed:
     """Says that the outcome is about as often 1 as it is 0 elsewhere, which alone is no doubt."""
-    return Reversed(
-        f"{' or '.join(map(repr, who))}: column {column!r} is about as often 1 there as it is 0 at all others together: does 1 "
-        f"mean there what 0 means elsewhere? {REWRITE}; where it is right so, {ALONE}",
-        "",
-    )
+    return Reversed(Finding.of("outcome-reversed", clients=who, column=column, remedies=[REWRITE]), "")

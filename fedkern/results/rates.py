@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..algorithms.exchanges.multiples import FIRST, in_words, name_multiples
+from ..algorithms.exchanges.multiples import in_words, name_multiples
+from ..finding import Finding
 from .verdict import Said
-
-QUESTION = "are exposures in another unit there (months for years, per 1,000), or counts, or are rates so different?"
 
 
 def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, float]]) -> Said:
@@ -28,14 +27,8 @@ def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, 
     """
     told = [(name, math.log(y / e), y**-0.5) for name, (y, e) in zip(names, answers, strict=True) if min(y, e) > 0]
     found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
-    what = f"column {response!r}"
-    notes = tuple(
-        f"{name}: {what} by its exposure is {in_words(off)} that of the others: {QUESTION}{found.others} {FIRST}"
-        for name, off in found.odd
-    )
+    of = {"column": response, "others": found.others}
+    notes = tuple(Finding.of("rate-apart", client=name, times=in_words(off), **of) for name, off in found.odd)
     if not found.unit:
         return Said(notes)
-    by = f"{what} by its exposure is {found.times} that of the others"
-    return Said(
-        notes, (f"exposures, or counts, are in another unit at {found.where}{found.others}: {by} (a note says what to do)",)
-    )
+    return Said(notes, (Finding.of("exposures-in-another-unit", where=found.where, times=found.times, **of),))

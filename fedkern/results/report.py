@@ -168,7 +168,7 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
         tiles.append(("Rounds", number(rounds)))
     if sent := sum(way["to_server"]["bytes"] for way in summary.get("wire", {}).values()):
         tiles.append(("Sent by clients", _bytes(sent)))
-    notes, more = shown.first_notes(summary.get("notes", []))
+    notes, more = shown.first_notes(summary)
     return {
         "word": "a client's own areas" if run.own else ended.label,
         "mood": "good" if run.own else ended.mood,
@@ -285,7 +285,7 @@ def _shape(shape: object) -> str:
 def _record(run: RunFiles) -> str:
     """Makes the section with notes that are not at the head, digest, versions and the job."""
     summary, parts = run.summary, []
-    if notes := [str(note) for note in [*run.notes, *shown.in_order(summary.get("notes", []))[shown.NOTES :]]]:
+    if notes := [str(note) for note in [*run.notes, *shown.notes(summary)[shown.NOTES :]]]:
         parts.append(piece("bullets", notes))
     if summary.get("digest"):
         parts.append(piece("code", "Digest", str(summary["digest"])))

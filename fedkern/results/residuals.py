@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges import spreads
 from ..algorithms.exchanges.pearson import PearsonSums
+from ..finding import Finding
 from .heterogeneity import generalised_inverse
 from .verdict import Verdict
 
@@ -94,7 +95,7 @@ class Residuals:
         """Yields a note for a reader beside the verdict."""
         wasteful = bool((np.abs(np.log(self.spread.ratio[self.spread.odd])) > np.log(NOTED)).any())
         if own.converged is False if self.off else wasteful:
-            yield f"{self.words}: one error variance for all gives the noisier ones too much weight; {self.remedy}"
+            yield Finding.of("errors-vary-otherwise", words=self.words, remedy=self.remedy)
 
 
 def compare_clients(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JobError
+from ..finding import Finding
 from ..kernels.families import FAMILIES
 from ..printing import printable
 from . import head, loo, page, plain, shown, table
@@ -109,7 +110,12 @@ class Result:
 
         Those on data and model come first. `print(result)` shows the first of them.
         """
-        return shown.in_order(self.summary["notes"])
+        return shown.notes(self.summary)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Doubts and notes by their ids, with the values that stand in them: each is a text, too."""
+        return shown.findings(self.summary)
 
     def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None, levels: bool = True) -> Rows[TableRow]:
         """Returns the rows of `table`, each a dictionary."""

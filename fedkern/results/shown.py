@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..finding import Finding
 from ..printing import align_numbers
 from .gaussian import comparable
 from .plain import Record, real
@@ -22,16 +23,6 @@ OTHERS = 24  # intercepts, standard deviations, thresholds and the like
 NOTES = 6  # on pages
 PRINTED = 3
 INTERVAL = ("mean", "sd", "q025", "q975")
-# So begin notes that tell what was done, or what a reader does not have, and not what may be wrong with data or model.
-ROUTINE = (
-    "sensitive to the prior",
-    "each client's coefficients are in",
-    "the areas' posteriors are in",
-    "chains have no log evidence",
-    "clients with fewer than",
-    "rows that lack a cell",
-    "no posterior.nc",
-)
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
@@ -152,12 +143,18 @@ def table_lines(rows: Sequence[Mapping[str, Any]], ratios: Mapping[tuple[str, st
     return lines
 
 
-def in_order(notes: Sequence[str]) -> list[str]:
-    """Returns notes with those on data and model first."""
-    return sorted(notes, key=lambda note: note.startswith(ROUTINE))
+def findings(summary: Record) -> list[Finding]:
+    """Returns what a summary says, where it says it by an id: doubts and notes."""
+    return [Finding.read(one) for one in summary.get("findings", ())]
 
 
-def first_notes(notes: Sequence[str]) -> tuple[list[str], int]:
+def notes(summary: Record) -> list[str]:
+    """Returns a summary's notes with those on data and model first."""
+    last = {one for one in findings(summary) if one.routine}
+    return sorted(summary.get("notes", ()), key=last.__contains__)
+
+
+def first_notes(summary: Record) -> tuple[list[str], int]:
     """Returns the notes that are shown, and the number of others."""
-    ordered = in_order(notes)
+    ordered = notes(summary)
     return ordered[:NOTES], max(len(ordered) - NOTES, 0)

@@ -62,11 +62,13 @@ class Verdict:
         "approximate" (all has converged, to a posterior in which small clients' summaries weigh much)
     why : the numbers that decided, or the reason why there are none
     worst : name of the quantity that is farthest from convergence; "" where none is known
+    doubts : those for which no result can stand, each of which `why` says
     """
 
     converged: Word
     why: str
     worst: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -94,6 +96,14 @@ def ending(stop: str | None) -> Ending:
 def not_judged(why: str) -> Verdict:
     """Returns the verdict "not judged", with a reason of a few words."""
     return Verdict("not judged", why)
+
+
+def against(doubts: Sequence[str], judged: Verdict) -> Verdict:
+    """Returns the verdict on a result that cannot stand; what was `judged` comes last where that is against it, too."""
+    if not doubts:
+        return judged
+    why = "; ".join([*doubts, *([] if judged.converged is True else [judged.why])])
+    return Verdict(False, why, judged.worst, tuple(doubts))
 
 
 def approximate(why: str) -> Verdict:

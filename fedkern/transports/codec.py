@@ -102,45 +102,45 @@ class Codec:
         """
         kind = KINDS.get(frame[6] | frame[7] << 8) if len(frame) >= HEADER.size else None
         if kind is None or kind not in expected:
-            raise RemoteFault(self._fault(frame, expected))
+            raise self._fault(frame, expected)
         layout = self._layouts.get(kind) or self.layout(kind)
         opened = wire.decode(layout.compiled, frame, self.n_clients)
         if opened is None:
-            raise RemoteFault(self._fault(frame, expected))
+            raise self._fault(frame, expected)
         message = object.__new__(kind)  # no message does more in `__init__`
         object.__setattr__(message, "__dict__", opened[1])
         return opened[0], message
 
-    def _fault(self, frame: Frame, expected: Kinds) -> str:
-        """Returns a sentence that says why a frame is refused."""
+    def _fault(self, frame: Frame, expected: Kinds) -> RemoteFault:
+        """Returns why a frame is refused."""
         if len(frame) < HEADER.size:
-            return f"a frame of {len(frame)} bytes is shorter than its header of {HEADER.size}"
+            return RemoteFault(f"a frame of {len(frame)} bytes is shorter than its header of {HEADER.size}")
         magic, version, number, client, flags, length, checksum = HEADER.unpack_from(frame)
         if magic != MAGIC or version != VERSION:
-            return f"not a version {VERSION} fedkern frame"
+            return RemoteFault(f"not a version {VERSION} fedkern frame")
         if client >= self.n_clients:
-            return f"client {client}: the job has {self.n_clients} clients"
+            return RemoteFault(f"the job has {self.n_clients} clients", client)
         kind = KINDS.get(number)
         if kind is None or kind not in expected:
             name = kind.__name__ if kind else f"kind {number}"
-            return f"client {client}: {name}, expected {' or '.join(k.__name__ for k in expected)}"
-        layout, who = self.layout(kind), f"client {client}: {kind.__name__}"
+            return RemoteFault(f"{name}, expected {' or '.join(k.__name__ for k in expected)}", client)
+        layout, what = self.layout(kind), kind.__name__
         if len(frame) != layout.total or length != layout.total - HEADER.size:
-            return f"{who} of {len(frame)} bytes, said {length + HEADER.size}, needs {layout.total}"
+            return RemoteFault(f"{what} of {len(frame)} bytes, said {length + HEADER.size}, needs {layout.total}", client)
         if flags > LAST or checksum != wire.checksum(frame):
-            return f"{who} was altered on its way"
+            return RemoteFault(f"{what} was altered on its way", client)
         when = ""
         for name, form, sizes, start, stop in layout.fields:
             if form in (float, np.ndarray) and not np.isfinite(np.frombuffer(frame[start:stop], "<f8")).all():
-                return f"{who}.{name} is not finite{when}"
+                return RemoteFault(f"{what}.{name} is not finite{when}", client)
             (number,) = struct.unpack_from("<q", frame, start) if stop > start else (0,)
             if form is bytes and not 0 <= number <= sizes[0]:
-                return f"{who}.{name} of {number} bytes, at most {sizes[0]}"
+                return RemoteFault(f"{what}.{name} of {number} bytes, at most {sizes[0]}", client)
             if form is bytes and any(frame[start + 8 + number : stop]):
-                return f"{who}.{name}: something follows its {number} bytes"
+                return RemoteFault(f"{what}.{name}: something follows its {number} bytes", client)
             # A later field's fault can then name the round, which has been read by now.
             when = f" in round {number}" if name == "round" else when
-        return f"{who} was refused"
+        return RemoteFault(f"{what} was refused", client)
 
 
 def is_last(frame: Frame) -> bool:

@@ -206,7 +206,7 @@ class ClientSide(Generic[S, C]):
         """Answers a frame: returns the client that it is for, and the frames of the answer (at least one; the last is marked)."""
         client, question = self.codec.decode(frame, self.expected)
         if client not in self.clients:
-            raise RemoteFault(f"client {client}: {type(question).__name__} came to a rank where it does not live")
+            raise RemoteFault(f"{type(question).__name__} came to a rank where it does not live", client)
         try:
             return client, self._answers(client, question, frame)
         except np.linalg.LinAlgError as error:
@@ -348,25 +348,25 @@ class ServerSide(Generic[S, C]):
         """Takes one frame from a rank; `here` are the clients that live on that rank."""
         client, message = self.codec.decode(frame, self.expected)
         if client not in here:
-            raise RemoteFault(f"client {client}: {type(message).__name__} came from a rank where it does not live")
+            raise RemoteFault(f"{type(message).__name__} came from a rank where it does not live", client)
         # The machine was told of the loss; a late frame of that client must not reach it.
         if client in self.lost:
             return
         if not self.open[client]:
-            raise RemoteFault(f"client {client}: {type(message).__name__} answers no question")
+            raise RemoteFault(f"{type(message).__name__} answers no question", client)
         self.hooks.delivered("to_server", client, len(frame))
         if is_last(frame):
             self.open[client] -= 1
             self.n_open -= 1
         if not isinstance(message, (Kept, Received)):
             if self.keeping is not None:  # all that is open then is whether the clients have kept their states
-                raise RemoteFault(f"client {client}: {type(message).__name__} came, asked to keep its state")
+                raise RemoteFault(f"{type(message).__name__} came, asked to keep its state", client)
             if self.told_last:  # a transport need not wait for this answer
                 raise FedkernError(f"{self.protocol.name}: the server has finished, and {type(message).__name__} answers it")
             self.feed(client, message)
         elif isinstance(message, Kept):
             if self.keeping is None or client not in self.keeping or message.number != self.hooks.checkpoint_number:
-                raise RemoteFault(f"client {client}: Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}")
+                raise RemoteFault(f"Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}", client)
             self.keeping.discard(client)
 
     def feed(self, sender: int, event: Event) -> None:

@@ -195,7 +195,8 @@ class Ranks:
                 try:
                     server.arrive(item[2], here[item[0]])
                 except RemoteFault as fault:
-                    raise RemoteFault(f"{self.label(item[0])}: {fault}") from None
+                    fault.where = f"{self.label(item[0])}: "
+                    raise
         if not parted:
             for rank in self.others():
                 link.send(rank, tags.END)

@@ -279,7 +279,8 @@ class HubLink(End):
         try:
             letter = Letter.unpack(bytes(data))
         except RemoteFault as fault:
-            raise RemoteFault(f"{self.describe(rank)}: {fault}") from None
+            fault.where = f"{self.describe(rank)}: "
+            raise
         line = self._lines[rank]
         if letter.job != self._job or rank in self.gone:
             return

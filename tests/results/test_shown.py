@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import fedkern as package
 from fedkern import Result
 from fedkern.cli.report import write
 from fedkern.cli.show import describe_result
+from fedkern.finding import Finding
 from fedkern.results import shown
 
 N = 300
@@ -50,12 +52,17 @@ def test_notes_are_seen_in_python_and_at_the_head_of_the_page(differing: Result)
 
 
 def test_of_many_notes_the_first_on_data_are_shown_with_the_number_of_others(differing: Result) -> None:
-    said = [f"sensitive to the prior: {k}" for k in range(3)] + [f"{k}: the mean of column 'age' is far" for k in range(5)]
-    many = Result({**differing.summary, "notes": said}, differing.posterior, job=differing.job)
+    routine = [Finding.of("sensitive-to-the-prior", why=str(k), names=["age"]) for k in range(3)]
+    said = [*map(str, routine), *(f"{k}: the mean of column 'age' is far" for k in range(5))]
+    found = json.loads(json.dumps([one.content for one in routine]))
+    many = Result({**differing.summary, "notes": said, "findings": found}, differing.posterior, job=differing.job)
     lines = str(many).splitlines()
     assert [line for line in lines if line.startswith("note: ")] == [f"note: {note}" for note in said[3:6]]
     assert lines[-1] == "(5 more notes: .notes)"
     assert many.notes == [*said[3:], *said[:3]]
+    assert [one.id for one in many.findings] == ["sensitive-to-the-prior"] * 3
+    old = Result({**differing.summary, "notes": said, "findings": []}, differing.posterior, job=differing.job)
+    assert old.notes == said, "texts of old runs stand as they are"
     assert "5 more notes: .notes" in many._repr_html_()
 
 

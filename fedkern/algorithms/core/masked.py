@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from ...finding import Finding
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
 from . import until
 from .kept import GIVEN
@@ -70,9 +70,9 @@ NEEDED = "the sum of all less that of the others would be its number; --resume g
 TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
 
 
-def describe_few(fewer: str, where: str) -> str:
+def describe_few(fewer: str, where: str) -> Finding:
     """Returns the note on clients that have told zeros, of which a sum does not say which they are, or whether there are any."""
-    return f"clients with fewer than {fewer}, if there are any, are not in {where}: which, the server cannot know"
+    return Finding.of("few-hidden-in-sums", fewer=fewer, where=where)
 
 
 @dataclass(frozen=True)
@@ -386,14 +386,14 @@ class Sums:
         name = type(event).__name__
         before = state.answers.get(sender, ())
         if before and event.round <= before[-1].round:
-            raise RemoteFault(f"client {sender}: {name} came twice")
+            raise RemoteFault(f"{name} came twice", sender)
         if len(event.words) != one.n_bytes(self.dims):
-            raise RemoteFault(f"client {sender}: {name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}")
+            raise RemoteFault(f"{name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}", sender)
         # Where several questions are asked at once, each client answers them in their order.
         for other in (others[len(before)] for others in state.answers.values() if len(others) > len(before)):
             if type(other) is not type(event) or other.round != event.round:
                 raise RemoteFault(
-                    f"client {sender}: {name} of round {event.round}, others sent {type(other).__name__} of round {other.round}"
+                    f"{name} of round {event.round}, others sent {type(other).__name__} of round {other.round}", sender
                 )
         answers = state.answers.plus(sender, (*before, event))
         if before or len(answers) < len(state.names):
@@ -407,7 +407,8 @@ class Sums:
         try:
             inner: tuple[S, ServerEffects] = self.protocol.server_receive(state.inner, sender, event)
         except RemoteFault as fault:
-            raise RemoteFault(re.sub(r"^client 0(?=:)", f"client {ALL!r}", str(fault))) from None
+            fault.client = None if fault.client is None else ALL
+            raise
         return inner
 
     def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:

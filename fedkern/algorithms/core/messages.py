@@ -267,7 +267,32 @@ def evolve(state: State, /, **changes: object) -> State:
 
 
 class RemoteFault(Exception):
-    """Tells that a peer sent a message that it should not have sent. (A fault of the caller is a ValueError.)"""
+    """Tells that a peer sent a message that it should not have sent. (A fault of the caller is a ValueError.)
+
+    Attributes
+    ----------
+    text : what is wrong
+    client : whose message it was, where that is a client: its number, or its name where that is known; None else
+    where : at which rank or site, where more is known of it
+    """
+
+    def __init__(self, text: str, client: int | str | None = None) -> None:
+        super().__init__(text)
+        self.text, self.client, self.where = text, client, ""
+
+    def __str__(self) -> str:
+        client = "" if self.client is None else f"client {self.client!r}: "
+        return f"{self.where}{client}{self.text}"
+
+
+@contextmanager
+def of_client(client: int | str) -> Iterator[None]:
+    """Says of a fault that is raised inside the block whose message it is of."""
+    try:
+        yield
+    except RemoteFault as fault:
+        fault.client = client
+        raise
 
 
 @contextmanager

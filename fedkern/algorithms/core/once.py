@@ -5,13 +5,14 @@ Nothing of it lasts: after a crash the questions are asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from typing import Protocol as Shape
 
 import numpy as np
 
+from ...finding import Finding
 from .messages import ClientEffects, ClientLost, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve, schema
 from .persistent import PersistentMap, PersistentSet
 from .rounds import needed, to_each
@@ -65,6 +66,16 @@ class Server(Generic[A]):
     def complete(self) -> bool:
         """Whether everybody was asked, and has answered."""
         return self.asks and len(self.replies) == self.n_clients
+
+
+def not_in(where: str, server: Server[Any], names: Sequence[str]) -> list[str]:
+    """Returns notes on the answers that are not used in the sums of `where`."""
+    return left_out(where, server.dropped, names)
+
+
+def left_out(where: str, why: Mapping[int, str], names: Sequence[str]) -> list[str]:
+    """Returns notes on clients that are not in the sums of `where`; `why`: client -> the reason."""
+    return [Finding.of("not-in-sums", client=names[k], where=where, why=why[k]) for k in sorted(why)]
 
 
 def ready_client(answer: A) -> Client[Any, A]:
@@ -139,10 +150,10 @@ class Question(Generic[Q, A]):
         needed(event, self.needs)
         if not isinstance(event, self.reply) or sender in state.replies or sender in state.dropped:
             what = "came twice" if isinstance(event, self.reply) else "was not expected"
-            raise RemoteFault(f"client {sender}: {type(event).__name__} {what}")
+            raise RemoteFault(f"{type(event).__name__} {what}", sender)
         if why := self.wrong(event):
             if not self.drops:
-                raise RemoteFault(f"client {sender}: {why}")
+                raise RemoteFault(f"{why}", sender)
             return evolve(state, dropped=state.dropped.plus(sender, why)), []
         return with_reply(state, sender, event), []
 

@@ -108,7 +108,7 @@ def with_answer(state: State, sender: int, event: Event, expected: type[Message]
     needs_all(event, state.names, state.round, why)
     late = getattr(event, "round", state.round) != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {state.round}")
+        raise RemoteFault(f"{type(event).__name__} is no answer to round {state.round}", sender)
     return evolve(state, answers=state.answers.plus(sender, event), waiting=state.waiting.minus(sender))
 
 

@@ -128,7 +128,7 @@ def following(settings: Settings, *, settled: bool) -> Settings:
 def bit(sender: int, answer: Moving) -> bool:
     """Returns a client's answer; raises RemoteFault if it is no bit."""
     if answer.settled not in (0, 1):
-        raise RemoteFault(f"client {sender}: Moving.settled is {answer.settled}, wanted 0 or 1")
+        raise RemoteFault(f"Moving.settled is {answer.settled}, wanted 0 or 1", sender)
     return answer.settled == 1
 
 

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import column_zeros
@@ -239,12 +239,12 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes one client's answer, or a piece of it."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnNotes) or sender in state.told:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    who = f"client {sender}: ColumnNotes"
-    have, content = pieces.add(who, state.pieces.get(sender, ()), event)
-    if content is None:
-        return replace(state, pieces=state.pieces.plus(sender, have)), []
-    return replace(state, told=state.told.plus(sender, _checked(who, content))), []
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
+    with of_client(sender):
+        have, content = pieces.add("ColumnNotes", state.pieces.get(sender, ()), event)
+        if content is None:
+            return replace(state, pieces=state.pieces.plus(sender, have)), []
+        return replace(state, told=state.told.plus(sender, _checked("ColumnNotes", content))), []
 
 
 def _checked(who: str, content: dict[str, Any]) -> Degenerate:

@@ -225,18 +225,18 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
     told: Any = event
     if not isinstance(told, OddColumns if state.leg % LEGS == 2 else ColumnSums) or told.round != state.leg:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     leg = state.leg + 1
     if isinstance(told, OddColumns):
         state = _compared(replace(state, leg=leg), told)
         return state, [] if finished(state) else once.ask(1, AskColumnSums(leg, np.zeros(WIDTH)))
     if not told.rows > 0 or (told.squares < 0).any():
-        raise RemoteFault(f"client {sender}: sums of columns over {told.rows:g} rows, or of squares, cannot be below 0")
+        raise RemoteFault(f"sums of columns over {told.rows:g} rows, or of squares, cannot be below 0", sender)
     if leg % LEGS == 1:
         means = told.sums / told.rows
         return replace(state, leg=leg, rows=told.rows, means=means), once.ask(1, AskColumnSums(leg, means))
     if told.rows != state.rows:
-        raise RemoteFault(f"client {sender}: sums over {told.rows:g} rows, and before over {state.rows:g}")
+        raise RemoteFault(f"sums over {told.rows:g} rows, and before over {state.rows:g}", sender)
     pairs = [standardise(*one, state.rows) for one in zip(state.means.tolist(), told.sums.tolist(), told.squares.tolist())]
     centres, scales = (np.array(part) for part in zip(*pairs))
     n = min(WIDTH, len(state.columns) - len(state.centres))

@@ -44,7 +44,7 @@ from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
 from ..core import pieces
 from ..core.kept import GIVEN, load, save
-from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import lacking, slips
@@ -214,12 +214,13 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
     if not isinstance(event, SchemaReply) or event.round != state.leg or sender in state.replies:
         came = f"{type(event).__name__}.round is {getattr(event, 'round', None)}"
-        raise RemoteFault(f"client {sender}: {came}, expected one answer of leg {state.leg}")
-    who = f"client {sender}: SchemaReply"
-    have, content = pieces.add(who, state.pieces.get(sender, ()), event)
-    if content is None:
-        return replace(state, pieces=state.pieces.plus(sender, have)), []
-    replies = state.replies.plus(sender, _in_agreed_order(state, sender, _checked(who, content, state)))
+        raise RemoteFault(f"{came}, expected one answer of leg {state.leg}", sender)
+    with of_client(sender):
+        have, content = pieces.add("SchemaReply", state.pieces.get(sender, ()), event)
+        if content is None:
+            return replace(state, pieces=state.pieces.plus(sender, have)), []
+        content = _checked("SchemaReply", content, state)
+    replies = state.replies.plus(sender, _in_agreed_order(state, sender, content))
     state = replace(state, replies=replies, pieces=state.pieces.minus(sender))
     if len(state.replies) < len(state.clients):
         return state, []

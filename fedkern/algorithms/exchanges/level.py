@@ -126,6 +126,7 @@ class Settings:
     intervals : whether there may be counts of which an interval is known
     noisy : whether counts have noise, so that their sums may be below 0
     masked : whether the server gets sums alone
+    parts : of the model, on which the prior decides where the data give no finite level, and their verb
     """
 
     family: str
@@ -135,6 +136,7 @@ class Settings:
     intervals: bool = False
     noisy: bool = False
     masked: bool = False
+    parts: str = "the intercept is"
 
     @property
     def times(self) -> dict[type[Message], int]:
@@ -250,12 +252,12 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be. Only counts have
     # noise, so a sum of squares never has it.
     counted = not (state.settings.measured or state.settings.noisy)
     if (counted and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
-        raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
+        raise RemoteFault(f"LevelSums of {event.first:g} and {event.second:g} cannot be", sender)
     state = replace(state, told=state.told.plus(sender, (event.first, event.second)))
     # Nothing is added before all have answered: sums in client order have the same bits on every run.
     if len(state.told) < len(state.clients):
@@ -378,7 +380,7 @@ def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:
         return ""
     return (
         f"column {s.response!r}: every response of every client is {what}: the pooled level is computed as if there were "
-        "half a response of the other kind, and the prior decides how far from it intercept, effects and map are"
+        f"half a response of the other kind, and the prior decides how far from it {s.parts}"
     )
 
 
@@ -388,7 +390,7 @@ def _describe_lost_cases(s: Settings, cases: float) -> str:
         return ""
     return (
         f"column {s.response!r}: with their noise the clients' counts add up to {cases:g}: the pooled level is computed as if "
-        "there were half a case, and the prior decides how far from it intercept, effects and map are"
+        f"there were half a case, and the prior decides how far from it {s.parts}"
     )
 
 

@@ -119,9 +119,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes one client's numbers; after the last it sends the shares to all."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelNumbers) or sender in state.replies:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     if why := _wrong(event):
-        raise RemoteFault(f"client {sender}: {why}")
+        raise RemoteFault(f"{why}", sender)
     state = replace(state, replies=state.replies.plus(sender, event.seen[:, 0]))
     if len(state.replies) < len(state.clients):
         return state, []

@@ -195,7 +195,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _explained(state, event)
     if isinstance(event, Filled) and fitted and event.round == state.round and sender not in state.filled:
         return evolve(state, filled=state.filled.plus(sender, event)), []
-    raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    raise RemoteFault(f"{type(event).__name__} was not expected", sender)
 
 
 def _asked(state: Server) -> tuple[Server, ServerEffects]:

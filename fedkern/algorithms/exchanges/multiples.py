@@ -22,7 +22,6 @@ ANOTHER = 15.0  # times, by which they do not differ, however few they are: gluc
 NOTED, CERTAIN = 3.5, 4.5  # sds of the others by which a site is one that is noted, and one that is no ordinary one
 USUAL, WORTH = 0.3, 4.0  # sd of hospitals' logarithms, and the degrees of freedom that it counts for
 SURE = 4.0  # standard errors by which a logarithm is not that of the others
-FIRST = "Look at this first, for no setting of the job mends another unit: correct the file"
 
 
 @dataclass(frozen=True)

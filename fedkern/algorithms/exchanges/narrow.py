@@ -57,7 +57,7 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    raise RemoteFault(f"{type(event).__name__} was not expected", sender)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:

@@ -137,7 +137,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "the units of the response are not agreed yet; see why it ended, and start the job again")
     odd: Any = event
     if not isinstance(odd, OddResponse) or state.done:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     state = replace(state, done=True)
     if odd.larger == 1 or (odd.larger == 0 and odd.doubt == 1):
         return replace(state, doubt=state.words.doubt), []

@@ -96,7 +96,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
         return replace(state, z=state.z.plus(sender, event.z.copy())), []
     if not isinstance(event, Prediction) or sender in state.replies or event.variance.min(initial=0) < 0:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a variance below 0")
+        raise RemoteFault(f"{type(event).__name__} comes twice, or has a variance below 0", sender)
     return once.with_reply(state, sender, event), []
 
 

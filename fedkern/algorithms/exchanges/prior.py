@@ -71,7 +71,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Notes that one client has its file."""
     needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
     if not isinstance(event, Holds) or sender not in state.waiting:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     return evolve(state, waiting=state.waiting - {sender}), []
 
 

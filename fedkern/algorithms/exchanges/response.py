@@ -59,7 +59,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     needed(event, "the server does not have the response yet; start the job again")
     if not isinstance(event, Response) or sender != state.holder or state.y is not None:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     return replace(state, y=event.y.copy()), []
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...errors import JobError, OwnFault
 from ...plain import Record
 from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -214,14 +214,15 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """
     needed(event, "the rows are not aligned yet; see why it ended, and start the job again")
     if not isinstance(event, Ids) or sender in state.replies or state.told:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} came twice")
-    have, content = pieces.add(f"client {sender}: Ids", state.pieces.get(sender, ()), event)
-    if content is None:
-        return replace(state, pieces=state.pieces.plus(sender, have)), []
-    pieces.fields(f"client {sender}: Ids", content, {"ids", "response", "labels"})
+        raise RemoteFault(f"{type(event).__name__} came twice", sender)
+    with of_client(sender):
+        have, content = pieces.add("Ids", state.pieces.get(sender, ()), event)
+        if content is None:
+            return replace(state, pieces=state.pieces.plus(sender, have)), []
+        pieces.fields("Ids", content, {"ids", "response", "labels"})
     texts = isinstance(content["ids"], str) and isinstance(content["labels"], str)
     if not texts or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
-        raise RemoteFault(f"client {sender}: Ids must be digests and a truth value")
+        raise RemoteFault("Ids must be digests and a truth value", sender)
     state = replace(state, replies=state.replies.plus(sender, {**content, "ids": _split(content["ids"])}))
     if len(state.replies) < len(state.names):
         return state, []

@@ -283,11 +283,11 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
     wanted = ColumnMoments if state.scales is None else CompletedMoments if state.imputes else SecondMoments
     if not isinstance(event, wanted) or sender in state.replies:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     if isinstance(event, CompletedMoments):
         _sound(sender, event)
     elif min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} has a negative count or sum of squares")
+        raise RemoteFault(f"{type(event).__name__} has a negative count or sum of squares", sender)
     state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []
@@ -340,9 +340,9 @@ def _sound(sender: int, told: CompletedMoments) -> None:
     """Raises RemoteFault if no rows can have these numbers."""
     counts, covariance = told.together, told.covariance
     if not (0 <= told.incomplete <= told.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= told.rows):
-        raise RemoteFault(f"client {sender}: CompletedMoments has a negative count, or one that is more than its rows")
+        raise RemoteFault("CompletedMoments has a negative count, or one that is more than its rows", sender)
     if not np.allclose(covariance, covariance.T, rtol=1e-9, atol=0) or np.diag(covariance).min(initial=0) < 0:
-        raise RemoteFault(f"client {sender}: CompletedMoments.covariance must be symmetric, without a negative variance")
+        raise RemoteFault("CompletedMoments.covariance must be symmetric, without a negative variance", sender)
 
 
 def _site(told: CompletedMoments) -> Completed:

@@ -173,7 +173,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return state, once.ask(n, SumCommitments(told_first)) if len(state.commitments) == n else []
     early = commits(n) and len(state.commitments) < n
     if not isinstance(event, SumKey) or sender in state.replies or early:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     _check_length(sender, event, event.key)
     state = evolve(state, replies=state.replies.plus(sender, event))
     if len(state.replies) < n:
@@ -184,7 +184,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 def _check_length(sender: int, event: Message, content: bytes) -> None:
     if len(content) != KEY:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} of {len(content)} bytes, needs {KEY}")
+        raise RemoteFault(f"{type(event).__name__} of {len(content)} bytes, needs {KEY}", sender)
 
 
 def commits(n_clients: int) -> bool:

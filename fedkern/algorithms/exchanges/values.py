@@ -109,7 +109,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes one client's answer; after the last, in a job without a server, it sends all of them to everybody."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnValues) or sender in state.replies or not _possible(event.values):
-        raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a number that is not 0, 1, 2 or 3")
+        raise RemoteFault(f"{type(event).__name__} comes twice, or has a number that is not 0, 1, 2 or 3", sender)
     state = once.with_reply(state, sender, event)
     if len(state.replies) < len(state.clients):
         return state, []

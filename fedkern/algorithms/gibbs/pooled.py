@@ -69,9 +69,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes one client's statistics; after the last, it runs the whole sampler."""
     needed(event, "its statistics had not come; start the job again")
     if not isinstance(event, Statistics):
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     if sender in state.received or event.rows < 1 or not event.rss >= 0:
-        raise RemoteFault(f"client {sender}: Statistics come twice, or of no rows, or with rss = {event.rss:g} below 0")
+        raise RemoteFault(f"Statistics come twice, or of no rows, or with rss = {event.rss:g} below 0", sender)
     state = replace(state, received={**state.received, sender: event})
     if len(state.received) < state.n_clients:
         return state, []

@@ -154,9 +154,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     names, name = state.names if state.at_hand is None else ("Locals",), type(event).__name__
     round, have = getattr(event, "round", None), state.answers.get(sender, {})
     if not isinstance(event, Message) or sender not in state.waiting or round != state.round or name not in names or name in have:
-        raise RemoteFault(f"client {sender}: {name} of round {round} is no answer to round {state.round}")
+        raise RemoteFault(f"{name} of round {round} is no answer to round {state.round}", sender)
     if settings.aggregate == "sums" and not (_of({name: event}, Sums).sums[0] > 0).all():
-        raise RemoteFault(f"client {sender}: Sums.sums[0] must be > 0; round {round}")
+        raise RemoteFault(f"Sums.sums[0] must be > 0; round {round}", sender)
     have[name] = event
     state.answers[sender] = have
     if len(have) == len(names):
@@ -170,9 +170,9 @@ def _check(state: Server, deviation: Array, lambda_sq: Array) -> None:
         for sender in sorted(state.answers):
             size = float(np.abs(deviation[sender]).max())
             if not size <= LARGEST:
-                raise RemoteFault(f"client {sender}: Locals.deviation has a number of size {size:.3g}, allowed {LARGEST:.0g}")
+                raise RemoteFault(f"Locals.deviation has a number of size {size:.3g}, allowed {LARGEST:.0g}", sender)
             if not (lambda_sq[sender] > 0).all():
-                raise RemoteFault(f"client {sender}: Locals.lambda_sq must be > 0; round {state.round}")
+                raise RemoteFault(f"Locals.lambda_sq must be > 0; round {state.round}", sender)
 
 
 def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:

@@ -269,11 +269,11 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     # All that is asked at once is answered in the order of the questions, each of which is a round of its own.
     round, of_one = state.round + len(before), state.open[len(before)] if sender in state.waiting else None
     if of_one is None or not isinstance(event, of_one) or event.round != round:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to round {round}")
+        raise RemoteFault(f"{type(event).__name__} is no answer to round {round}", sender)
     if np.min(event.rule) < 0:
-        raise RemoteFault(f"client {sender}: {type(event).__name__}.rule is negative")
+        raise RemoteFault(f"{type(event).__name__}.rule is negative", sender)
     if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.points:
-        raise RemoteFault(f"client {sender}: Values.drops of {len(event.drops)} bytes are not one for each draw")
+        raise RemoteFault(f"Values.drops of {len(event.drops)} bytes are not one for each draw", sender)
     state = evolve(state, answers=state.answers.plus(sender, (*before, event)))
     if len(before) + 1 < len(state.open):
         return state, []
@@ -396,7 +396,7 @@ def _summed(state: Server, sender: int, event: Event) -> tuple[Server, ServerEff
     summaries, q = state.settings.summaries, state.quadratics
     i = summaries.index(sender) if sender in summaries else -1
     if sender not in state.waiting or not isinstance(event, Curvature) or event.round != int(q.answered[i]):
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer to the question for its summary")
+        raise RemoteFault(f"{type(event).__name__} is no answer to the question for its summary", sender)
     if event.value[0] <= LOST:
         raise NumericalError(
             f"the log-likelihood of client {state.names[sender]!r}, which takes part by a summary, is not finite about the "

@@ -38,7 +38,7 @@ def finished(state: Teller) -> bool:
 
 def server_receive(state: Teller, sender: int, event: Event) -> tuple[Teller, ServerEffects]:
     """Refuses any message, since nothing is asked."""
-    raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    raise RemoteFault(f"{type(event).__name__} was not expected", sender)
 
 
 PROTOCOL: Protocol[Teller, Client] = once.protocol("posterior", (Posterior,), (), server_receive, client_receive, finished)

@@ -167,7 +167,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     drawing = state.phase == DRAWS
     state = with_answer(state, sender, event, Marginals if drawing else Curvatures)
     if isinstance(event, Marginals) and event.spread < 0:
-        raise RemoteFault(f"client {sender}: Marginals.spread is negative")
+        raise RemoteFault("Marginals.spread is negative", sender)
     if state.waiting:
         return state, []
     state = evolve(state, round=state.round + 1)

@@ -150,10 +150,10 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
         return _sum(state) if was_waiting and not state.waiting else (state, [])
     if not isinstance(event, SiteDelta) or sender not in state.waiting or event.round != state.round:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is not an answer to round {state.round}")
+        raise RemoteFault(f"{type(event).__name__} is not an answer to round {state.round}", sender)
     change = np.concatenate([event.dh, event.dP])
     if not np.isfinite(change).all():
-        raise RemoteFault(f"client {sender}: SiteDelta of round {event.round} is not finite")
+        raise RemoteFault(f"SiteDelta of round {event.round} is not finite", sender)
     state = replace(state, pending=state.pending.plus(sender, change), waiting=state.waiting - {sender})
     return (state, []) if state.waiting else _sum(state)
 

@@ -174,12 +174,12 @@ def looking(question: AskSlope, s: Settings, learnt: Learnt) -> AskSlope:
 def add_counts(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
     """Adds the derivatives that a client has sent."""
     if isinstance(event, CountsSiteDelta) != s.learns_r:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
+        raise RemoteFault(f"{type(event).__name__} is no answer in this job", sender)
     if not isinstance(event, CountsSiteDelta):
         return learnt
     if not max(abs(event.slope), abs(event.curvature)) <= MOST_TOLD:
         raise RemoteFault(
-            f"client {sender}: CountsSiteDelta: derivatives of {event.slope:g} and {event.curvature:g} are too large to be any"
+            f"CountsSiteDelta: derivatives of {event.slope:g} and {event.curvature:g} are too large to be any", sender
         )
     return replace(learnt, told=learnt.told.plus(sender, Told(learnt.at[sender], event.slope, event.curvature)))
 

@@ -96,7 +96,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
         return state, []
     if not isinstance(event, Gradient | Refused) or sender not in state.waiting or event.round != state.round:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is not an answer to round {state.round}")
+        raise RemoteFault(f"{type(event).__name__} is not an answer to round {state.round}", sender)
     state = replace(state, waiting=state.waiting - {sender})
     if isinstance(event, Refused):
         state = replace(state, refused=state.refused | {sender})

@@ -283,7 +283,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
     if not isinstance(event, NoisySums) or sender in state.replies or sender in state.dropped:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     sums = Sums(**{one.name: getattr(event, one.name) for one in fields(Sums)})
     if why := state.known[sender].wrong(sums):
         return replace(state, dropped=state.dropped.plus(sender, why)), []

@@ -93,13 +93,13 @@ def add_residuals(
 ) -> PersistentMap[int, Residuals]:
     """Adds the sums of residuals that a client has sent."""
     if isinstance(event, ScaledSiteDelta) != s.learns_variance:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
+        raise RemoteFault(f"{type(event).__name__} is no answer in this job", sender)
     if not isinstance(event, ScaledSiteDelta):
         return residuals
     told = (event.misfit, event.used, event.weight)
     if not (min(told) >= 0 and max(told) <= MOST):
         said = ", ".join(f"{number:g}" for number in told)
-        raise RemoteFault(f"client {sender}: ScaledSiteDelta: sums of squares and weights of {said} cannot be")
+        raise RemoteFault(f"ScaledSiteDelta: sums of squares and weights of {said} cannot be", sender)
     return residuals.plus(sender, Residuals(event.misfit, event.used, event.weight))
 
 

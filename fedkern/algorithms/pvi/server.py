@@ -266,11 +266,11 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
             return _heard(state, sender)
     else:
         if not isinstance(event, SiteDelta | Refused):
-            raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer of a client")
+            raise RemoteFault(f"{type(event).__name__} is no answer of a client", sender)
         if sender not in state.waiting:
-            raise RemoteFault(f"client {sender}: {type(event).__name__} in round {state.round}, but nothing was asked of it")
+            raise RemoteFault(f"{type(event).__name__} in round {state.round}, but nothing was asked of it", sender)
         if event.round != state.round and state.settings.schedule != "asynchronous":
-            raise RemoteFault(f"client {sender}: {type(event).__name__}.round is {event.round}, expected {state.round}")
+            raise RemoteFault(f"{type(event).__name__}.round is {event.round}, expected {state.round}", sender)
     if isinstance(event, Refused):
         state = _gone(state, sender, "refused")
     effects: ServerEffects = []
@@ -297,7 +297,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffects]:
     """Takes one client's part of the answer to how far q is."""
     if sender not in state.owing or event.round != state.round:
-        raise RemoteFault(f"client {sender}: Slope in round {state.round}, but it was not asked of it")
+        raise RemoteFault(f"Slope in round {state.round}, but it was not asked of it", sender)
     if not possible(event):
         return _heard(state, sender)
     return _heard(evolve(state, slopes=state.slopes.plus(sender, event)), sender)
@@ -334,12 +334,12 @@ def _gone(state: Server, client: int, why: str) -> Server:
 def _check(state: Server, sender: int, event: SiteDelta) -> None:
     """Refuses a change of another version, or with numbers that are too large."""
     if event.version != state.waiting[sender]:
-        raise RemoteFault(f"client {sender}: SiteDelta.version is {event.version}, asked was {state.waiting[sender]}")
+        raise RemoteFault(f"SiteDelta.version is {event.version}, asked was {state.waiting[sender]}", sender)
     for name, change in (("dh", event.dh), ("dP", event.dP)):
         largest = np.abs(change).max(initial=0)
         if not largest <= LARGEST:  # also NaN
             size = f"a number of size {largest:.3g}, allowed {LARGEST:.0g}"
-            raise RemoteFault(f"client {sender}: SiteDelta.{name} has {size}; round {event.round}")
+            raise RemoteFault(f"SiteDelta.{name} has {size}; round {event.round}", sender)
 
 
 def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerEffects]:

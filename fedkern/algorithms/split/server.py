@@ -142,7 +142,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """
     needs_all(event, state.names, state.round, NO_PREDICTOR)
     if (round := getattr(event, "round", None)) != state.round:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} of round {round}, expected round {state.round}")
+        raise RemoteFault(f"{type(event).__name__} of round {round}, expected round {state.round}", sender)
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
         return evolve(state, refused=state.refused | {sender}), []
     if isinstance(event, BoundShare) and state.settings.bounded(state.round) and sender not in state.bounds:
@@ -152,7 +152,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _told(state, sender, event)
     wanted = ZShare if state.phase == "z" else LikelihoodShare
     if not isinstance(event, wanted) or sender in state.answers:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected in round {state.round}")
+        raise RemoteFault(f"{type(event).__name__} was not expected in round {state.round}", sender)
     state.answers[sender] = event
     if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
         return state, []
@@ -162,7 +162,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 def _told(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes a client's bit; when all have come, it sends the length of the job."""
     if not isinstance(event, until.Moving) or sender in state.moving:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected after round {state.round}")
+        raise RemoteFault(f"{type(event).__name__} was not expected after round {state.round}", sender)
     state = evolve(state, moving={**state.moving, sender: until.bit(sender, event)})
     if len(state.moving) < state.settings.n_clients:
         return state, []

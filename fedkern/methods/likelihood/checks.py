@@ -16,13 +16,14 @@ from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
 from ...algorithms.importance import machine as importance
+from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import guard, loo
 from ...results.plain import Record
-from . import marginal, response_units, sites, varying
+from . import marginal, sites, varying
 from .few_events import describe_events
 from .keys import Config
 from .model import TOLD, Model
@@ -44,6 +45,7 @@ MISFITS = {  # how such a model is mended
     "gaussian": f'{ADAPTS}a long tail on one side (take logarithms in all files), or on both (model.family = "student")',
     "student": f"{ADAPTS}or a long tail on one side (take logarithms in all files)",
 }
+CHECKS = "the predictive checks"
 STATISTICS = ("mean", "variance", "zeros")
 
 
@@ -74,7 +76,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
 def _predictive(model: Model, told: once.Server[replicated.Replicated], *, mend_first: bool) -> Checked:
     """Returns whether the model makes responses like those that were seen, by the clients' sums."""
     content: dict[str, Any] = {}
-    notes = [f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())]
+    notes: list[str] = once.not_in(CHECKS, told, model.telling)
     doubt, chances = "", model.row.chances
     if sum(one.observed[0] for one in in_order(told.replies)):
         whole = varying.pool(told.replies)
@@ -86,7 +88,7 @@ def _predictive(model: Model, told: once.Server[replicated.Replicated], *, mend_
         notes += _said(content["predictive"], zeros)
         notes += [] if doubt or chances else uneven(whole, model, len(model.names))
     if model.has_multiples and not model.asks_level and len(model.names) > 1:
-        notes.append(response_units.NOT_COMPARED)
+        notes.append(Finding.of("responses-not-compared"))
     return Checked(content, tuple(notes), doubt)
 
 
@@ -162,13 +164,10 @@ def _said(content: Record, with_zeros: str) -> list[str]:
     words = [f"the {name} of the responses (p = {value:.3g})" for name, value in far.items()]
     if not words:
         return []
-    better = "another family, or random effects, may do better"
+    seen = " and ".join(words)
     if with_zeros and far.get("zeros", 1.0) < EXTREME:
-        better = f'there are more zeros than it makes: set model.family = "{with_zeros}"'
-    return [
-        f"responses that the model makes are unlike those that were seen, in {' and '.join(words)}: p is how often one that is "
-        f"drawn from the model is larger; {better}"
-    ]
+        return [Finding.of("responses-unlike", of=seen, remedies=["more-zeros"], family=with_zeros)]
+    return [Finding.of("responses-unlike", of=seen, remedies=["random-effects"])]
 
 
 def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
@@ -186,7 +185,5 @@ def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
     k = int(np.abs(shares - 0.1).argmax())
     if p >= UNLIKELY or abs(shares[k] - 0.1) < UNEVEN:
         return []
-    return [
-        f"responses are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
-        f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); {MISFITS.get(model.family, MISFIT)}"
-    ]
+    misfit = MISFITS.get(model.family, MISFIT)
+    return [Finding.of("responses-uneven", share=float(100 * shares[k]), low=k / 10, high=(k + 1) / 10, misfit=misfit)]

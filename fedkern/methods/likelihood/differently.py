@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.importance.server import Found
+from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import guard, heterogeneity, other_way
-from ...results.other_way import ALONE, REWRITE, Reversed
+from ...results.other_way import REWRITE, Reversed
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -26,9 +27,6 @@ Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"
 STRONG = "the prior says much, or the rows little"
-INTERCEPTS = "set [model.random] client = true, by which each client has an intercept of its own"
-OF_A_COLUMN = "give each site's rows a level of a column (site = ..) as a covariate, by which each has an intercept of its own"
-SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
@@ -131,7 +129,7 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
         rate = float(expit(model.start_at[0]))
         found, mirrored = heterogeneity.find_reversed(rate, *first), heterogeneity.mirrored(rate, *first)
     if found:
-        return other_way.describe([names[k] for k in found], column, model.other_way)
+        return other_way.describe([names[k] for k in found], column, *model.other_way)
     return other_way.describe_rates([names[k] for k in mirrored], column) if mirrored else None
 
 
@@ -152,22 +150,18 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
     mirrored = found or heterogeneity.mirrored_rates(rows, shares, OF_EVENTS)
     if not mirrored:
         return None
-    who, column = " or ".join(repr(model.telling[there[k]]) for k in mirrored), repr(model.encoding.response)
-    risk = ", and rows at higher risk by the slopes of the others do not have it earlier" if found else ""
-    return Reversed(
-        f"{who}: events (column {column}) are about as frequent there as rows without event are at all others together{risk}: "
-        f"does an event mean there what its absence means elsewhere? {REWRITE}; where it is right so, {ALONE}",
-        f"the event {column} seems to be coded the other way round at {who} (a note says what to do)" if found else "",
-    )
+    whose = {"clients": [model.telling[there[k]] for k in mirrored], "column": model.encoding.response}
+    note = Finding.of("events-reversed-by-risk" if found else "events-reversed", **whose, remedies=[REWRITE])
+    return Reversed(note, Finding.of("event-reversed", **whose) if found else "")
 
 
 @guard.figure("notes on the sensitivity", [])
 def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
     """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known."""
-    said = []
+    said = list[str]()
     for why in (CONFLICT, STRONG):
         if names := [name for name, row in sensitive.items() if row["mark"] == why]:
-            said.append(f"sensitive to the prior ({why}): {', '.join(names)}")
-    if unknown := [repr(name) for name, one in alone.items() if not one["known"]]:
-        said.append(f"not known by weights, without client {' or '.join(unknown)}: run the job without it")
+            said.append(Finding.of("sensitive-to-the-prior", why=why, names=names))
+    if unknown := [name for name, one in alone.items() if not one["known"]]:
+        said.append(Finding.of("unknown-without-a-client", clients=unknown))
     return said

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...algorithms.exchanges.replicated import Replicated
+from ...finding import Finding
 from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding
 
@@ -28,26 +29,20 @@ def describe_events(family: str, encoding: Encoding, names: Sequence[str], told:
     record = FAMILIES[family]
     if not (record.binary or record.counted):
         return []
-    said = []
+    said = list[str]()
     known = {names[k]: one.observed.tolist() for k, one in sorted(told.items()) if one.observed[0] > 0}
     if len(known) > 1:
-        none = [f"{name!r} ({int(rows):,} rows)" for name, (rows, events, *_) in known.items() if events == 0]
-        every = [
-            f"{name!r} ({int(rows):,} rows)" for name, (rows, events, *_) in known.items() if record.binary and events == rows
-        ]
-        for who, what in ((none, "no event"), (every, "the event in every row")):
-            if who:
-                said.append(
-                    f"{', '.join(who)}: {what} ({encoding.response!r}), so these rows say next to nothing of coefficients; see "
-                    "first whether events are recorded and written there as elsewhere"
-                )
+        none = [(name, int(rows)) for name, (rows, events, *_) in known.items() if events == 0]
+        every = [(name, int(rows)) for name, (rows, events, *_) in known.items() if record.binary and events == rows]
+        said += [Finding.of("no-event-at", clients=none, column=encoding.response)] if none else []
+        said += [Finding.of("only-events-at", clients=every, column=encoding.response)] if every else []
     rows, events = (sum(one[j] for one in known.values()) for j in range(2))
     fewer = min(events, rows - events) if record.binary else events
     slopes = sum(1 if column.levels is None else max(len(column.levels) - 1, 1) for column in encoding.columns)
     if 0 < fewer < ENOUGH * slopes:
         which = "events" if fewer == events else "rows without the event"
-        said.append(
-            f"few events: {fewer:,.0f} {which} carry {slopes} {'slopes' if slopes > 1 else 'slope'}, fewer than {ENOUGH} each; "
-            "what is said of these rests on few rows and on the prior: take fewer columns, or pool more rows"
-        )
+        if slopes > 1:
+            said.append(Finding.of("few-events", events=fewer, which=which, slopes=slopes, least=ENOUGH))
+        else:
+            said.append(Finding.of("few-events-for-a-slope", events=fewer, which=which, least=ENOUGH))
     return said

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...algorithms.importance.server import Found
+from ...finding import Finding
 from ...results import guard
 from .model import Model
 
@@ -47,11 +48,7 @@ def doubt(found: Found, model: Model) -> str:
         f"given are {center:g} and {scale:g})"
         for j, (center, scale) in ((j, given[names[j]]) for j in odd)
     ]
-    return (
-        f"center and scale in [data.columns] do not fit the rows of {', '.join(said)}, and the prior, which is of columns in "
-        f"these units, moves the coefficient by {max(moved[j] for j in odd):.2g} standard errors: leave both keys out, or give "
-        "about these numbers"
-    )
+    return Finding.of("given-scales-do-not-fit", columns=said, errors=float(max(moved[j] for j in odd)))
 
 
 def given_columns(model: Model) -> dict[str, tuple[float, float]]:

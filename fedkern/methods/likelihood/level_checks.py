@@ -21,6 +21,7 @@ from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import level_sums, slips
 from ...data.design import Design
+from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import FAMILIES
@@ -29,7 +30,7 @@ from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
 from ...results import guard
 from . import marginal, sites
-from .checks import exchange_loo, exchange_sites
+from .checks import CHECKS, exchange_loo, exchange_sites
 from .keys import Config
 from .level_models import OF_TOLD, LevelModel
 from .own import Own, ask_clients
@@ -68,14 +69,14 @@ def _numbers(y: Array, k: int) -> Array:
 
 def _unseen(model: LevelModel) -> list[str]:
     """Notes on levels that nobody has."""
-    name, nobody = model.encoding.response, [repr(one) for one in model.unseen]
+    name, nobody, unknown = model.encoding.response, [*model.unseen], model.unknown_of_a_level
     if not nobody:
         return []
     if len(nobody) == len(model.levels) - 1:
-        return [f"column {name!r}: all rows of all clients have one level: the rows say nothing of the coefficients"]
-    those = f"level {nobody[0]} is" if len(nobody) == 1 else f"levels {', '.join(nobody)} are"
-    remedy = "leave it out of data.levels if it cannot be"
-    return [f"column {name!r}: {those} in no client's rows: its {model.unknown_of_a_level} are the prior's; {remedy}"]
+        return [Finding.of("one-level", column=name)]
+    if len(nobody) == 1:
+        return [Finding.of("level-unseen", column=name, level=nobody[0], unknown=unknown)]
+    return [Finding.of("levels-unseen", column=name, level=nobody, unknown=unknown)]
 
 
 # After the draws --------------------
@@ -102,9 +103,7 @@ def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own
 @guard.figure("the predictive checks", Checked())
 def _predictive(model: LevelModel, server: once.Server[level_sums.LevelNumbers]) -> Checked:
     """Returns how often levels were seen, and how often the model makes them, by the clients' sums."""
-    notes = [
-        f"client {model.telling[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())
-    ]
+    notes = once.not_in(CHECKS, server, model.telling)
     replies = in_order(server.replies)
     if not sum(one.seen[:, 0].sum() for one in replies):
         return Checked(notes=tuple(notes))
@@ -172,14 +171,9 @@ def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
 
 def _said(model: LevelModel, content: Mapping[str, Any]) -> list[str]:
     """Notes for the reader of the result."""
-    k, notes = len(model.levels), []
-    far = {level: p for level, p in content["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
-    odd = [f"{level!r} (p = {p:.2g})" for level, p in far.items()]
-    if odd:
-        notes.append(
-            f"responses that the model makes are unlike those that were seen, in the shares of level {', '.join(odd)}: p is how "
-            "often one that is drawn from the model is larger; another link, or random effects, may do better"
-        )
+    k, notes = len(model.levels), list[str]()
+    if far := [(level, p) for level, p in content["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)]:
+        notes.append(Finding.of("levels-unlike", levels=far))
     columns, least = content.get("columns", {}), UNLIKELY / max(k * len(content.get("columns", {})), 1)
     against = []
     for name, own in columns.items():
@@ -189,9 +183,6 @@ def _said(model: LevelModel, content: Mapping[str, Any]) -> list[str]:
             against.append(f"{name} (rows of {level!r} have it {which}, z = {own[level]:.1f})")
     if against and k > 2:
         plain = not (model.offset or model.layout.group or model.layout.client)  # as multinomial responses are
-        way = 'take model.family = "multinomial", or ' if plain else ""
-        notes.append(
-            f"odds are not proportional in {', '.join(against)}: one coefficient is not right for all thresholds, and is an "
-            f'average over them; {way}join levels, or fit each threshold with "bernoulli"'
-        )
+        ways = [*(["multinomial"] if plain else []), "join-levels"]
+        notes.append(Finding.of("odds-not-proportional", columns=against, remedies=ways))
     return notes

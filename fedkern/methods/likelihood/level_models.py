@@ -5,7 +5,7 @@ Source: docs/spec/likelihood.md, section 10.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -160,8 +160,8 @@ class OrderedModel(LevelModel):
         return [*thresholds, *range(self.layout.p)], len(thresholds)
 
     @property
-    def other_way(self) -> str:
-        return f"{self.levels[-1]!r} of column {{}} mean there what {self.levels[0]!r} means elsewhere?"
+    def other_way(self) -> tuple[str, Mapping[str, str]]:
+        return "slopes-reversed-of-levels", {"last": self.levels[-1], "first": self.levels[0]}
 
     def others_at_client(self, told: Array, inner: Array) -> dict[str, Array]:
         return self.others(told) | self._family_numbers(inner)  # a client's effect shifts its thresholds

@@ -19,6 +19,7 @@ from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import lifetime_sums
 from ...algorithms.exchanges.survival_sums import AskSurvival
 from ...algorithms.importance import machine as importance
+from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival, survival_curves
@@ -28,7 +29,7 @@ from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
 from ...results import guard
-from . import sites, time_units
+from . import sites
 from .keys import Config
 from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
@@ -78,15 +79,15 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
 @guard.check("the checks of times", Checked())
 def _of_times(model: LifetimeModel, server: once.Server[lifetime_sums.LifetimeSums]) -> Checked:
     """Returns whether the model makes times like those that were seen, by the clients' sums."""
-    notes = [f"client {model.telling[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())]
-    none = [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if one.rows and not one.events]
+    notes = once.not_in("the checks of times", server, model.telling)
+    none = [model.telling[k] for k, one in sorted(server.replies.items()) if one.rows and not one.events]
     if none:
-        notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
+        notes.append(Finding.of("no-event-at-in-hazard", clients=none))
     content, said, doubt = _content(model, in_order(server.replies))
     told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
     notes += said
     if not model.asks_level and len(model.names) > 1:
-        notes.append(time_units.NOT_COMPARED)
+        notes.append(Finding.of("times-not-compared"))
     return Checked({**content, **sites.count_rows(model, model.telling, told)}, tuple(notes), doubt, told)
 
 
@@ -222,39 +223,25 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
         content["concordance"] = right / pairs
     first, second, of_level, across, of_shape = np.sum([one.scores for one in replies], axis=0).tolist()
     information = of_shape - across**2 / of_level if of_level > 0 else 0.0
-    notes, doubt = [], ""
+    notes, doubt = list[str](), ""
     if information > 0:
         score = second - across / of_level * first
         log_shape, z = score / information, score / information**0.5
         content["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
         if model.family == "exponential" and abs(z) > SURE and abs(log_shape) > OFF:
-            doubt = _not_constant(z)
+            doubt = Finding.of("hazard-rises" if z > 0 else "hazard-falls", z=z)
     seen, begins = np.sum([one.pieces for one in replies], axis=0), [0.0, *model.cuts]
     if model.cuts and (empty := [_piece(begins, k) for k in np.flatnonzero(seen == 0).tolist()]):
-        notes.append(
-            f"no event of any client is {' or '.join(empty)} (model.cuts): of the hazard there only its prior is known, a walk "
-            "from the piece before"
-        )
+        notes.append(Finding.of("piece-without-event", pieces=empty))
     chi2 = 10 * float(((shares - 0.1) ** 2).sum()) * events
     p = float(chdtrc(9, chi2))
     if not doubt and p < UNLIKELY:
-        other = "more model.cuts" if model.family == "piecewise" else 'model.family = "piecewise" or "cox"'
-        together = ", or rows came one by one (then remove entered_together)" if model.entered_together else ""
+        ways = ["more-cuts" if model.family == "piecewise" else "piecewise"]
         k = int(np.abs(shares - 0.1).argmax())
-        notes.append(
-            f"times are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
-            f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); the hazard may have another shape: take "
-            f"{other}, or a covariate is missing{together}"
-        )
+        tenth = {"share": float(100 * shares[k]), "low": k / 10, "high": (k + 1) / 10}
+        together = model.entered_together
+        notes.append(Finding.of("times-uneven-together" if together else "times-uneven", **tenth, remedies=ways))
     return content, notes, doubt
-
-
-def _not_constant(z: float) -> str:
-    """Why no interval of an exponential model can stand."""
-    return (
-        f"the hazard {'rises' if z > 0 else 'falls'} with time (z = {z:.1f}), and an exponential model has a constant one: its "
-        'ratios and intervals cannot be used; set model.family = "weibull" or "piecewise"'
-    )
 
 
 def _piece(begins: Sequence[float], k: int) -> str:

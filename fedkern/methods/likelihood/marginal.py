@@ -32,6 +32,7 @@ from .publish import Checked
 
 Array = NDArray[np.float64]
 
+EFFECTS = "the marginal effects"
 NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised
 
 
@@ -125,7 +126,7 @@ def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> d
 def _notes(server: once.Server[marginal_sums.MarginalSums], names: tuple[str, ...]) -> list[str]:
     """Notes on clients that are not in the effects."""
     if names == (ALL,):
-        return [describe_few(f"{LEAST} rows", "the marginal effects")]
+        return [describe_few(f"{LEAST} rows", EFFECTS)]
     out = {k: f"it has fewer than {LEAST} rows" for k, one in server.replies.items() if not one.rows}
     out |= dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
-    return [f"client {names[k]!r} is not in the marginal effects, for {why}" for k, why in sorted(out.items())]
+    return once.left_out(EFFECTS, out, names)

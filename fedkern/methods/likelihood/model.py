@@ -7,7 +7,7 @@ they differ; `models` chooses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -474,11 +474,9 @@ class Model(WeighedModel[OutputSection]):
         return self.compared[1], 1
 
     @property
-    def other_way(self) -> str:
-        """The question for a client whose outcome may be coded the other way round; {} is its column."""
-        if self.of_two:
-            return OF_TWO
-        return "a large value of column {} mean there what a small one means elsewhere (1 less the share)?"
+    def other_way(self) -> tuple[str, Mapping[str, str]]:
+        """The finding on a client whose outcome may be coded the other way round, and values that it has beside the column."""
+        return OF_TWO if self.of_two else "slopes-reversed-of-shares", {}
 
     @property
     def mode_alone(self) -> Settings:

@@ -78,7 +78,7 @@ def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.n
         row, why = next(iter(table.broken.items()))
         text = f"{who}: rows of the file cannot be read"
         own = f"{text}: {len(table.broken)}, first {table.place(row)}: {why}; correct them, or remove the rows"
-        raise OwnFault(f"{text}; correct them, or remove the rows; {HINT}", own)
+        raise OwnFault(f"{text}; correct them, or remove the rows", own, look=HINT)
     columns: dict[str, np.ndarray] = {}
     for name in table.names:
         column = table.columns[name]

@@ -12,14 +12,15 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...errors import JobError
+from ...finding import Finding
 from ...jobs.publish import Fit
 from ...models.weighted import Weighted
 from ...results import guard
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import Verdict, against, not_judged
 from ...results.weighted import WeightedDraws
 from .differently import describe_sensitivity, leave_out_clients, sensitivity
 from .own_model import OwnModel
-from .publish import INFERENCE, NO_WEIGHTS, Ended, judge_draws, judge_walks
+from .publish import INFERENCE, Ended, judge_draws, judge_walks
 
 Array = NDArray[np.float64]
 
@@ -82,7 +83,7 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
     }
     return replace(
         made,
-        verdict=_judged(ended.doubts, judge_draws(sampled, (), model.settings.effective, sampled.reason)),
+        verdict=against(ended.doubts, judge_draws(sampled, (), model.settings.effective, sampled.reason)),
         notes=[_modes(sampled), *_prior_said(model), *describe_sensitivity(sensitive, others), *alone.notes],
         more=more,
     )
@@ -105,7 +106,12 @@ def _fit_of_chains(model: OwnModel, made: Fit, mode: importance.Server | None, s
         },
     }
     modes = [] if mode is None else [_modes(importance.read_result(mode))]
-    return replace(made, verdict=_judged(doubts, judged), notes=[*modes, *_prior_said(model), NO_WEIGHTS], more=more)
+    return replace(
+        made,
+        verdict=against(doubts, judged),
+        notes=[*modes, *_prior_said(model), Finding.of("chains-without-weights")],
+        more=more,
+    )
 
 
 def of_variational(model: OwnModel, rounds: int, draws: Weighted | None, judged: Verdict, doubts: Sequence[str]) -> Fit:
@@ -125,7 +131,7 @@ def of_variational(model: OwnModel, rounds: int, draws: Weighted | None, judged:
         arrays={"draws": draws.draws, "log_ratios": draws.log_ratios},
         stop="rounds",
         rounds=rounds,
-        verdict=_judged(doubts, judged),
+        verdict=against(doubts, judged),
         clients={name: {"updates": rounds, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
@@ -146,20 +152,14 @@ def _modes(sampled: importance.Found) -> str:
     """A note on the number of modes, as far as starts tell; draws about one never find another that is far from it."""
     modes = "one mode" if sampled.modes == 1 else f"{sampled.modes} modes"
     starts = "1 start" if sampled.starts == 1 else f"{sampled.starts} starts"
-    return f"{modes} from {starts} (algorithm.starts): a mode that no start leads to is in no draw"
+    return Finding.of("modes-of-starts", modes=modes, starts=starts)
 
 
 def _prior_said(model: OwnModel) -> list[str]:
     """A note where the prior is the model's: it may hold Jacobians, which cannot be told from it."""
     if model.terms.priors is not None:
         return []
-    return ["the prior is the model's own (log_prior), in coordinates that run over all real numbers"]
-
-
-def _judged(doubts: Sequence[str], judged: Verdict) -> Verdict:
-    if not doubts:
-        return judged
-    return Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
+    return [Finding.of("prior-of-the-model")]
 
 
 def _released(model: OwnModel, weights: Weighted) -> WeightedDraws:

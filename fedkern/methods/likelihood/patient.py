@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...data.incomplete import MARK
 from ...errors import JobError
+from ...finding import Finding
 from ...jobs.keys import ColumnSection
 from ...models.encoding import Column, Encoding
 from ...models.formula.expansion import Formula
@@ -94,11 +95,7 @@ def notes_of(patient: Patient) -> list[str]:
     """Returns the note on columns at 0."""
     if not patient.assumed:
         return []
-    at = ", ".join(f"{name} 0" for name in patient.assumed)
-    return [
-        f'curves are of a patient at {at}: with data.standardise = "none" no mean is exchanged; say another value by center and '
-        "scale in [data.columns.NAME], which change nothing else"
-    ]
+    return [Finding.of("patient-at-0", columns=[f"{name} 0" for name in patient.assumed])]
 
 
 def _center(name: str, section: ColumnSection) -> float | None:

@@ -12,20 +12,17 @@ from numpy.typing import NDArray
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
+from ...finding import Finding
 from ...jobs.publish import Fit
 from ...models import psis, weighted
 from ...results import guard, loo, unseen
 from ...results import verdict as verdict_of
-from ...results.other_way import ALONE
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts, given_scales, summaries
 from .differently import (
-    INTERCEPTS,
-    OF_A_COLUMN,
-    SLOPES,
     compare_clients,
     describe_sensitivity,
     find_reversed,
@@ -41,7 +38,6 @@ Array = NDArray[np.float64]
 INFERENCE = "importance sampling"
 SAID = 0.01  # probability from which on it is said
 DIVERGENT = 0.01  # the part of the trajectories after the burn-in that may diverge
-NO_WEIGHTS = "chains have no log evidence and no sensitivity to the prior: these need weights of draws"
 
 
 @dataclass(frozen=True)
@@ -150,8 +146,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **_left_out(model, ended.checked.content, weights, sampled.values),
         **summaries.content(sampled, model.names, model.summaries, ended.sizes),
     }
-    slopes = SLOPES if model.takes_client_slopes else ALONE
-    intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
+    slopes = "client-slopes" if model.takes_client_slopes else "sites-apart"
+    intercepts = "client-effects" if model.takes_client else "level-of-site"
     other_way = find_reversed(sampled, model, ended.checked.events)
     # Counts that vary more than the model makes them make sites differ as well: the family is mended first.
     judged = sampled.converged and not ended.checked.doubt
@@ -227,14 +223,9 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
     nu = np.full(len(posterior.weights), model.nu) if model.nu is not None else posterior.values["nu"]
     without_mean, without_variance = (float(posterior.weights @ (nu <= most)) for most in (1.0, 2.0))
     if without_mean >= SAID:
-        return [
-            f"nu is at most 1 with probability {without_mean:.2g}: such errors have no mean, and coefficients, marginal effects "
-            "and predictions are of the response's median"
-        ]
+        return [Finding.of("no-mean-of-errors", p=without_mean)]
     if without_variance >= SAID:
-        return [
-            f"nu is at most 2 with probability {without_variance:.2g}: such errors have no variance, and sigma is their scale"
-        ]
+        return [Finding.of("no-variance-of-errors", p=without_variance)]
     return []
 
 
@@ -266,8 +257,8 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     other_way = find_reversed(at_mode, model, ended.checked.events)
     of_columns = filter(None, [given_scales.doubt(at_mode, model)])
     of_response = [] if other_way is None else filter(None, [other_way.doubt])
-    if doubts := [*ended.doubts, *of_columns, *of_response, *filter(None, [ended.checked.doubt])]:
-        judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
+    doubts = [*ended.doubts, *of_columns, *of_response, *filter(None, [ended.checked.doubt])]
+    judged = verdict_of.against(doubts, judged)
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
@@ -291,7 +282,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         notes=[
             *_unseen(model),
             *([] if other_way is None else [other_way.note]),
-            NO_WEIGHTS,
+            Finding.of("chains-without-weights"),
             *_tails(model, posterior),
             *ended.checked.notes,
         ],
@@ -342,7 +333,7 @@ def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: floa
     reason : why they are not right; "" where they are
     """
     if doubts or not sampled.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, reason])))
+        return Verdict(False, "; ".join(filter(None, [*doubts, reason])), doubts=doubts)
     weights = sampled.posterior
     assert weights is not None
     n = len(weights.draws)

@@ -41,7 +41,7 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     if server is not None:
         run.hooks.compare_twins(server.answers)
     if server is not None and server.note:
-        run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
+        run.hooks.notes.append(server.note)
     if server is not None and server.doubt:
         run.hooks.doubts.append(server.doubt)
     if server is not None and (said := model.compare_levels(server.answers)) is not None:

@@ -12,17 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...algorithms.exchanges.centres import FIRST
 from ...algorithms.exchanges.multiples import in_words, is_another, name_multiples
 from ...algorithms.exchanges.odd_response import Compared, Words
+from ...finding import Finding
 from ...results.verdict import Said
 
 DISPERSED = 2.0  # the squared coefficient of variation that a row has at most
-QUESTION = "another unit there (mg/dl for mmol/l, days for hours, a count of another time), or are patients so different?"
-NOT_COMPARED = (
-    "clients' means of the response were not compared, for model.intercept_centre takes the place of these sums: whether all "
-    "files have it in one unit is not seen in this result; leave the key out to have it looked at"
-)
 
 
 def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, float]], rows: Sequence[float]) -> Said:
@@ -37,15 +32,11 @@ def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, f
     """
     told = [(name, math.log(y / n), _error(y, r)) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
     found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
-    notes = tuple(
-        f"{name}: the mean of column {column} is {in_words(off)} that of the others: is it in {QUESTION}{found.others} "
-        f"{FIRST}; where it is right so, no coefficient that all share is any client's: fit that client in a job of its own"
-        for name, off in found.odd
-    )
+    of = {"column": column, "others": found.others}
+    notes = tuple(Finding.of("response-apart", client=name, times=in_words(off), **of) for name, off in found.odd)
     if not found.unit:
         return Said(notes)
-    doubt = f"column {column} is in another unit at {found.where}{found.others}: its mean is {found.times} that of the others"
-    return Said(notes, (f"{doubt} (a note says what to do)",))
+    return Said(notes, (Finding.of("response-in-another-unit", where=found.where, times=found.times, **of),))
 
 
 def of_client(column: str, own: tuple[float, float], y: float, n: float, rows: float, *, several: bool) -> Compared:
@@ -64,7 +55,7 @@ def of_client(column: str, own: tuple[float, float], y: float, n: float, rows: f
     noted, doubt = is_another(off, _error(own[0], rows), several=several)
     if not noted:
         return Compared()
-    note = f"the mean of column {column} here is {in_words(off)} that of all others together: is it in {QUESTION} {FIRST}"
+    note = Finding.of("response-apart-here", column=column, times=in_words(off))
     return Compared((note,), doubt, doubt and off > 0)
 
 

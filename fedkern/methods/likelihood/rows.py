@@ -202,7 +202,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         remedy = f"give each row its group, or leave the row out ({LEFT_OUT})"
         n, first = int(empty.sum()), table.place(int(np.flatnonzero(empty)[0]))
         text = f"{begin}: model.random.group: column {name!r} is empty in some rows; {remedy}"
-        raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")
+        raise OwnFault(text, f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}", look=HINT)
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
     if config.row.linear and config.rules.of_coefficients:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.exchanges import site_modes
+from ...finding import Finding
 from ...jobs.run import Run
 from ...models import levels, survival
 from ...models.mixed import Rows, mode
@@ -110,5 +111,5 @@ def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[site_mod
             out[k] = "it found no mode of its own"
             continue
         content[names[k]] = {name: {"mode": float(one.mode[i, j]), "sd": float(one.sd[i, j])} for name, i, j in shown}
-    notes = [f"client {names[k]!r} is not among the sites, for {why}" for k, why in sorted(out.items())]
+    notes = [Finding.of("not-among-sites", client=names[k], why=why) for k, why in sorted(out.items())]
     return Checked({"sites": content} if content else {}, tuple(notes))

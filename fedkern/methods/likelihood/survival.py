@@ -17,6 +17,7 @@ from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import hazard_curves, pearson, survival_sums
 from ...algorithms.importance import machine as importance
+from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
@@ -122,11 +123,9 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
 @guard.check("the checks of hazards", Checked())
 def _of_hazards(model: CoxModel, server: once.Server[survival_sums.SurvivalSums], sizes: Sequence[int]) -> Checked:
     """Returns what the clients' sums say of the model; `sizes`: their rows, which they tell with numeric columns."""
-    notes = [
-        f"client {model.telling[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
-    ]
-    if nothing := [repr(model.telling[k]) for k, one in sorted(server.replies.items()) if not one.events]:
-        notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
+    notes = once.not_in("the checks of hazards", server, model.telling)
+    if nothing := [model.telling[k] for k, one in sorted(server.replies.items()) if not one.events]:
+        notes.append(Finding.of("next-to-no-events", clients=nothing))
     content, said = _content(model, in_order(server.replies))
     counts = sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
     notes += said
@@ -139,7 +138,7 @@ def _of_hazards(model: CoxModel, server: once.Server[survival_sums.SurvivalSums]
 @guard.check("the common curve", Checked())
 def _of_curves(model: CoxModel, told: once.Server[hazard_curves.CumulativeHazards], names: tuple[str, ...]) -> Checked:
     """Returns the curve of all clients, and whether their units of time are one."""
-    notes = [f"client {names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
+    notes = once.not_in("the common curve", told, names)
     there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
     notes += _left_out({names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
     said = time_units.of_curves([names[k] for k in there], [*there.values()], model.survival_at)
@@ -187,14 +186,7 @@ def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards
 
 def _left_out(rows: Mapping[str, int]) -> list[str]:
     """Returns the note on clients that have no baseline hazard; `rows`: name of such a client -> number of its rows."""
-    if not rows:
-        return []
-    clients = ", ".join(f"{name!r} ({n} rows)" for name, n in rows.items())
-    return [
-        f"the common curve (output.survival_at) leaves out {clients}: nobody had the event there, so that no baseline "
-        "hazard is known, and the curve is of the other clients' patients, who may fare worse; "
-        'with one baseline hazard for all (model.family = "weibull" or "piecewise") such rows count'
-    ]
+    return [Finding.of("not-in-curve", clients=[*rows.items()])] if rows else []
 
 
 def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHazards]) -> dict[str, Any]:
@@ -216,7 +208,7 @@ def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> 
     A slope is looked at in all clients together, and in each client, where it may have another sign; not so with secure sums.
     """
     pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
-    slopes, notes = {}, []
+    slopes, notes = {}, list[str]()
     for j, name in enumerate(model.encoding.names):
         score, information = (np.array([getattr(one, what)[j] for one in replies]) for what in ("score", "information"))
         of = information > 0
@@ -226,18 +218,12 @@ def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> 
             if not model.secure:  # where the server has no client's own score
                 slopes[name]["p_of_clients"] = float(chdtrc(of.sum(), (score[of] ** 2 / information[of]).sum()))
     if apart := [
-        f"{name} (p = {one['p_of_clients']:.2g})"
+        (name, one["p_of_clients"])
         for name, one in slopes.items()
         if one.get("p_of_clients", 1.0) < UNLIKELY / len(slopes) <= one["p"]
     ]:
-        notes.append(
-            f"hazards are not proportional within clients in {', '.join(apart)}, at some rising and at others falling with time, "
-            "so that all together do not show it: look at the clients' ratios alone (output.sites)"
-        )
-    if changing := [f"{name} (p = {one['p']:.2g})" for name, one in slopes.items() if one["p"] < UNLIKELY / len(slopes)]:
-        notes.append(
-            f"hazards are not proportional in {', '.join(changing)}: the ratio changes with time, and what is said of it is an "
-            "average over the times of events; take it into data.strata where it has few values, or look at shorter times"
-        )
+        notes.append(Finding.of("hazards-not-proportional-within", columns=apart))
+    if changing := [(name, one["p"]) for name, one in slopes.items() if one["p"] < UNLIKELY / len(slopes)]:
+        notes.append(Finding.of("hazards-not-proportional", columns=changing))
     content: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
     return content | ({"concordance": right / pairs} if pairs else {}), notes

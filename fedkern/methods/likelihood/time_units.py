@@ -16,8 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
-from ...algorithms.exchanges.multiples import FIRST, in_words, is_another, name_multiples
+from ...algorithms.exchanges.multiples import in_words, is_another, name_multiples
 from ...algorithms.exchanges.odd_response import Compared, Words
+from ...finding import Finding
 from ...results.verdict import Said
 
 EVENTS = 10.0  # that a client has at least before a time of `output.survival_at`
@@ -33,12 +34,7 @@ UNITS = (
 WHOLE = 1e-11  # of a sum, that it loses
 HALF, MATTERS = 0.5, 0.02  # of a unit that a time rounded up is too long by, and the part of the time per event where it is said
 CLOSE = 1.5  # as which two factors count
-DIFFERS = "; a hazard that differs wants a covariate, or [model.random] client = true"
-HIDDEN = "; the effect of clients hides another unit from ratios, and not from curves, client_sd and the intercept"
-NOT_COMPARED = (
-    "clients' times per event were not compared, for model.intercept_centre takes the place of these sums: whether all files "
-    "have times in one unit (days, months) is not seen in this result; leave the key out to have it looked at"
-)
+DIFFERS, HIDDEN = "hazard-differs", "hidden-by-effects"  # remedies
 
 ALONE = Words(
     "at {} clients the time per event is not that of all others together: are times in another unit somewhere (days for months), "
@@ -63,7 +59,7 @@ def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, cl
     return said._replace(notes=(*said.notes, *_rounded(told))) if exact else said
 
 
-def _rounded(told: Sequence[tuple[str, float, float]]) -> list[str]:
+def _rounded(told: Sequence[tuple[str, float, float]]) -> list[Finding]:
     """Returns notes on clients whose times are whole numbers while the others' have fractions: rounded up, each is too long.
 
     It is seen by the sum of times, which is whole. Fractions of hundredths have one such sum in a hundred, and those of
@@ -74,12 +70,7 @@ def _rounded(told: Sequence[tuple[str, float, float]]) -> list[str]:
     matters = [name for (name, each, _), one in zip(told, whole.tolist()) if one and HALF / each > MATTERS]
     if not matters or (fine & ~whole).any() or whole.sum() * 2 >= len(told):
         return []
-    return [
-        f"{name}: times are whole numbers there, and have fractions at the others: are they rounded up (to months)? Each is then "
-        "half a unit too long, and the hazard has another shape. Say in which interval an event was (data.time_upper): there its "
-        "time is the whole number less 1, and its upper end the number; elsewhere both are the time"
-        for name in matters
-    ]
+    return [Finding.of("times-rounded-up", client=name) for name in matters]
 
 
 def of_client(own: tuple[float, float], events: float, time: float, *, client: bool = False, several: bool = False) -> Compared:
@@ -99,10 +90,8 @@ def of_client(own: tuple[float, float], events: float, time: float, *, client: b
     noted, doubt = is_another(off, math.sqrt(1 / own[0] + 1 / others[0]), several=several)
     if not noted:
         return Compared()
-    note = (
-        f"the time per event here is {in_words(off)} that of all others together: are times in another unit here{_nearest(off)} "
-        f"or at one of the others, or is the hazard so different? {FIRST}{HIDDEN if client else DIFFERS}"
-    )
+    of = {"times": in_words(off), "nearest": _nearest(off)}
+    note = Finding.of("times-apart-here", **of, remedies=[HIDDEN if client else DIFFERS])
     return Compared((note,), doubt, doubt and off > 0)
 
 
@@ -113,25 +102,23 @@ def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Seque
     return _compared(f"cumulative hazard at {at[0]:g}", first, of_time=-1.0)
 
 
-def _compared(what: str, told: Sequence[tuple[str, float, float]], more: str = "", of_time: float = 1.0) -> Said:
+def _compared(what: str, told: Sequence[tuple[str, float, float]], remedy: str = "", of_time: float = 1.0) -> Said:
     """Returns what is to be said of numbers that depend on the unit of time.
 
-    `told` has of each client its name, the number, and events; `more` is advice; `of_time` is the power of time that the number
+    `told` has of each client its name, the number, and events; `remedy`: an id; `of_time` is the power of time that the number
     goes by.
     """
     events = sum(one[2] for one in told)
     errors = [math.sqrt(1 / one[2] + 1 / events) for one in told]
     found = name_multiples([one[0] for one in told], [math.log(one[1]) for one in told], errors)
-    notes = tuple(
-        f"{name}: the {what} is {in_words(off)} that of the others: are times in another unit there{found.others}"
-        f"{_nearest(of_time * off)}, or is the hazard so different? {FIRST}{more}"
-        for name, off in found.odd
-    )
+    of, notes = {"what": what, "others": found.others}, list[Finding]()
+    for name, off in found.odd:
+        odd = {**of, "client": name, "times": in_words(off), "nearest": _nearest(of_time * off)}
+        notes.append(Finding.of("times-apart", **odd, remedies=[remedy]) if remedy else Finding.of("curves-apart", **odd))
     if not found.unit:
-        return Said(notes)
+        return Said(tuple(notes))
     where = ", ".join(repr(name) for name, _ in found.unit)
-    doubt = f"times are in another unit at {where}{found.others}: the {what} is {found.times} that of the others"
-    return Said(notes, (f"{doubt} (a note says what to do)",))
+    return Said(tuple(notes), (Finding.of("times-in-another-unit", where=where, times=found.times, **of),))
 
 
 def _nearest(log: float) -> str:

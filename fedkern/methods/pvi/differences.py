@@ -111,8 +111,7 @@ def notes(model: Model, server: Server, differ: heterogeneity.Heterogeneity | No
     if differ is None:
         return _unseen(model, server)
     sparse = "sparse" in FAMILIES[model.family].methods
-    slopes = 'job.method = "sparse" has slopes that differ' if sparse else "fit those that differ in jobs of their own"
-    return list(differ.notes(INTERCEPTS, slopes))
+    return list(differ.notes("site-intercepts", "sparse-slopes" if sparse else "slopes-apart"))
 
 
 def _unseen(model: Model, server: Server) -> list[str]:

@@ -159,9 +159,8 @@ def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> 
     server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, model.telling), clients)
     if server is not None:
         run.hooks.compare_twins(server.answers)
-    # Nothing in the machine's note may speak of parts that this method's model has not.
     if server is not None and server.note:
-        run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
+        run.hooks.notes.append(server.note)
     if server is not None and server.doubt and model.weight is None:  # weights may say that a client varies more
         run.hooks.doubts.append(server.doubt)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)

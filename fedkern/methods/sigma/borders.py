@@ -45,8 +45,8 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
         return shapes.select(file.areas, f"client {file.name!r}: {written}")
     except JobError as error:
         lacking = sum(name not in shapes.parts for name in file.areas)
-        text = f"client {file.name!r}: {written}: no polygon for {lacking} of its {file.d} areas in the prior; {HINT}"
-        raise OwnFault(text, str(error)) from None
+        text = f"client {file.name!r}: {written}: no polygon for {lacking} of its {file.d} areas in the prior"
+        raise OwnFault(text, str(error), look=HINT) from None
 
 
 def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...results.plots import INK, MUTED, ORANGE, Axes, Figure, Part, areas_drawn, canvas
 from ...results.report import RunFiles
+from ...results.verdict import HEADS
 from .areas import NEAR
 
 Array = NDArray[np.float64]
@@ -120,8 +121,7 @@ def _about(run: RunFiles) -> str:
     words = [f"{family.capitalize()} model with a spatial effect of every area"]
     rounds = run.summary.get("rounds") or said.get("rounds")
     words += [f"{rounds:,} rounds"] if isinstance(rounds, int) else []
-    verdict = str(said.get("verdict", "")).partition(":")[0]
-    words += [verdict] if verdict else []
+    words += [HEADS[said["converged"]]] if "converged" in said else []
     if suppressed := said.get("suppressed"):
         words.append(f"{suppressed} counts known by an interval")
     return "; ".join([*words, *([run.day] if run.day else [])])

@@ -340,7 +340,8 @@ class SigmaModel(JobModel[OutputSection]):
         known = None if scale == "unknown" else float(scale)
         data, private = self.config.data, self.config.private
         censored = bool(data.censored)
-        return level.Settings(self.family_of_y, self.response, self.intercept, known, censored, private, self.secure)
+        parts = "intercept, effects and map are"
+        return level.Settings(self.family_of_y, self.response, self.intercept, known, censored, private, self.secure, parts)
 
     @property
     def compares_rates(self) -> bool:

@@ -19,6 +19,7 @@ from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ServerFile
 from ...errors import NumericalError
+from ...finding import Finding
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models import psis
@@ -28,7 +29,7 @@ from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.reweighed import Reweighed
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import Verdict, against, not_judged
 from . import beside, periods
 from .model import SigmaModel
 from .prior.keys import ABOVE, ERROR
@@ -238,7 +239,7 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
         notes = [describe_few(f"{least} areas with rows", "the sums of the fit")]
     if hides:
         notes.append("areas with a count that is an interval are not in the sums of the fit (output.suppressed)")
-    notes += [f"client {names[k]!r} is not in the sums of the fit, for {why}" for k, why in sorted(asked.dropped.items())]
+    notes += once.not_in("the sums of the fit", asked, names)
     if not told.areas:
         return replace(fitted, notes=[*fitted.notes, *notes])
     spread = max(told.squares - told.density**2 / told.areas, 0.0) * told.areas / (told.areas - 1)
@@ -258,9 +259,7 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws, prior: ServerFile
     """Judges the numbers; no result can stand of files that are in doubt, nor of a prior that is off."""
     judged = _judged(model, ended, released)
     doubts = [*ended.doubts, *_of_prior(model, released, prior)]
-    if not doubts:
-        return judged
-    return Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]), judged.worst)
+    return against(doubts, judged)
 
 
 def _of_prior(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
@@ -425,7 +424,7 @@ def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
 @guard.figure("notes on the limits of the numbers", [])
 def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
-    notes = ["the areas' posteriors are in each client's own folder: no message has them"]
+    notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
     if prior.errors:
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)

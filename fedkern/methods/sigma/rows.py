@@ -169,8 +169,8 @@ class Reading:
             n, table = int(bad.sum()), self.table
             listed = [f"{table.place(row)}, column {column!r}: {table.text(column, row)!r} {remedy}" for row in _first(bad)]
             others = f" ({n - 1} more rows)" if n > 1 else ""
-            text = f"{self.who}: rows cannot be used: column {column!r} {remedy}; {HINT}"
-            raise OwnFault(text, "\n  ".join([f"{self.who}, {table.source}, {listed[0]}{others}", *listed[1:]]))
+            text = f"{self.who}: rows cannot be used: column {column!r} {remedy}"
+            raise OwnFault(text, f"{self.who}, {table.source}, {listed[0]}{others}", listed[1:], HINT)
 
     def numbers(self, name: str, where: NDArray[np.bool_] | None = None) -> Array:
         """Returns a column of finite numbers.
@@ -207,8 +207,9 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
         if name is not None and name not in names:
             what = f"column {name!r} (data.{role}) is missing"
             raise OwnFault(
-                f"{who}: {what}; the header names {len(names)} others; {HINT}",
+                f"{who}: {what}; the header names {len(names)} others",
                 f"{who}: {what}{list_columns(name, names, taken)}",
+                look=HINT,
             )
 
 
@@ -439,7 +440,7 @@ def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> N
         f"{read.who}: columns {read.data.area!r} and {read.data.period!r}: {len(several)} pairs of an area and a period stand in "
         'several rows; give each one row; or set data.rows_per_area = "any" if rows are observations of their own (groups)'
     )
-    raise OwnFault(f"{text}; {HINT}", "\n  ".join([text, f"in several rows: {', '.join(own)}"]))
+    raise OwnFault(text, text, [f"in several rows: {', '.join(own)}"], HINT)
 
 
 def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
@@ -461,7 +462,7 @@ def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
             'data.rows_per_area = "any" if rows are observations of their own (years, groups)'
         )
         text = f"{read.who}: column {name!r}: {' and '.join(reasons)}; {remedy}"
-        raise OwnFault(f"{text}; {HINT}", "\n  ".join([text, *own]))
+        raise OwnFault(text, text, own, HINT)
 
 
 def _step(values: Array) -> float:

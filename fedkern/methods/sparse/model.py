@@ -30,7 +30,8 @@ from ...algorithms.gibbs.sites import (
     Student,
 )
 from ...data.design import Design
-from ...errors import JobError, OwnFault
+from ...errors import JobError
+from ...finding import Finding, Own, Refusal
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
@@ -359,9 +360,7 @@ class SparseModel(JobModel[OutputSection]):
             values = np.column_stack([self.coefficients.columns(X[there]), design.y[there]])
         least = 2 if self.intercept else 1
         if len(values) < least:
-            what = f"client {client!r} has fewer usable rows than the model needs, {least}"
-            remedy = "it would only return the prior; remove the client from data.clients"
-            raise OwnFault(f"{what}: {remedy}", f"{what}: {len(values)}; {remedy}")
+            raise Refusal(Finding.of("few-usable-rows", client=client, least=least), Own(rows=len(values)))
         if not self.imputes:
             return Columns(values)
         empty = np.flatnonzero(np.isnan(values).all(axis=0))

@@ -16,6 +16,7 @@ from ...algorithms.exchanges import loo_sums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
+from ...finding import Finding
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models.incomplete import Completed
@@ -56,15 +57,12 @@ def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
     return mean
 
 
-APART = "the chains disagree"  # in different modes, where numbers of all chains mean nothing
-
-
 @guard.check("the verdict", verdict.not_judged("no check is known"))
 def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
     """Judges whether the chains agree about all judged quantities, by the job's limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
-        return Verdict(False, f"{APART} ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
+        return Verdict(False, f"the chains disagree ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
@@ -178,11 +176,11 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     doubts = [*doubts, *([turned.doubt] if turned else [])]
     return replace(
         bare(model, server, scales, released),
-        verdict=Verdict(False, "; ".join(doubts), judged.worst) if doubts else judged,
+        verdict=Verdict(False, "; ".join(doubts), judged.worst, tuple(doubts)) if doubts else judged,
         notes=[
             *([turned.note] if turned else []),
             *_silent(model, server),
-            *_slow(model, released, judged),
+            *_slow(model, released, judged, groups),
             *_notes(model, server),
             *([_disagreement(model, groups)] if groups else []),
         ],
@@ -299,11 +297,8 @@ def combine_fits(
 @guard.figure("notes on the clients' own fits", [])
 def meta_notes(fits: Record) -> list[str]:
     """Names slopes of clients that the meta-analysis leaves out."""
-    return [
-        f"meta-analysis: {client} lacks a column that goes with {', '.join(names)}: its own least squares there would hold the "
-        "other's effect, and are left out"
-        for client, names in fits.get("left_out", {}).items()
-    ]
+    left_out = fits.get("left_out", {})
+    return [Finding.of("slopes-left-out", client=client, columns=names) for client, names in left_out.items()]
 
 
 @guard.figure("how the sampler went", {})
@@ -397,11 +392,11 @@ def _unsettled(others: Record) -> list[str]:
     """Names the further runs whose chains disagree: their numbers are missing."""
     which = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
     which += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
-    notes = [f"the chains of further runs disagree, which have no numbers over all chains: {'; '.join(which)}"] if which else []
+    notes: list[str] = [Finding.of("further-runs-disagree", runs=which)] if which else []
     every = {f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}": row for row in others.get("sensitivity", ())}
     every |= {f"without {name}": row for name, row in others.get("leave_one_out", {}).items()}
     slow = [name for name, row in every.items() if row["converged"] is False and name not in which]
-    return notes + ([f"further runs that have not converged: {'; '.join(slow)}"] if slow else [])
+    return notes + ([Finding.of("further-runs-not-converged", runs=slow)] if slow else [])
 
 
 def _lacks(numbers: Mapping[str, float]) -> bool:
@@ -412,19 +407,13 @@ def _lacks(numbers: Mapping[str, float]) -> bool:
 @guard.figure("the note on chains that disagree", "chains disagree")
 def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     """Says that the chains disagree, how the result treats them, and which keys may mend it."""
-    text = (
-        f"the chains disagree ({chains.describe_groups(groups)}): numbers are given for each mode, since those over all chains "
-        "would depend on how many of them each mode has caught; "
-    )
+    said = chains.describe_groups(groups)
     if not model.stable:
-        return text + (
-            "model.stable = true is the remedy where modes exchange equations: it allows only graphs with spectral radius below "
-            "1, and if no two cycles share a node, one of such modes at most"
-        )
-    others = ["more rounds (job.rounds)", "more chains (algorithm.chains)"]
-    others += ["algorithm.tempering = 4"] if model.tempering == 1 else []
-    others += [] if model.swaps else ["algorithm.swap = true"]
-    return text + f"these are modes of stable graphs (model.stable = true), between which may help: {', '.join(others)}"
+        return Finding.of("modes-of-equations", groups=said, remedies=["stable"])
+    ways = ["more-rounds", "more-chains"]
+    ways += ["tempering"] if model.tempering == 1 else []
+    ways += [] if model.swaps else ["swap"]
+    return Finding.of("modes-of-stable-graphs", groups=said, remedies=ways)
 
 
 def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Record:
@@ -457,72 +446,48 @@ def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[st
 @guard.figure("notes on columns that tell nothing", [])
 def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
     """Names averages that are over fewer sites than the job has."""
-    lines: list[str] = []
-    for client, names in tells_nothing(model, server).items():
-        which = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        lines.append(
-            f"{client} has one value or none of what tells of {which}: its own coefficient there has its prior, which has no "
-            "mean, and site averages and between_sd are over the other sites"
-        )
-    return lines
+    silent = tells_nothing(model, server)
+    return [Finding.of("silent-columns", client=client, columns=names) for client, names in silent.items()]
 
 
 @guard.figure("the shape of errors", [])
 def not_laplace(model: SparseModel, departures: Sequence[tuple[int, float]]) -> list[str]:
     """Notes that errors of structural equations have another law than the model's, which alone tells directions."""
-    if not departures:
-        return []
-    which = ", ".join(f"{model.nodes[j]} ({value:.2f})" for j, value in departures[:6])
-    more = f" and {len(departures) - 6} more" if len(departures) > 6 else ""
-    return [
-        f"errors of {which}{more} are not Laplace: their mean size over their root mean square, in brackets, would be .71 "
-        "(it is .80 of normal and .87 of uniform errors). The law of the errors is all that tells which way an effect goes: do "
-        'not trust directions or PIPs of these equations; model.kind = "mrf" tells which variables are connected, without '
-        "directions"
-    ]
+    nodes = [(model.nodes[j], value) for j, value in departures]
+    return [Finding.of("errors-not-laplace", nodes=nodes)] if nodes else []
 
 
 @guard.figure("notes on slow coefficients", [])
-def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> list[str]:
+def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict, groups: Sequence[chains.Group]) -> list[str]:
     """Notes the remedies of slow chains: more rounds, and a slab where site averages are slow and nothing bounds them."""
-    if own.converged is not False or own.why.startswith(APART):
+    if own.converged is not False or groups:
         return []
-    more = 'set job.rounds = "until", which goes on until R-hat and ESS are as wanted (at most 20,000 rounds)'
+    way: dict[str, Any] = {"remedies": ["until"]}
     if model.until is not None:
-        more = f"raise algorithm.until.max_rounds = {model.until.max_rounds}"
+        way = {"remedies": ["more-rounds-until"], "max_rounds": model.until.max_rounds}
     rhat = released.mixing.get("average", (np.zeros(0),))[0]
     if np.isfinite(model.settings.prior.slab) or model.kind == "sem" or not (rhat > verdict.RHAT).any():
-        return [f"chains have not mixed yet: {more}"]
+        return [Finding.of("chains-not-mixed", **way)]
     slow = [name for name, value in zip(model.effects, rhat.tolist()) if value > verdict.RHAT]
-    which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
-    return [
-        f"chains have not mixed yet: {more}. Where that is not enough: site averages of {which} have an R-hat above "
-        f"{verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior has no mean: set model.slab (2.5)"
-    ]
+    return [Finding.of("averages-not-mixed", columns=slow, limit=verdict.RHAT, **way)]
 
 
 @guard.figure("notes on the sampler", [])
 def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     """Returns notes for a reader of this run."""
-    notes = []
+    notes = list[str]()
     clipped, fallbacks, _ = server.events.tolist()
     if clipped:
-        notes.append(f"{clipped} draws of a scale were clipped to [1e-60, 1e60]")
+        notes.append(Finding.of("scales-clipped", n=clipped))
     if fallbacks:
-        notes.append(
-            f"{fallbacks} draws needed a QR factorisation, because Cholesky's failed: columns are (nearly) copies of each other"
-        )
+        notes.append(Finding.of("columns-nearly-copies", n=fallbacks))
     if server.lost and server.since:
-        lost = ", ".join(model.names[k] for k in sorted(server.lost))
-        notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")
+        lost = [model.names[k] for k in sorted(server.lost)]
+        notes.append(Finding.of("lost-in-sampling", clients=lost, round=server.since))
     if (advice := model.advice) is not None:
         notes.append(advice)
     if model.imputes:
-        what = "values" if model.is_graph else "covariates"
-        notes.append(
-            f"missing {what} were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
-            "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
-        )
+        notes.append(Finding.of("drawn-as-gaussian", what="values" if model.is_graph else "covariates"))
     if model.settings.aggregate == "sums":
-        notes.append("the server kept the sums of all sites alone: there is no average over sites")
+        notes.append(Finding.of("sums-alone"))
     return notes

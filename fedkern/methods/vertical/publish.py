@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
+from ...finding import Finding
 from ...jobs import convergence
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
@@ -289,7 +290,7 @@ def _about(model: VerticalModel) -> list[str]:
     """Returns notes on the limits of the numbers."""
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
-    notes = ["each client's coefficients are in its own folder: no message has them"]
+    notes: list[str] = [Finding.of("coefficients-at-clients")]
     if model.inference == "sfvi" and len(model.names) > 1:
         notes.append(PRODUCT)
     if model.inference == "sfvi":

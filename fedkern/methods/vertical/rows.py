@@ -17,7 +17,7 @@ from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.faults import HINT, name_column, who
-from ...data.header import unfit
+from ...data.header import UNFIT, unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
 from ...jobs import holders, incomplete
@@ -151,19 +151,19 @@ def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, .
     """Returns a party's rows in the agreed order, and their ids."""
     name, by = config.data.id, alignment_of(config)
     if name not in table.names:
-        raise OwnFault(*(f"{who}{text}" for text in _missing(f"column {name!r} (data.id) is missing", table, config)))
+        raise _missing(who, f"column {name!r} (data.id) is missing", table, config)
     ids = table.cells(name)
     places = [table.place(row) for row in range(table.n_rows)]
     order = alignment.order(ids, by.seed, who, places, f"{who}, {table.source}", counted=by.counted)
     return replace(table.select(order), incomplete=table.incomplete), tuple(ids[row] for row in order)
 
 
-def _missing(what: str, table: Table, config: Config) -> tuple[str, str]:
-    """Returns two texts about a column that the job file names and a file lacks: for others, and for the holder."""
-    text = f"{what}; the header names {len(table.names)} others; {HINT}"
+def _missing(who: str, what: str, table: Table, config: Config) -> OwnFault:
+    """Returns the error for a column that the job file names and a file lacks."""
+    text, look = f"{what}; the header names {len(table.names)} others", HINT
     if config.private:
-        text = unfit(spec_of(config, response=False))
-    return f": {text}", f", {table.source}: {what}; there are {', '.join(table.names)}"
+        text, look = unfit(spec_of(config, response=False)), UNFIT
+    return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}", look=look)
 
 
 def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
@@ -401,8 +401,9 @@ def _standardised(read: Reading, declared: Column, values: Array) -> Column:
         if declared.center is None:
             remedy = 'give them in [data.columns.NAME], or take standardise = "own"'
             raise OwnFault(
-                f"{begin}: {read.called(declared.name)} has no public center and scale; {remedy}; {HINT}",
+                f"{begin}: {read.called(declared.name)} has no public center and scale; {remedy}",
                 f"{begin}: column {declared.name!r} has no public center and scale; {remedy}",
+                look=HINT,
             )
         return declared
     center, spread = float(values.mean()), float(values.std())
@@ -470,7 +471,7 @@ def server_rows(table: Table, config: Config) -> ServerRows:
     missing = [name for name in kept if name not in table.names]
     if missing:
         what = f"column {missing[0]!r} (data.server) is missing"
-        raise OwnFault(*(f"the server's file{text}" for text in _missing(what, table, config)))
+        raise _missing("the server's file", what, table, config)
     narrow = _only(table, kept)
     known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
     if not len(known):
