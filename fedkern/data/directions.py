@@ -296,7 +296,7 @@ class Space(NamedTuple):
         exact = [effective(np.where(values[:, k] > ZERO * values[:, k].max(), w, 0.0)) for k in range(len(u))]
         found = [Sum(int(np.ceil(m - 1e-9)), parts[:, k], exact=True) for k, m in enumerate(exact) if m < few - 1e-9]
         found += [Sum(int(m), parts[:, k], exact=False) for k, m in enumerate(numbers) if m < nearly]
-        return min(found, key=lambda one: one.n_rows, default=None)
+        return min(found, key=lambda one: (not one.exact, one.n_rows), default=None)
 
     def _whitening(self, basis: Array | None) -> Array:
         """Returns (q, r) such that the weighted rows times it are orthonormal."""
