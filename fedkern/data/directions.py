@@ -34,6 +34,7 @@ ZERO = 1e-6  # of the largest value of a sum: 0
 WELL, ENOUGH = 1e-6, 1e-9  # eigenvalues of cross-products that lose few digits, or leave some
 OF_EACH = 6  # rows of each dimension
 IN_A_GROUP, DEPENDENT = 16, 1e-9  # rows in which two or three columns depend on each other; 1 less the square of a correlation
+DRAWS, DRAWN = 100, 5  # of rows: of which half share a value, all of one draw do but once in 25 times
 OF_FEW = 3  # rows of each column, up to which sums of few columns are looked at by themselves
 TOGETHER = 0.5  # a correlation of two columns whose products are looked at
 
@@ -97,10 +98,13 @@ def _of_products(columns: Design, at: Ints, every: Ints, together: int) -> Itera
     if space.is_small(together):
         yield space.named(together)
     r = np.corrcoef(columns.rows(at[:BLOCK], many[:MOST_IN_THREES]).T) if len(many) > 1 else np.zeros((0, 0))
-    for i, j in np.argwhere(np.triu((np.abs(r) > TOGETHER) & (np.abs(r) < 1 - ENOUGH), 1)):
-        yield Space.of_products(columns, at, np.array([0, many[i], many[j]]), different).named(together)
-    work = 0.0
-    for names, mask in sorted(_factors(columns, at, values), key=lambda factor: np.count_nonzero(factor[1])):
+    near = [many[[i, j]] for i, j in np.argwhere(np.triu((np.abs(r) > TOGETHER) & (np.abs(r) < 1 - ENOUGH), 1))]
+    relations = list(_relations(columns, at, np.concatenate([many, np.setdiff1d(every[1:], many)]), len(many)))
+    for some in (*near, *(some for some, _ in relations)):
+        yield Space.of_products(columns, at, np.sort([0, *some]), different).named(together)
+    factors = [(tuple(dict.fromkeys(columns.parts[j - 1].name for j in some)), off) for some, off in relations]
+    factors, work = sorted(_factors(columns, at, values) + factors, key=lambda factor: np.count_nonzero(factor[1])), 0.0
+    for names, mask in factors:
         rows, own = at[mask], np.array([j for j in every if not j or (columns.parts[j - 1].name,) != names])
         work += len(rows) * len(own) ** 2
         if work > MOST_MULTIPLIED:
@@ -129,6 +133,23 @@ def _factors(columns: Design, at: Ints, values: Sequence[tuple[Array, Ints]]) ->
             seen.add(mask.tobytes())
             factors.append(((*factors[i][0], *factors[j][0]), mask))
     return factors
+
+
+def _relations(columns: Design, at: Ints, own: Ints, many: int) -> Iterator[tuple[Ints, Mask]]:
+    """Yields two columns or three of which a sum is the same in half of the rows, and the rows in which it is another.
+
+    They depend on each other in few rows that are drawn. The first of `own`, which are `many`, have many different values.
+    """
+    X, random, seen = columns.rows(at, own[:MOST_IN_THREES]), np.random.default_rng(0), set[bytes]()
+    for _ in range(DRAWS if len(at) > DRAWN else 0):
+        rows = random.choice(len(at), DRAWN, replace=False)
+        for some in islice((some for some in _dependent(X[rows]) if min(some) < many), MOST_SETS):
+            Z = np.column_stack([np.ones(len(at)), X[:, some]])
+            value = np.abs(Z @ np.linalg.svd(Z[rows])[2][-1])
+            off = value > ZERO * value.max()
+            if 0 < 2 * np.count_nonzero(off) <= len(at) + 2 and off.tobytes() not in seen:
+                seen.add(off.tobytes())
+                yield own[list(some)], off
 
 
 def _of_few(columns: Design, at: Ints, own: Ints, few: int) -> Direction | None:
@@ -173,12 +194,16 @@ def _dependent(X: Array) -> Iterator[tuple[int, ...]]:
 
 
 class Space(NamedTuple):
-    """Describes sums of products of two columns, `one` and `other` (q,), in the rows `at`; column 0 is 1."""
+    """Describes sums of products of two columns, `one` and `other` (q,), in the rows `at`; column 0 is 1.
+
+    `held` has these products, if they are not too many.
+    """
 
     design: Design
     at: Ints
     one: Ints
     other: Ints
+    held: Array | None = None
 
     @classmethod
     def of_products(cls, design: Design, at: Ints, own: Ints, different: Ints) -> Space:
@@ -197,7 +222,7 @@ class Space(NamedTuple):
         """Returns the space of some columns."""
         own = np.array([True, *(part.name in names for part in self.design.parts)])
         kept = own[self.one] & own[self.other]
-        return self._replace(one=self.one[kept], other=self.other[kept])
+        return self._replace(one=self.one[kept], other=self.other[kept], held=None)
 
     def is_small(self, few: int) -> bool:
         """Tells whether rows allow a search, and it is no large one."""
@@ -220,6 +245,8 @@ class Space(NamedTuple):
 
     def rows(self, at: Ints) -> Array:
         """Returns the products (b, q) of some rows."""
+        if not self.other.any():
+            return self.design.rows(at, self.one)
         own = np.union1d(self.one, self.other)
         Z = self.design.rows(at, own)
         return Z[:, np.searchsorted(own, self.one)] * Z[:, np.searchsorted(own, self.other)]
@@ -229,7 +256,8 @@ class Space(NamedTuple):
         step = max(1, 4 * HELD_AT_ONCE // len(self.one))
         for begin in range(0, len(self.at), step):
             at = self.at[begin : begin + step]
-            yield at, self.rows(at) if basis is None else self.rows(at) @ basis
+            Z = self.rows(at) if self.held is None else self.held[begin : begin + step]
+            yield at, Z if basis is None else Z @ basis
 
     def named(self, few: int, *, nearly: bool = False) -> Direction | None:
         """Returns the sum of `fewest`, of as few columns as will do."""
@@ -275,6 +303,8 @@ class Space(NamedTuple):
 
     def _within(self, basis: Array | None, few: int, nearly: int) -> Sum | None:
         """Returns the sum, in a basis (q, p), that is 0, or nearly 0, in all rows but the fewest."""
+        if self.held is None and len(self.at) * len(self.one) <= HELD:
+            return self._replace(held=self.rows(self.at))._within(basis, few, nearly)
         w, back = self.design.weights[self.at], self._whitening(basis)
         n, rank, rows = len(self.at), back.shape[1], effective(w)
         if basis is None:
@@ -284,13 +314,15 @@ class Space(NamedTuple):
             return None
         Q, leverages = np.empty((0, rank)), np.empty(0)
         for at, Z in self.blocks(back):
-            Z *= np.sqrt(self.design.weights[at])[:, None]
+            Z = Z * np.sqrt(self.design.weights[at])[:, None]
             Q, leverages = np.concatenate([Q, Z]), np.concatenate([leverages, (Z**2).sum(axis=1)])
             if Q.size > HELD:  # of more, the rows that tell most
                 kept = np.argsort(-leverages, kind="stable")[: int(HELD) // (2 * rank)]
                 Q, leverages = Q[kept], leverages[kept]
         most = max(few, nearly) - 1 if w.min() == w.max() else 2 * max(few, nearly)
-        numbers, u = alone(Q, leverages, min(most, len(Q)), HEAVY if nearly and rows >= OF_EACH * rank else 1.0)
+        numbers, u = alone(Q, leverages, min(most, len(Q)), HEAVY + 1 / rows if nearly and rows >= OF_EACH * rank else 1.0)
+        if not len(u):
+            return None
         parts = back @ u.T
         values = np.concatenate([np.abs(Z) for _, Z in self.blocks(parts)])
         exact = [effective(np.where(values[:, k] > ZERO * values[:, k].max(), w, 0.0)) for k in range(len(u))]

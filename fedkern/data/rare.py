@@ -1,9 +1,8 @@
 """Finds rows that a file's columns single out: sums over all of its rows are then sums over these few.
 
-A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and whoever has sums may add
-columns and take a constant from them. So the question is whether any sum of columns is (nearly) the same in all rows but a few,
-and whether two columns differ from a value of theirs together in a few. Rows count by their effective number, (sum w)^2 / sum
-w^2.
+A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few. Values of one column are counted
+here; whoever has sums may add columns, too, and take a constant from them: sums of columns, and of products of columns, are
+searched in `directions`. Rows count by their effective number, (sum w)^2 / sum w^2.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from ..models.encoding import Column
 from .cells import MOST, Cells, Text, labels
 from .directions import HEAVY, MOST_IN_PAIRS
 from .directions import search as search_directions
+from .incomplete import marked
 from .standardised import Part, design, effective, middle
 from .table import Table
 
@@ -52,12 +52,11 @@ def rare(
     *,
     search: bool = True,
 ) -> tuple[Rare, ...]:
-    """Returns the rows that columns single out; those of one column come first, then the fewest.
+    """Returns the rows that columns single out, the fewest first.
 
-    They are fewer than `least` rows that a column singles out, or fewer than `together` rows that have a value of each of two
-    columns; or fewer than `together` that have a value of one column, and of another column not the number that all others with
-    this value have. If no such rows exist, those that a sum of columns singles out are sought; and if none of these, a row that
-    has nearly all of the squares of a column.
+    They are fewer than `least` rows that a column singles out. If no such rows exist, those that a sum of columns singles out are
+    sought; then fewer than `together` rows that a sum of products of columns singles out, such as those with a value of each of
+    two; and then a row that has nearly all of the squares of a column.
 
     Parameters
     ----------
@@ -77,7 +76,9 @@ def rare(
     if search and not singled_out and (parts := _parts(columns, every, MOST_IN_PAIRS)):
         found = search_directions(design(parts, weights), least, together)
         if found is not None:
-            singled_out.append(Rare(found.columns, found.n_rows, found.far, together if found.products else least))
+            marks = {marked(name) for name in found.columns if name in filled}
+            names = tuple(name for name in found.columns if name not in marks)
+            singled_out.append(Rare(names, found.n_rows, found.far, together if found.products else least))
         elif least > 1:
             far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
             singled_out += (Rare((name,), 1, far=True) for name in far)
