@@ -22,10 +22,10 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-MOST_SUMMED, MOST_PRODUCTS = 300, 650  # columns, and products, whose sums are looked at
+MOST_SUMMED = 300  # columns whose sums are looked at
 MOST_MULTIPLIED = 5e9  # multiplications, of smaller groups of rows first
 MOST_IN_PAIRS, MOST_IN_THREES, MOST_SETS = 2_000, 100, 500  # columns, of which two or three depend on each other; such sets
-MOST_DIFFERENT = 12  # values of a column that has few
+MOST_DIFFERENT, MOST_VALUES = 12, 3  # values of a column that has few; of one of which each value is a factor
 HELD, HELD_AT_ONCE = 2e7, 1 << 20  # numbers in memory, of rows and of searches side by side
 STARTS, STEPS, TRIED = 500, 30, 20  # of a search; sums that are then looked at in all rows
 ALONE, HEAVY = 1e-3, 0.9  # of squares: what all other rows may have where few are alone; of one row that is nearly alone
@@ -85,25 +85,25 @@ def _of_products(columns: Design, at: Ints, every: Ints, together: int) -> Itera
     """Yields sums of products of all columns. If these are too many, yields those of columns of few values, of two that go
     together, and of all columns in the rows with a value of one.
     """
-    values = [np.unique(part.numbers(at), return_counts=True) for part in columns.parts]
-    different = np.array([0, *(len(own) for own, _ in values)])
+    values = [_values(part, at) for part in columns.parts]
+    different = np.array([0, *(number for number, _ in values)])
     many = every[different[every] > MOST_DIFFERENT]
-    space = Space.of_products(columns, at, every, different)
-    if space.is_small(together):
-        found = space.named(together)
-        if found is None or not space.of(found.columns).is_alone_by_chance(many, together):
-            yield found
-            return
-    space = Space.of_products(columns, at, np.setdiff1d(every, many), different)
-    if space.is_small(together):
-        yield space.named(together)
-    r = np.corrcoef(columns.rows(at[:BLOCK], many[:MOST_IN_THREES]).T) if len(many) > 1 else np.zeros((0, 0))
+    for own in (every, np.setdiff1d(every, many)):
+        space = Space.of_products(columns, at, own[:MOST_SUMMED], different)
+        if space.is_small(together) and len(own) <= MOST_SUMMED:
+            found = space.named(together)
+            by_chance = found is not None and space.of(found.columns).is_alone_by_chance(many, together)
+            yield None if by_chance else found
+            if len(own) == len(every) and not by_chance:
+                return  # all other sums are among these
+    X = columns.rows(at[:BLOCK], many[:MOST_IN_THREES])
+    r = (X - X.mean(axis=0)).T @ X / len(X)
     near = [many[[i, j]] for i, j in np.argwhere(np.triu((np.abs(r) > TOGETHER) & (np.abs(r) < 1 - ENOUGH), 1))]
     relations = list(_relations(columns, at, np.concatenate([many, np.setdiff1d(every[1:], many)]), len(many)))
     for some in (*near, *(some for some, _ in relations)):
         yield Space.of_products(columns, at, np.sort([0, *some]), different).named(together)
     factors = [(tuple(dict.fromkeys(columns.parts[j - 1].name for j in some)), off) for some, off in relations]
-    factors, work = sorted(_factors(columns, at, values) + factors, key=lambda factor: np.count_nonzero(factor[1])), 0.0
+    factors, work = sorted([*_factors(columns, at, values), *factors], key=lambda factor: np.count_nonzero(factor[1])), 0.0
     for names, mask in factors:
         rows, own = at[mask], np.array([j for j in every if not j or (columns.parts[j - 1].name,) != names])
         work += len(rows) * len(own) ** 2
@@ -113,18 +113,23 @@ def _of_products(columns: Design, at: Ints, every: Ints, together: int) -> Itera
         yield found and found._replace(columns=tuple(dict.fromkeys((*names, *found.columns))))
 
 
-def _factors(columns: Design, at: Ints, values: Sequence[tuple[Array, Ints]]) -> list[tuple[tuple[str, ...], Mask]]:
+def _values(part: Part, at: Ints) -> tuple[int, Array]:
+    """Returns how many different values a column has, and those that make factors: of few all, or one that most rows have."""
+    own, times = np.unique(part.numbers(at), return_counts=True)
+    usual = own[times.argmax()] if 2 * times.max() >= len(at) else np.nan
+    return len(own), own if len(own) <= MOST_VALUES else np.array([usual])
+
+
+def _factors(columns: Design, at: Ints, values: Sequence[tuple[int, Array]]) -> list[tuple[tuple[str, ...], Mask]]:
     """Returns columns, and the rows in which a sum of them, less a constant, is not 0: a value of a column of few; another than
     most rows have; and the fourth combination of two that have three.
     """
     factors = list[tuple[tuple[str, ...], Mask]]()
-    for part, (own, times) in zip(columns.parts, values):
+    for part, (number, own) in zip(columns.parts, values):
         x = part.numbers(at)
-        if len(own) <= 3:
-            factors += [((part.name,), x == one) for one in own]
-        elif 2 * times.max() >= len(at):
-            factors.append(((part.name,), (x != own[times.argmax()]) & ~np.isnan(x)))
-    masks = np.column_stack([mask for _, mask in factors]) if factors else np.empty((len(at), 0), bool)
+        which = (x == one if number <= MOST_VALUES else (x != one) & ~np.isnan(x) for one in own if not np.isnan(one))
+        factors += [((part.name,), mask) for mask in which]
+    masks = np.array([mask for _, mask in factors[: int(HELD) // len(at)]]).reshape(-1, len(at)).T
     both, seen = masks.T.astype(np.float32) @ masks.astype(np.float32), set[bytes]()
     sizes = np.diag(both)
     for i, j in np.argwhere(np.triu((both == 0) & (2 * (sizes + sizes[:, None]) >= len(at)), 1)):
@@ -140,7 +145,7 @@ def _relations(columns: Design, at: Ints, own: Ints, many: int) -> Iterator[tupl
 
     They depend on each other in few rows that are drawn. The first of `own`, which are `many`, have many different values.
     """
-    X, random, seen = columns.rows(at, own[:MOST_IN_THREES]), np.random.default_rng(0), set[bytes]()
+    X, random, seen = columns.rows(at, own[: min(MOST_IN_THREES, int(HELD) // len(at))]), np.random.default_rng(0), set[bytes]()
     for _ in range(DRAWS if len(at) > DRAWN else 0):
         rows = random.choice(len(at), DRAWN, replace=False)
         for some in islice((some for some in _dependent(X[rows]) if min(some) < many), MOST_SETS):
@@ -182,8 +187,7 @@ def _dependent(X: Array) -> Iterator[tuple[int, ...]]:
     with np.errstate(invalid="ignore"):
         yield from map(tuple, np.argwhere(np.triu(1 - r * r < DEPENDENT, 1)).tolist())
     many = np.flatnonzero(2 * (np.diff(np.sort(X, axis=0), axis=0) > 0).sum(axis=0) > len(X))[:MOST_IN_THREES]
-    X, r = X[:, :], r[many]
-    away = X - X[:, many].T[:, :, None] * r[:, None, :]  # from each of many
+    away = X - X[:, many].T[:, :, None] * r[many][:, None, :]  # from each of many
     lengths = np.linalg.norm(away, axis=1)
     away = np.where(lengths > 1e-4, 1.0, np.nan)[:, None, :] * away / np.maximum(lengths, DIGITS)[:, None, :]
     r = away[:, :, many].transpose(0, 2, 1) @ away

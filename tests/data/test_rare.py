@@ -348,6 +348,13 @@ class TestSumsOfColumns:
         given[9], strokes[7] = planned[9] / 2, 2
         assert self.named(columns | {"strokes": strokes}) == ("strokes",)
         assert self.named(columns | {"planned": planned, "given": given}) == ("planned", "given")
+        other = np.where(random.random(n) < 0.3, planned - random.integers(5, 90, n), planned)
+        a, b = random.random((2, n)) < 0.5
+        b = np.where(other != planned, a, b)
+        both = columns | {"planned": planned, "given": other, "a": a * 1.0}
+        assert self.named(both | {"b": b * 1.0}) == ()
+        b[np.flatnonzero(other != planned)[0]] ^= True  # of those with another dose one has not both
+        assert self.named(both | {"b": b * 1.0}) == ("planned", "given", "a", "b")
         ill = (np.arange(n) < 60) * 1.0
         dose = np.where((ill == 0) | (np.arange(n) == 5), random.normal(size=n), 0.0)
         assert self.named(columns | {"ill": ill, "dose": dose}) == ("ill", "dose")
