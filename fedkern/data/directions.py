@@ -289,11 +289,12 @@ class Space(NamedTuple):
 
         `nearly`: whether it is enough that all other rows have a thousandth of its squares, or one row has nine tenths.
         """
-        n, q = len(self.at), len(self.one)
-        if nearly or n < OF_EACH * few * q:
+        n, q, w = len(self.at), len(self.one), self.design.weights[self.at]
+        many = few if n == 0 or w.min() == w.max() else 2 * few  # rows of unequal weight that count as fewer
+        if nearly or n < OF_EACH * many * q:
             return self._within(None, few, few if nearly else 0)
         found = list[Sum | None]()
-        for group in groups(self.at, self.design.weights, few, OF_EACH * q):
+        for group in groups(self.at, self.design.weights, many, OF_EACH * q):
             X = self.rows(group)
             lengths = np.linalg.norm(X, axis=0)
             lengths[lengths == 0] = 1.0
@@ -323,8 +324,10 @@ class Space(NamedTuple):
             if Q.size > HELD:  # of more, the rows that tell most
                 kept = np.argsort(-leverages, kind="stable")[: int(HELD) // (2 * rank)]
                 Q, leverages = Q[kept], leverages[kept]
-        most = max(few, nearly) - 1 if w.min() == w.max() else 2 * max(few, nearly)
-        numbers, u = alone(Q, leverages, min(most, len(Q)), HEAVY + 1 / rows if nearly and rows >= OF_EACH * rank else 1.0)
+        most, heavy = max(few, nearly), HEAVY + 1 / rows if nearly and rows >= OF_EACH * rank else 1.0
+        sizes = [most - 1] if w.min() == w.max() else [most - 1, most, most + 1, 2 * most - 1]  # which count as fewer
+        found_by = [alone(Q, leverages, min(size, len(Q)), heavy) for size in sizes]
+        numbers, u = (np.concatenate(each) for each in zip(*found_by))
         if not len(u):
             return None
         parts = back @ u.T

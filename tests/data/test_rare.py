@@ -368,6 +368,16 @@ class TestSumsOfColumns:
         assert found(table(**columns), 10, weights) == ((("ill", "dose"), few + 1) if few < 3 else None)
         assert found(table(**columns), 10) is None
 
+    @pytest.mark.parametrize("n", [100, 850])
+    def test_more_rows_that_weigh_as_few(self, n: int) -> None:
+        """Of four rows one has most of the weight."""
+        random = np.random.default_rng(14)
+        columns = {f"x{j}": random.normal(size=n) for j in range(4)}
+        columns |= {"ill": (np.arange(n) < 34) * 1.0, "other": ((np.arange(n) >= 30) & (np.arange(n) < 70)) * 1.0}
+        assert found(table(**columns)) is None
+        weights = np.where((np.arange(n) > 30) & (np.arange(n) < 34), 0.2, random.uniform(0.9, 1.0, n))
+        assert found(table(**columns), 10, weights) == (("ill", "other"), 3)
+
 
 def space(X: np.ndarray) -> directions.Space:
     parts = [standardised.Part(f"x{j}", x, None) for j, x in enumerate(X.T)]
