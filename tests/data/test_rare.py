@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkern.data import directions, standardised
 from fedkern.data import rare as module
 from fedkern.data.rare import heavy, rare
 from fedkern.data.table import Table, Text
@@ -314,31 +315,115 @@ class TestSumsOfColumns:
         columns = {f"x{j}": X[:, j] for j in range(d)} | {"u": np.exp(random.normal(size=n)), "age2": X[:, 0] ** 2}
         assert found(table(**columns)) is None
 
+    @pytest.mark.parametrize("size", [2, 3])
+    @pytest.mark.parametrize("unlike", [0, 1, 2, 3])
+    def test_columns_that_add_up_among_fewer_rows_than_columns(self, size: int, unlike: int) -> None:
+        """Of fifteen rows of a ward; sums of all columns are 0 in most of them whatever they are."""
+        random, n = np.random.default_rng(size), 300
+        columns = {f"m{j}": random.normal(size=n) for j in range(30)}
+        ward, planned = np.arange(n) < 15, random.normal(400, 60, n).round()
+        second = random.normal(100, 20, n).round() * (size - 2)
+        given = np.where(ward, planned - second, random.normal(300, 60, n).round())
+        given[:unlike] -= np.array([95, 40, 60])[:unlike]
+        columns |= {"ward": ward * 1.0, "planned": planned, "given": given}
+        columns |= {"second": second} if size == 3 else {}
+        names = {"ward", "planned", "given", "second"} if size == 3 else {"ward", "planned", "given"}
+        assert set(self.named(columns)) == (names if unlike in (1, 2) else set())
 
-def test_searches_side_by_side_end_where_each_would_alone() -> None:
+    def test_a_value_of_so_few_rows_that_some_sum_is_always_alone(self) -> None:
+        """Of twelve rows with a value and as many columns some sum is 0 in ten of them: that is nobody's."""
+        random, n = np.random.default_rng(6), 400
+        columns = {f"m{j}": random.normal(size=n) for j in range(12)} | {"ill": (np.arange(n) < 12) * 1.0}
+        assert self.named(columns) == ()
+        columns["dose"] = np.where(np.arange(n) < 11, 0.0, random.normal(size=n))
+        assert self.named(columns) == ("ill", "dose")
+
+    def test_products_of_more_columns_than_rows_allow(self) -> None:
+        """Those of few values are multiplied, and two that go together, and all with a value of one."""
+        random, n = np.random.default_rng(7), 300
+        columns = {f"m{j}": random.normal(size=n) for j in range(30)}
+        planned = (random.normal(75, 12, n) * 1.5).round() * 4
+        given, strokes = np.where(random.random(n) < 0.3, 0.75 * planned, planned), (random.random(n) < 0.4) * 1.0
+        assert self.named(columns | {"strokes": strokes, "planned": planned, "given": given}) == ()
+        given[9], strokes[7] = planned[9] / 2, 2
+        assert self.named(columns | {"strokes": strokes}) == ("strokes",)
+        assert self.named(columns | {"planned": planned, "given": given}) == ("planned", "given")
+        other = np.where(random.random(n) < 0.3, planned - random.integers(5, 90, n), planned)
+        a, b = random.random((2, n)) < 0.5
+        b = np.where(other != planned, a, b)
+        both = columns | {"planned": planned, "given": other, "a": a * 1.0}
+        assert self.named(both | {"b": b * 1.0}) == ()
+        b[np.flatnonzero(other != planned)[0]] ^= True  # of those with another dose one has not both
+        assert self.named(both | {"b": b * 1.0}) == ("planned", "given", "a", "b")
+        ill = (np.arange(n) < 60) * 1.0
+        dose = np.where((ill == 0) | (np.arange(n) == 5), random.normal(size=n), 0.0)
+        assert self.named(columns | {"ill": ill, "dose": dose}) == ("ill", "dose")
+
+    @pytest.mark.parametrize("few", [1, 2, 3])
+    def test_rows_of_unequal_weight_count_by_their_effective_number(self, few: int) -> None:
+        random, n = np.random.default_rng(13), 400
+        columns = {"x": random.normal(size=n), "ill": (np.arange(n) < 30) * 1.0}
+        columns["dose"] = np.where((columns["ill"] == 0) | (np.arange(n) < few + 3), random.normal(size=n), 0.0)
+        weights = np.where((np.arange(n) >= few) & (np.arange(n) < few + 3), 1e-3, 1.0)
+        assert found(table(**columns), 10, weights) == ((("ill", "dose"), few + 1) if few < 3 else None)
+        assert found(table(**columns), 10) is None
+
+    @pytest.mark.parametrize("n", [100, 850])
+    def test_more_rows_that_weigh_as_few(self, n: int) -> None:
+        """Of four rows one has most of the weight."""
+        random = np.random.default_rng(14)
+        columns = {f"x{j}": random.normal(size=n) for j in range(4)}
+        columns |= {"ill": (np.arange(n) < 34) * 1.0, "other": ((np.arange(n) >= 30) & (np.arange(n) < 70)) * 1.0}
+        assert found(table(**columns)) is None
+        weights = np.where((np.arange(n) > 30) & (np.arange(n) < 34), 0.2, random.uniform(0.9, 1.0, n))
+        assert found(table(**columns), 10, weights) == (("ill", "other"), 3)
+
+
+def space(X: np.ndarray) -> directions.Space:
+    parts = [standardised.Part(f"x{j}", x, None) for j, x in enumerate(X.T)]
+    every = np.arange(1 + X.shape[1])
+    design = standardised.design(parts, np.ones(len(X)))
+    return directions.Space.of_products(design, np.arange(len(X)), every, np.array([0, *(len(np.unique(x)) for x in X.T)]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("few", [0, 1, 2, 3])
+def test_groups_of_rows_find_what_all_rows_do(seed: int, few: int) -> None:
+    """Of many rows, sums that are 0 in a group of them are looked at alone."""
+    random = np.random.default_rng(seed)
+    X = np.round(random.standard_normal((600, 5)), 1)
+    X[:, 4] = X[:, 0] * np.where(random.random(600) < 0.5, 1.0, 0.75)  # and a quadratic is 0, but in a few rows
+    X[random.choice(600, few, replace=False), 4] += 1.0 + np.arange(few)
+    products = space(X)
+    assert len(X) > directions.OF_EACH * 3 * len(products.one)
+    grouped, whole = products.fewest(3), products._within(None, 3, 0)
+    assert (grouped is None, whole is None) == (few in (0, 3),) * 2
+    if grouped is not None and whole is not None:
+        assert grouped.n_rows == whole.n_rows <= few
+
+
+def test_searches_side_by_side_end_where_each_would_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(3)
     columns = np.round(random.standard_normal((200, 8)) ** 3, 1)
     columns[:, 0], columns[[1, 72, 150], 0] = 0.0, [1.0, 2.0, 3.0]
     rows = np.linalg.qr(columns)[0]
-    blocks = [rows[:70], rows[70:75], rows[75:]]
-    many, directions = module._alone(lambda: blocks, rows[:40], 6)
-    for k in range(40):
-        one, direction = module._alone(lambda: blocks, rows[k : k + 1], 6)
-        assert (many[k], directions[k].tobytes()) == (one[0], direction[0].tobytes())
-    assert np.unique(many).tolist() == [3, 6]
+    together = directions.alone(rows, (rows**2).sum(axis=1), 5, 1.0)
+    monkeypatch.setattr(directions, "HELD_AT_ONCE", 1)
+    alone = directions.alone(rows, (rows**2).sum(axis=1), 5, 1.0)
+    assert set(together[0].tolist()) == set(alone[0].tolist()) == {3}
+    np.testing.assert_allclose(np.abs(together[1] @ alone[1].T), 1.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_row_that_is_alone_is_passed_over_by_cross_products(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    a = np.round(random.standard_normal((60, 80)), 1)
-    away = random.choice([0.0, 1e-4, 0.3], (60, 1))
-    b = a * np.where(random.random(a.shape) < 0.5, 1.0, 0.75) + away * random.standard_normal(a.shape)
-    b[:20, 0] += 50.0  # one row of these is alone
-    squares = np.stack([np.ones_like(a), a, b, a * a, a * b, b * b], axis=2)
-    squares /= np.linalg.norm(squares, axis=1, keepdims=True)
-    alone = np.array([bool((module._leverage(one) > 1 - 1e-6).any()) for one in squares])
-    may = module._may_be_alone(squares)
-    assert may[alone].all()
-    assert 10 < alone.sum() < 50
-    assert not may.all()
+@pytest.mark.parametrize("k", [1, 2])
+def test_two_rows_that_are_alone_in_a_sum_are_found_for_certain(k: int) -> None:
+    """Of hardly more rows than columns, against every pair of rows."""
+    random = np.random.default_rng(k)
+    for _ in range(20):
+        X = random.standard_normal((24, 18))
+        X[:, 17] = X[:, :17] @ random.integers(-2, 3, 17)
+        X[random.choice(24, k, replace=False), 17] += 1.0 + np.arange(k)
+        Q = np.linalg.qr(X)[0]
+        pairs = [np.linalg.norm(Q[[i, j]], 2) for i in range(24) for j in range(i)]
+        assert max(pairs) == pytest.approx(1.0, abs=1e-9)
+        _, u = directions.alone(Q, (Q**2).sum(axis=1), 2, 1.0)
+        assert (np.sort((Q @ u[0]) ** 2)[:-k] < 1e-12).all()

@@ -1,0 +1,82 @@
+"""Columns as sums over rows have them: one each, or one a level, about their means and in their standard deviations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BLOCK = 1 << 16
+
+
+class Part(NamedTuple):
+    """Describes a column as it is multiplied: its name, values, and of which level, if any."""
+
+    name: str
+    values: np.ndarray
+    level: int | None
+
+    def numbers(self, at: Ints | slice) -> Array:
+        """Returns the column's numbers in some rows; of a level, whether they have it."""
+        part = self.values[at]
+        return np.asarray(part, np.float64) if self.level is None else (part == self.level).astype(np.float64)
+
+
+class Design(NamedTuple):
+    """Holds columns as they are multiplied: one each, or one a level, less its mean and over its standard deviation."""
+
+    parts: tuple[Part, ...]
+    weights: Array
+    centre: Array
+    scale: Array
+
+    def rows(self, at: Ints, which: Ints | None = None) -> Array:
+        """Returns rows (b, 1 + d), or some columns of them; column 0 is 1, and a missing cell is at the mean."""
+        which = np.arange(1 + len(self.parts)) if which is None else which
+        Z = np.ones((len(at), len(which)))
+        for k, j in enumerate(which.tolist()):
+            if j:
+                Z[:, k] = (self.parts[j - 1].numbers(at) - self.centre[j - 1]) / self.scale[j - 1]
+        return np.nan_to_num(Z)
+
+    def blocks(self) -> Iterator[Array]:
+        """Yields the rows that count, times the roots of their weights."""
+        for begin in range(0, len(self.weights), BLOCK):
+            at = begin + np.flatnonzero(self.weights[begin : begin + BLOCK] > 0)
+            yield self.rows(at) * np.sqrt(self.weights[at])[:, None]
+
+
+def design(parts: Sequence[Part], weights: Array) -> Design:
+    """Returns columns in their standard deviations, about their means, of weighted rows."""
+    total, moments = float(weights.sum()), np.zeros((2, len(parts)))
+    centre = np.array([middle(part.numbers(slice(BLOCK))) for part in parts])
+    for j, part in enumerate(parts):
+        for begin in range(0, len(weights), BLOCK):
+            own = np.nan_to_num(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
+            moments[:, j] += [(weights[begin : begin + BLOCK] * own**power).sum() for power in (1, 2)]
+    mean, square = moments / total
+    scale = np.sqrt(np.maximum(square - mean**2, 0))
+    return Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))
+
+
+def middle(values: Array) -> float:
+    """Returns a number among those of a column, about which no digits are lost."""
+    known = values[~np.isnan(values)]
+    if not (half := len(known) // 2):
+        return float(known[0]) if len(known) else 0.0
+    known.partition((half - 1, half))  # np.median, which takes four times as long, has the same bits
+    return float(known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2)
+
+
+def effective(weights: Array) -> float:
+    """Returns (sum w)^2 / sum w^2, the number of rows that weigh as much as these; 0 for none."""
+    most = float(weights.max(initial=0.0))
+    if not most > 0:
+        return 0.0
+    relative = weights / most
+    return float(relative.sum()) ** 2 / float((relative**2).sum())
