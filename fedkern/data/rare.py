@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.encoding import Column
+from ..models.weighing import effective
 from . import relations
 from .cells import MOST, Cells, Text, labels
 from .incomplete import marked
@@ -142,15 +143,6 @@ def standardised(table: Table, columns: Sequence[Column], weights: Array, most: 
         return None
     X = np.concatenate([np.zeros((0, d)), *design._replace(weights=counted.astype(np.float64)).blocks()])
     return Standardised(X, tuple(name for name, _, _ in design.parts), design.scale)
-
-
-def effective(weights: Array) -> float:
-    """Returns (sum w)^2 / sum w^2, the number of rows that weigh as much as these; 0 for none."""
-    most = float(weights.max(initial=0.0))
-    if not most > 0:
-        return 0.0
-    relative = weights / most
-    return float(relative.sum()) ** 2 / float((relative**2).sum())
 
 
 def _values(cells: Cells, column: Column) -> np.ndarray:

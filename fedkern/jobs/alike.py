@@ -21,12 +21,13 @@ from ..data.cells import MOST_OFF, Text, floats, labels, number
 from ..data.design import column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
-from ..data.rare import ENOUGH_DIGITS, Rare, Standardised, effective, heavy, rare, standardised, without_faults
+from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_faults
 from ..data.table import Table
 from ..kernels.families import FAMILIES, NOMINAL, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS
+from ..models.weighing import effective, leverages
+from ..privacy.disclosure import LEAST_OF_LEVEL
 from .keys import DataSection, JobConfig
 
 Array = NDArray[np.float64]
@@ -199,13 +200,7 @@ def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not FAMILIES[spec.family].linear:
         precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
-    if len(X) > LEVELS["standard"].full * len(precision):  # of fewer each row is nearly alone in some sum of many columns
-        sizes, turned = np.linalg.eigh(X.T @ X + np.diag(precision))
-        kept = sizes > ENOUGH_DIGITS * sizes[-1]
-        leverage = ((X @ (turned[:, kept] / np.sqrt(sizes[kept]))) ** 2).sum(axis=1)
-    else:
-        squares = X**2
-        leverage = (squares / np.maximum(squares.sum(axis=0) + precision, 1e-300)).max(axis=1)
+    leverage = leverages(X, np.diag(precision))
     row = int(leverage.argmax())
     if leverage[row] <= config.rules.leverage:
         return None

@@ -22,11 +22,12 @@ from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
+from ..privacy.disclosure import Rules
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import few, machine
+from . import few, holders, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -277,6 +278,11 @@ class Run(At[C]):
         found = few.find_few(self.config, table, spec, self.names[k], () if binding is None else binding.policies)
         if found is not None and not found.by_summary:
             raise OwnFault(found.told, found.own)
+
+    def rules_of(self, client: int) -> Rules:
+        """Returns the rules for the rows of a client that lives here: the job's and its holder's, the stricter one of each."""
+        binding = self.hooks.bindings.get(client)
+        return holders.bound(self.config, () if binding is None else binding.policies).rules
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

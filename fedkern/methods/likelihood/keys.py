@@ -331,8 +331,11 @@ class Config(JobConfig):
     @property
     def without_summaries(self) -> str | None:
         """What the job has for which no client takes part by a summary; None where one may."""
+        # Of a number whose sign may be changed the posterior has two modes, between which there is no quadratic.
+        two = any(shape.folded for shape in SHAPES.get(self.model.family, ()))
         unlike = {
-            f'model.family = "{self.model.family}"': not self.own and self.row_kind not in ("responses", "ordered", "nominal"),
+            f'model.family = "{self.model.family}"': not self.own
+            and (two or self.row_kind not in ("responses", "ordered", "nominal")),
             'model.kind = "own"': self.own,
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,

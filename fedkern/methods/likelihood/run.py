@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from .kinds import steps_of
 from .model import TOLD
 from .stages import stage_of_chains, stage_of_draws, stage_of_single_values, stage_of_telling
 from .steps import Machine, Read
+
+LOG = logging.getLogger(__name__)
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -55,8 +58,12 @@ def fit(run: Run[Config]) -> Fit | None:
 def _find_mode_and_draw(run: Run[Config], read: Read) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model = read.model
-    clients = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}
-    return run.with_lines(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
+    clients = {k: model.client(k, likelihood, run.rules_of(k)) for k, likelihood in read.likelihoods.items()}
+    server, ended = run.with_lines(lines.to_mode_and_draws()).exchange(stage_of_draws(model), model.start, clients)
+    for k, client in ended.items():
+        if client.refused:
+            LOG.warning("client %r: %d question was about few of its rows, and had no answer", run.names[k], client.refused)
+    return server, ended
 
 
 def _exchange_single_values(
