@@ -32,7 +32,10 @@ def rows(seed: int, n: int = 80) -> Rows:
     return Rows(LAYOUT, X, (random.random(n) < expit(X @ [-0.3, 0.6, -0.4])).astype(float), np.array([0, n]))
 
 
-def client(k: int = 0, least: Least | None = Least(10, 0.9), **settings: Any) -> importance.Client:
+USUAL = Least(10, 0.9)
+
+
+def client(k: int = 0, least: Least | None = USUAL, **settings: Any) -> importance.Client:
     return importance.client(f"c{k}", k, chosen.importance(**settings), rows(k), PRIOR, least)
 
 
