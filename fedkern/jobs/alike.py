@@ -63,7 +63,7 @@ def asked(config: JobConfig, family: str) -> int:
 
 
 def find_alike(
-    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
+    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: tuple[int, int] = (0, 1)
 ) -> Iterator[Found]:
     """Yields values that too few of a client's rows have, and rows that weigh too much.
 
@@ -71,7 +71,7 @@ def find_alike(
     ----------
     weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
-    weighing : effective number of rows that are asked for, as the fit weighs them, where that is more
+    weighing : effective number of rows that are asked for, as the fit weighs them, where that is more; of how many coefficients
     """
     wanted, search = asked(config, spec.family), config.rules.search
     splines = getattr(config.model, "splines", {})
@@ -92,7 +92,7 @@ def find_alike(
     )
     if levered is not None:
         yield levered
-    if spec.response not in table.columns or not (wanted or weighing):
+    if spec.response not in table.columns or not (wanted or weighing[0]):
         return
     family = FAMILIES[spec.family]
     if family.leveled:
@@ -116,8 +116,8 @@ def find_alike(
             return
         fits = _weighed(config, table, columns, spec, y, trials, weights, exposed)
     for own, why in fits:
-        if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
-            yield _words_of_fit(config, number, wanted, weighing)
+        if why == BY_FIT and (number := effective(own)) < max(wanted, weighing[0]):
+            yield _words_of_fit(number, wanted, weighing)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield words(found, why)
@@ -510,17 +510,17 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(config: JobConfig, few: float, wanted: int, weighing: int) -> Found:
+def _words_of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Found:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
         f"narrower prior, {POOL}"
     )
-    least = max(wanted, weighing)
+    least = max(wanted, weighing[0])
     text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for, and "
     text += "what is sent tells these"
     own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
-    if weighing > wanted:
-        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few * config.rules.weighed / weighing) / 10)
+    if weighing[0] > wanted:
+        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few / weighing[1]) / 10)
     return Found(text, own, remedy, "rows_per_value", int(few))
 
 

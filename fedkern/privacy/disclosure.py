@@ -89,7 +89,7 @@ LEVELS: Mapping[Level, Rules] = {
         rows=10,
         rows_of_one_column=20,
         values=12,
-        values_of_two_columns=15,
+        values_of_two_columns=18,
         values_of_one_column=25,
         weighed=12,
         summary=3,
@@ -104,7 +104,7 @@ LEVELS: Mapping[Level, Rules] = {
         rows=LEAST_ROWS,
         rows_of_one_column=LEAST_ROWS,
         values=15,
-        values_of_two_columns=15,
+        values_of_two_columns=18,
         values_of_one_column=25,
         weighed=13,
         full=6,
@@ -205,19 +205,28 @@ def told_up_to(coefficients: int, rules: Rules, *, diagonal: bool) -> int:
     return int(max(rules.linear * d, min(most, int(OF_THE_NUMBERS * numbers / p))))
 
 
-def told_by_values(coefficients: int, rules: Rules, slopes: int = 0, *, intercept: bool = True) -> int:
+def told_by_values(
+    coefficients: int, rules: Rules, slopes: int = 0, *, intercept: bool = True, shapes: int = 0, each: float | None = None
+) -> int:
     """Returns the number of rows where a client sends its log-likelihood at thousands of points, which are more numbers than its
     rows have cells.
 
     Parameters
     ----------
+    coefficients : with the `shapes` numbers of the family among them
     slopes : that differ between groups
     intercept : whether one of the coefficients is no column's; partial likelihoods have none
+    each : rows a coefficient where there are more than two columns; None: the rule's
+
+    Examples
+    --------
+    >>> from fedkern.privacy.disclosure import LEVELS, told_by_values
+    >>> [told_by_values(d, LEVELS["standard"]) for d in (2, 3, 4)], told_by_values(3, LEVELS["standard"], shapes=1)
+    ([50, 54, 48], 75)
     """
     terms = slopes + 1 if slopes else 0
-    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(
-        max(coefficients + (not intercept), 2), rules.values
-    )
+    few = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}
+    each = few.get(max(coefficients - shapes + (not intercept), 2), rules.values if each is None else each)
     return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 

@@ -343,11 +343,11 @@ class Config(JobConfig):
         }
         return next((what for what, there in unlike.items() if there), None)
 
-    def weighing(self, coefficients: int) -> int:
-        if self.own:
-            return 0
+    def weighing(self, coefficients: int) -> tuple[int, int]:
+        if self.own or self.hazards or self._plain_linear:
+            return super().weighing(coefficients)
         own = coefficients + (self.leveled and not self.nominal)  # a threshold is an intercept
-        return 0 if self.hazards or self._plain_linear else int(self.rules.weighed * own)
+        return told_by_values(own, self.rules, each=self.rules.weighed), own
 
     def told_of(self, coefficients: int) -> bool:
         return not self.own
@@ -361,7 +361,8 @@ class Config(JobConfig):
         more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
         unknowns = self.unknowns(coefficients) + self.shapes
         slopes = 0 if linear else len(self.random.slopes)
-        return more + told_by_values(unknowns, self.rules, slopes, intercept=self.model.family != "cox")
+        shapes = 0 if self.hazards or linear else self.shapes
+        return more + told_by_values(unknowns, self.rules, slopes, intercept=self.model.family != "cox", shapes=shapes)
 
     @property
     def _levels_moved(self) -> bool:
