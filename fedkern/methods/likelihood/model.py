@@ -472,10 +472,12 @@ class Model(WeighedModel[OutputSection]):
 
     def client(self, index: int, likelihood: importance.Model, rules: disclosure.Rules) -> importance.Client:
         """Returns a client's machine, before it has seen anything; `rules`: of the job and of the client's holder."""
-        own, usual = cast(Weighed, likelihood), disclosure.LEVELS["standard"]
-        each, rows = min(rules.linear, usual.linear), min(rules.rows, usual.rows)
-        asks = not self.row.linear and (rows or each or rules.leverage < 1)  # rows of linear models weigh the same everywhere
-        least = Least.of(own.X, rows, each, rules.leverage) if asks else None
+        usual, least = disclosure.LEVELS["standard"], None
+        # Where a number is lowered to that of a file, points at which fewer rows weigh are not asked for more.
+        rows, each = (own if given >= own else 0 for given, own in ((rules.rows, usual.rows), (rules.linear, usual.linear)))
+        leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
+        if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
+            least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
         return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.prior, least)
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:

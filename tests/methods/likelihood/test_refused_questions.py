@@ -49,7 +49,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Least | None]:
         ({"level": "none"}, None),
         ({"level": "standard"}, Least(10, 0.9)),
         ({"level": "strict"}, Least(10, 0.9)),
-        ({"level": "standard", "rows": 7, "rows_per_coefficient": 1}, Least(7, 0.9)),
+        ({"level": "standard", "rows": 7, "rows_per_coefficient": 1}, Least(0, 0.9)),
+        ({"level": "standard", "rows": 7, "rows_per_coefficient": 1, "leverage": 0.95}, None),
         ({"level": "standard", "rows_per_coefficient": 3, "leverage": 0.5}, Least(10, 0.5)),
     ],
 )
