@@ -127,7 +127,7 @@ LEVELS: Mapping[Level, Rules] = {
     ),
 }
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
-VALUES = 400  # log-likelihoods, at most
+VALUES, VALUES_BY = 400, 4  # log-likelihoods, at most; rows a coefficient that have more cells than those that are told
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: all were never determined of more
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
