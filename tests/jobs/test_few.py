@@ -45,7 +45,7 @@ class Federation:
         self.job = root / "job.toml"
         self.job.write_text(METHODS[method] + more + ("" if more == PRIVATE else f"{STRICT}{asks}"))
         for k, name in enumerate("abc"):
-            self.rows(name, 100 if method == "pvi" else 40, k)  # more than 30 a coefficient of two columns
+            self.rows(name, 40, k)
 
     def rows(self, name: str, n: int, seed: int = 1, empty: int = 0) -> None:
         """Of which the last `empty` lack a covariate."""
@@ -94,7 +94,7 @@ def test_what_leaves_a_refused_client_does_not_depend_on_its_rows(fedkern: Any, 
         seen.append((run.err.replace(str(out), "OUT"), run.out, check.err, check.out, left(out)))
         assert not [*out.rglob("*.jsonl")], "nothing has left anybody"
     assert all(one == seen[0] for one in seen[1:])
-    federation.small(100 if method == "pvi" else LEAST_ROWS)
+    federation.small(LEAST_ROWS)
     assert fedkern("run", federation.job, "--out", tmp_path / "enough", "--quiet").code == 0
 
 
