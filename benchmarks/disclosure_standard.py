@@ -21,8 +21,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+import fedkern
 from fedkern.models.mixed import Layout, Rows
-from support import curious, curious_jobs, curious_rounded
+from support import curious, curious_rounded
 from support.rounded_jobs import Played, drawn, played
 
 Array = NDArray[np.float64]
@@ -38,7 +39,10 @@ FAMILIES = (
     "zero-inflated-poisson",
     "zero-inflated-negative-binomial",
 )
-VALUES = ((12, 1.0, "clients alike"), (15, 1.0, "clients alike"), (8, 5.0, "others ten times"), (12, 5.0, "others ten times"))
+VALUES = (
+    *((many, 1.0, "clients alike") for many in (12, 15, 18)),
+    *((many, 5.0, "others ten times") for many in (8, 12)),
+)
 
 
 def columns(random: np.random.Generator, n: int, p: int, kind: str) -> Array:
@@ -206,24 +210,42 @@ def groups(jobs: int) -> Iterator[str]:
                 yield f"  {family}, p = {p}, groups of {own}: " + "{:.2f}, {:.3f}".format(*np.mean(shares, axis=0))
 
 
+def of_sites(
+    random: np.random.Generator, n: int, p: int, kind: str, **sections: dict[str, str]
+) -> tuple[curious.Seen, Array, Array]:
+    """What the first client of a `pvi` job tells, its cells in the parties' units, and its labels."""
+
+    def rows(n: int) -> tuple[Array, Array]:
+        X = columns(random, n, p, kind)
+        first = (X[:, 0] - X[:, 0].mean()) / X[:, 0].std()
+        return X, (random.random(n) < scipy.special.expit(first + 0.3)).astype(float)
+
+    data = {name: rows(max(n, least)) for name, least in (("a", 0), ("b", 60), ("c", 60))}
+    job = {"job": {"method": "pvi"}, "data": {"response": "y"}, "disclosure": {"level": "none"}, **sections}
+    with curious.Tape() as tape:
+        fedkern.run(job, data=data)
+    seen = curious.logistic(tape, 0)
+    return seen, (data["a"][0] - seen.centre) / seen.scale, data["a"][1]
+
+
+SITES = {1: (6, 16, 60, 120), 2: (6, 16, 24, 40), 3: (6, 10, 16, 24), 4: (6, 10, 16), 6: (6, 10, 16)}
+
+
 def sites(jobs: int) -> Iterator[str]:
     """All messages of `pvi` jobs, which are not rounded."""
-    yield "\npvi, logistic, all messages: share of rows that is determined, by rows a coefficient"
-    for words, sections, many in (
-        ("full covariance", {}, (6, 8, 12, 16)),
-        ("diagonal", {"model": {"covariance": "diagonal"}}, (4, 6, 8, 12)),
-    ):
-        for p in (1, 2, 3):
+    yield "\npvi, logistic, all messages: share of rows that is determined, by rows a coefficient; columns " + ", ".join(KINDS)
+    for words, sections in (("full covariance", {}), ("diagonal", {"model": {"covariance": "diagonal"}})):
+        for p, several in SITES.items():
             line = []
-            for a_coefficient in many:
+            for many in several:
                 shares = []
-                for seed in range(max(2, jobs // 2)):
-                    n = max(a_coefficient * (p + 1), 16 if p == 1 else 10)
-                    tape, rows = curious_jobs.logistic(n, p, seed, data={"least_rows": 10}, **sections)
-                    seen = curious.logistic(tape, 0)
-                    x, y = curious_jobs.standardised(rows, seen)
-                    shares.append((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean())
-                line.append(f"{a_coefficient}: {np.mean(shares):.3f}")
+                for kind in KINDS:
+                    made = [
+                        of_sites(np.random.default_rng(job), max(many * (p + 1) + 1, 10), p, kind, **sections)
+                        for job in range(jobs)
+                    ]
+                    shares.append(np.mean([(curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean() for seen, x, y in made]))
+                line.append(f"{many}: " + ", ".join(f"{one:.3f}" for one in shares))
             yield f"  {words}, p = {p}: " + "; ".join(line)
 
 

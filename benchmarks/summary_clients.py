@@ -173,7 +173,7 @@ class Row(NamedTuple):
     @property
     def converged(self) -> bool:
         """The verdict."""
-        return self.moved <= MEAN and self.of_one < SHARE
+        return self.moved <= MEAN and self.share < SHARE
 
 
 def tried(name: str, clients: Sequence[Client]) -> Iterator[Row]:

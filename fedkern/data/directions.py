@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .standardised import BLOCK, Design, Part, effective
+from ..models.weighing import effective
+from .standardised import BLOCK, Design, Part
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

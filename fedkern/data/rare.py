@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.encoding import Column
+from ..models.weighing import effective
 from .cells import MOST, Cells, Text, labels
 from .directions import HEAVY, MOST_IN_PAIRS
 from .directions import search as search_directions
 from .incomplete import marked
-from .standardised import Part, design, effective, middle
+from .standardised import Part, design, middle
 from .table import Table
 
 __all__ = ["ENOUGH_DIGITS", "Rare", "Standardised", "effective", "heavy", "rare", "standardised", "without_faults"]

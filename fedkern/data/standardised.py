@@ -71,12 +71,3 @@ def middle(values: Array) -> float:
         return float(known[0]) if len(known) else 0.0
     known.partition((half - 1, half))  # np.median, which takes four times as long, has the same bits
     return float(known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2)
-
-
-def effective(weights: Array) -> float:
-    """Returns (sum w)^2 / sum w^2, the number of rows that weigh as much as these; 0 for none."""
-    most = float(weights.max(initial=0.0))
-    if not most > 0:
-        return 0.0
-    relative = weights / most
-    return float(relative.sum()) ** 2 / float((relative**2).sum())

@@ -21,12 +21,13 @@ from ..data.cells import MOST_OFF, Text, floats, labels, number
 from ..data.design import column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
-from ..data.rare import ENOUGH_DIGITS, Rare, Standardised, effective, heavy, rare, standardised, without_faults
+from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_faults
 from ..data.table import Table
 from ..kernels.families import FAMILIES, NOMINAL, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS
+from ..models.weighing import effective, leverages
+from ..privacy.disclosure import LEAST_OF_LEVEL
 from .keys import DataSection, JobConfig
 
 Array = NDArray[np.float64]
@@ -62,7 +63,7 @@ def asked(config: JobConfig, family: str) -> int:
 
 
 def find_alike(
-    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
+    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: tuple[int, int] = (0, 1)
 ) -> Iterator[Found]:
     """Yields values that too few of a client's rows have, and rows that weigh too much.
 
@@ -70,7 +71,7 @@ def find_alike(
     ----------
     weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
-    weighing : effective number of rows that are asked for, as the fit weighs them, where that is more
+    weighing : effective number of rows that are asked for, as the fit weighs them, where that is more; of how many coefficients
     """
     wanted, search = asked(config, spec.family), config.rules.search
     splines = getattr(config.model, "splines", {})
@@ -91,7 +92,7 @@ def find_alike(
     )
     if levered is not None:
         yield levered
-    if spec.response not in table.columns or not (wanted or weighing):
+    if spec.response not in table.columns or not (wanted or weighing[0]):
         return
     family = FAMILIES[spec.family]
     if family.leveled:
@@ -115,8 +116,8 @@ def find_alike(
             return
         fits = _weighed(config, table, columns, spec, y, trials, weights, exposed)
     for own, why in fits:
-        if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
-            yield _words_of_fit(config, number, wanted, weighing)
+        if why == BY_FIT and (number := effective(own)) < max(wanted, weighing[0]):
+            yield _words_of_fit(number, wanted, weighing)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield words(found, why)
@@ -199,13 +200,7 @@ def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not FAMILIES[spec.family].linear:
         precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
-    if len(X) > LEVELS["standard"].full * len(precision):  # of fewer each row is nearly alone in some sum of many columns
-        sizes, turned = np.linalg.eigh(X.T @ X + np.diag(precision))
-        kept = sizes > ENOUGH_DIGITS * sizes[-1]
-        leverage = ((X @ (turned[:, kept] / np.sqrt(sizes[kept]))) ** 2).sum(axis=1)
-    else:
-        squares = X**2
-        leverage = (squares / np.maximum(squares.sum(axis=0) + precision, 1e-300)).max(axis=1)
+    leverage = leverages(X, np.diag(precision))
     row = int(leverage.argmax())
     if leverage[row] <= config.rules.leverage:
         return None
@@ -523,17 +518,17 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(config: JobConfig, few: float, wanted: int, weighing: int) -> Found:
+def _words_of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Found:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
         f"narrower prior, {POOL}"
     )
-    least = max(wanted, weighing)
+    least = max(wanted, weighing[0])
     text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for, and "
     text += "what is sent tells these"
     own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
-    if weighing > wanted:
-        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few * config.rules.weighed / weighing) / 10)
+    if weighing[0] > wanted:
+        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few / weighing[1]) / 10)
     return Found(text, own, remedy, "rows_per_value", int(few))
 
 

@@ -19,12 +19,13 @@ from ..data.design import column_of, with_event
 from ..data.formula import looked_at
 from ..data.incomplete import marked
 from ..data.joined import gone_of
-from ..data.rare import effective, without_faults
+from ..data.rare import without_faults
 from ..data.rounded import join_rounded
 from ..data.table import Table, as_written
 from ..errors import FedkernError
 from ..kernels.survival import arranged
 from ..models.encoding import Column, Spec
+from ..models.weighing import effective
 from ..privacy.sketch import Sketch, mix_bits
 from .alike import with_splines
 from .holding.columns import Columns, Rows

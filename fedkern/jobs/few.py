@@ -340,7 +340,7 @@ def _of_events(config: JobConfig, table: Table, spec: Spec, p: int, rows: Array)
 
 
 def _of_values(
-    config: JobConfig, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: int
+    config: JobConfig, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: tuple[int, int]
 ) -> Iterator[Broken]:
     """Yields that too few of a client's rows share a value.
 

@@ -461,9 +461,10 @@ class JobConfig(Section):
         """Tells whether every client's messages tell X'WX of so many coefficients: clients with few rows then take no part."""
         return False
 
-    def weighing(self, coefficients: int) -> int:
-        """Returns the effective number of rows, as a nonlinear model weighs them, that a client needs beside those of `alike`."""
-        return 0
+    def weighing(self, coefficients: int) -> tuple[int, int]:
+        """Returns the effective number of rows, as a nonlinear model weighs them, that a client needs beside those of `alike`;
+        and the coefficients by which they are asked for."""
+        return 0, coefficients
 
     @property
     def counted_too(self) -> str:

@@ -25,11 +25,12 @@ from ..data.table import Table
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
+from ..privacy.disclosure import Rules
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import few, joining, machine
+from . import few, holders, joining, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -302,6 +303,11 @@ class Run(At[C]):
             with owned(k):  # levels that join here because of others make other products and sums
                 self._look_again(k, as_agreed(table, encoding), spec, categories)
         return encoding
+
+    def rules_of(self, client: int) -> Rules:
+        """Returns the rules for the rows of a client that lives here: the job's and its holder's, the stricter one of each."""
+        binding = self.hooks.bindings.get(client)
+        return holders.bound(self.config, () if binding is None else binding.policies).rules
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

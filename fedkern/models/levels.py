@@ -81,6 +81,11 @@ class Rows:
         """Returns (S,) zeros: there is no quadrature."""
         return np.zeros(len(points))
 
+    def weighed(self, point: Vector) -> Vector:
+        """Returns (K - 1, n) the rows' weights in the curvature of each level's own block."""
+        chances = np.exp(self.log_chances(point[np.newaxis]))[0, 1:]
+        return np.asarray(chances * (1 - chances))
+
     def log_chances(self, points: Vector, part: slice = slice(None)) -> Vector:
         """Returns (S, K, n) logarithms of the chances of all levels, of some rows."""
         return log_chances(points, self.X[part], self.levels)

@@ -132,6 +132,18 @@ class Rows:
         eta: Vector = points @ self.X.T
         return eta if self.offset is None else eta + self.offset
 
+    def weighed(self, point: Vector) -> Vector:
+        """Returns (1, n) how many events are expected of each row, by its hazard at the times at which it is at risk."""
+        sets, own = self.sets, np.ones(len(self)) if self.weights is None else self.weights
+        if not len(sets.ends):
+            return np.zeros((1, len(self)))
+        each = own * np.exp(self.predictor(point[np.newaxis])[0])
+        hazard = np.concatenate([[0.0], np.cumsum(of_deaths(self, own) / at_risk(self, each))])
+        row = np.arange(len(self))
+        first, last = np.searchsorted(sets.ends, row, side="right"), np.searchsorted(sets.first, row, side="right")
+        last = last if sets.until is None else np.minimum(last, sets.until)
+        return np.asarray(each * np.maximum(hazard[last] - hazard[first], 0.0))[np.newaxis]
+
     @property
     def mean_row(self) -> tuple[Vector, float]:
         """(p,) the client's average covariates, and the average of its offset."""

@@ -177,6 +177,9 @@ class Timed(Rows):
         slope = np.where(exact, 1.0, np.where(inside, share, 0.0)) - begin
         return slope, begin + np.where(inside, np.where(d > 1e-8, bent, d / 2), 0.0)
 
+    def weighed(self, point: Vector) -> Vector:
+        return np.abs(self.slopes(self.fixed(point), point[np.newaxis])[1])
+
     def _hazards(self, eta: Vector, points: Vector) -> tuple[Vector, Vector, Vector]:
         """(S, n) cumulative hazards from the entry to y, logarithms of hazards there, and the cumulative hazard from y to
         `upper`."""
@@ -241,6 +244,15 @@ class Lifetimes:
     def size(self) -> int:
         """P, the length of a point."""
         return self.layout.size
+
+    @property
+    def X(self) -> Vector:
+        """(n, p) the columns of the coefficients."""
+        return self.rows.X
+
+    def weighed(self, point: Vector) -> Vector:
+        """(1, n) as `rows` has them."""
+        return self.rows.weighed(self.inner(point[np.newaxis])[0])
 
     @property
     def together(self) -> bool:

@@ -27,6 +27,7 @@ class Rules(NamedTuple):
     weighed : the same of their effective number, as the fit of a client's rows weighs them
     summary : rows a coefficient, by both numbers, of a client that is too small for values and takes part by a summary; 0: none
     full, diagonal : rows a coefficient where sites of such a covariance are sent
+    sites_of_two_columns, sites_of_one_column : the same of few columns, of either covariance
     linear : rows a coefficient where cross-products alone are sent
     rows_per_value : rows that have a level, or a value of a column of two, if any has it
     groups : of a client, where the model has effects of groups
@@ -54,6 +55,8 @@ class Rules(NamedTuple):
     summary: float = 0
     full: float = 0
     diagonal: float = 0
+    sites_of_two_columns: float = 0
+    sites_of_one_column: float = 0
     linear: float = 0
     rows_per_value: int = 0
     groups: int = 0
@@ -89,12 +92,14 @@ LEVELS: Mapping[Level, Rules] = {
         rows=10,
         rows_of_one_column=20,
         values=12,
-        values_of_two_columns=15,
+        values_of_two_columns=18,
         values_of_one_column=25,
         weighed=12,
         summary=3,
-        full=6,
-        diagonal=4,
+        full=8,
+        diagonal=8,
+        sites_of_two_columns=6,
+        sites_of_one_column=6,
         linear=2,
         rows_per_value=5,
         groups=5,
@@ -104,11 +109,13 @@ LEVELS: Mapping[Level, Rules] = {
         rows=LEAST_ROWS,
         rows_of_one_column=LEAST_ROWS,
         values=15,
-        values_of_two_columns=15,
+        values_of_two_columns=18,
         values_of_one_column=25,
         weighed=13,
-        full=6,
-        diagonal=4,
+        full=8,
+        diagonal=8,
+        sites_of_two_columns=6,
+        sites_of_one_column=6,
         linear=2,
         rows_per_value=10,
         groups=10,
@@ -120,8 +127,8 @@ LEVELS: Mapping[Level, Rules] = {
     ),
 }
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
-VALUES = 400  # log-likelihoods, at most
-OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: more were never determined
+VALUES, VALUES_BY = 400, 4  # log-likelihoods, at most; rows a coefficient that have more cells than those that are told
+OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: all were never determined of more
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
@@ -140,6 +147,8 @@ PER_COEFFICIENT = (
     "weighed",
     "full",
     "diagonal",
+    "sites_of_two_columns",
+    "sites_of_one_column",
     "linear",
 )  # one key of [disclosure] for all of them
 
@@ -201,23 +210,34 @@ def told_up_to(coefficients: int, rules: Rules, *, diagonal: bool) -> int:
     d, p = coefficients, max(coefficients - 1, 1)
     whole = d * (d + 1) // 2 + d
     numbers = ((QS - 2) * 2 * d + 2 * whole if diagonal else QS * whole) + min(VALUES, LEAST_ROWS * d - 1)
-    most = (rules.diagonal if diagonal else rules.full) * d
-    return int(max(rules.linear * d, min(most, int(OF_THE_NUMBERS * numbers / p))))
+    # Of few columns a row that is far out is told by itself, however many more cells than numbers there are.
+    most = min((rules.diagonal if diagonal else rules.full) * d, int(OF_THE_NUMBERS * numbers / p))
+    most = {2: rules.sites_of_one_column * d, 3: rules.sites_of_two_columns * d}.get(d, most)
+    return int(max(rules.linear * d, most))
 
 
-def told_by_values(coefficients: int, rules: Rules, slopes: int = 0, *, intercept: bool = True) -> int:
+def told_by_values(
+    coefficients: int, rules: Rules, slopes: int = 0, *, intercept: bool = True, shapes: int = 0, each: float | None = None
+) -> int:
     """Returns the number of rows where a client sends its log-likelihood at thousands of points, which are more numbers than its
     rows have cells.
 
     Parameters
     ----------
+    coefficients : with the `shapes` numbers of the family among them
     slopes : that differ between groups
     intercept : whether one of the coefficients is no column's; partial likelihoods have none
+    each : rows a coefficient where there are more than two columns; None: the rule's
+
+    Examples
+    --------
+    >>> from fedkern.privacy.disclosure import LEVELS, told_by_values
+    >>> [told_by_values(d, LEVELS["standard"]) for d in (2, 3, 4)], told_by_values(3, LEVELS["standard"], shapes=1)
+    ([50, 54, 48], 75)
     """
     terms = slopes + 1 if slopes else 0
-    each = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}.get(
-        max(coefficients + (not intercept), 2), rules.values
-    )
+    few = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}
+    each = few.get(max(coefficients - shapes + (not intercept), 2), rules.values if each is None else each)
     return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
 
 

@@ -214,9 +214,9 @@ def test_few_rows_with_weight_are_looked_for_by_the_prior_of_the_job() -> None:
     random = np.random.default_rng(0)
     data = {}
     for name in "ab":
-        X = random.normal(size=(60, 1))
+        X = random.normal(size=(120, 1))
         data[name] = (X, (X[:, 0] > 0.1).astype(float))
     job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, **curious_jobs.AT_STRICT}
-    with pytest.raises(JobError, match=r"the fit gives its rows unequal weights: they count as .*; 26 are asked for"):
+    with pytest.raises(JobError, match=r"the fit gives its rows unequal weights: they count as .*; 50 are asked for"):
         fedkern.run({**job, "model": {"prior_sd": 2.5}}, data=data)
     fedkern.run({**job, "model": {"prior_sd": 1.0}}, data=data)

@@ -26,6 +26,8 @@ from support import curious
 STRICT = LEVELS["strict"]
 # All rows are in one process: only jobs that name a level refuse clients.
 AT_STRICT: dict[str, Any] = {"disclosure": {"level": "strict"}}
+# Attacks on sites of fewer rows than a job takes.
+OF_SITES: dict[str, Any] = {"disclosure": {"level": "strict", "rows_per_coefficient": 4}}
 FIVE_GROUPS: dict[str, Any] = {"disclosure": {"level": "strict", "groups": 5}}
 FEW: dict[str, Any] = {"disclosure": {"level": "none"}}
 
@@ -40,7 +42,7 @@ def least(p: int, diagonal: bool = False) -> int:
 
 
 def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: Any) -> tuple[curious.Tape, Rows]:
-    """A job of method "pvi" at the strict level: the first of its clients has n rows of p covariates."""
+    """A strict job of method "pvi", but for rows a coefficient: the first of its clients has n rows of p covariates."""
     random = np.random.default_rng(seed)
 
     def rows(n: int) -> tuple[Array, Array]:
@@ -49,7 +51,7 @@ def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), 
 
     own = rows(n)
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
-    job = {**AT_STRICT, "data": {"response": "y"}, **sections, "job": {"method": "pvi", **sections.get("job", {})}}
+    job = {**OF_SITES, "data": {"response": "y"}, **sections, "job": {"method": "pvi", **sections.get("job", {})}}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, **more})
     return tape, Rows(*own)

@@ -12,14 +12,18 @@ from typing import cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import OwnFault
 from ...models.dense import packed
 from ...models.saturated import Saturated
+from ...models.weighing import Least, Weighed, few
 from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from .messages import (
     CHECKED,
     LOST,
+    OF_FEW,
     OF_WORDS,
+    REFUSED,
     AskCurvature,
     AskNormal,
     AskValues,
@@ -35,6 +39,8 @@ from .summaries import QUESTIONS, average
 from .units import of_derivatives, of_draws, power, told
 
 Array = NDArray[np.float64]
+
+REFUSALS = 2  # questions about few rows, after which a client answers none
 
 
 class Model(Shape):
@@ -64,7 +70,9 @@ class Client:
     name, index : its name and number
     model : of its own rows
     prior : beside which the answers' units are reckoned; None: it is the server's alone, and nothing is taken for it
+    least : what is asked of its rows at each point of a question for derivatives; None: nothing
     round : questions answered
+    refused : those of them that were about few of its rows
     told : (t, P) draws of the posterior, which the server tells at the end
     nodes, converged : of the quadrature when it was last asked; whether the server's checks are passed
     values : (drawn, s) what it has answered at draws, where it is to tell that once more; else None
@@ -75,16 +83,21 @@ class Client:
     settings: Settings = field(metadata=GIVEN)
     model: Model = field(metadata=GIVEN)
     prior: Prior | None = field(metadata=GIVEN)
+    least: Least | None = field(default=None, metadata=GIVEN)
     round: int = 0
+    refused: int = 0
     told: Array | None = None
     nodes: int = 0
     converged: bool = False
     values: Array | None = None
 
 
-def client(name: str, index: int, settings: Settings, model: Model, prior: Prior | None = None) -> Client:
-    """Returns a client that has seen nothing yet; with `Settings.box` the model is a `Saturated` one."""
-    return Client(name, index, settings, model, prior)
+def client(
+    name: str, index: int, settings: Settings, model: Model, prior: Prior | None = None, least: Least | None = None
+) -> Client:
+    """Returns a client that has seen nothing yet; with `Settings.box` the model is a `Saturated` one, and nothing is asked of
+    rows: what the server gets is of all clients' rows."""
+    return Client(name, index, settings, model, prior, least if settings.box is None else None)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -99,19 +112,22 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             f"{state.round}"
         )
     if isinstance(event, AskNormal):
+        at = event.mean[np.newaxis]
+        state, refused = _looked_at(state, at)
         with np.errstate(all="ignore"):
             over = average(state.model, event, state.settings.seed)
-            summary = _told(state, event.round, event.mean[np.newaxis], *over, np.zeros(1))
+            summary = _told(state, event.round, at, *over, np.zeros(1), refused)
         return evolve(state, round=state.round + 1, nodes=event.nodes), [summary]
     if state.settings.box is not None:
         state.settings.box.check(event.draws if isinstance(event, Posterior) else _points(event, state), type(event).__name__)
     if isinstance(event, Posterior):
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
-    _points(event, state)
+    points = _points(event, state)
+    state, refused = _looked_at(state, points) if isinstance(event, AskCurvature) else (state, np.zeros(0, bool))
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
-            return state, [_summed_curvature(state, event) if state.settings.box else _curvature(state, event)]
+            return state, [_summed_curvature(state, event) if state.settings.box else _curvature(state, event, refused)]
         values, answer = _summed_values(state, event) if state.settings.box else _values(state, event)
     if state.settings.singly:
         before = [] if state.values is None else [*state.values]
@@ -130,6 +146,31 @@ def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) ->
             f"server: {type(asked).__name__} was not expected after {state.round} questions: this client takes part by a "
             "summary, and answers one point and one normal distribution, each once"
         )
+
+
+def _looked_at(state: Client, points: Array) -> tuple[Client, NDArray[np.bool_]]:
+    """Returns the state, and (c,) whether derivatives at points (c, P) would be those of few of the client's rows.
+
+    Raises
+    ------
+    OwnFault
+        It is the second such question.
+    """
+    with np.errstate(all="ignore"):
+        refused = np.array([few_rows(state, point) for point in points])
+    state = evolve(state, refused=state.refused + int(refused.any()))
+    if state.refused >= REFUSALS:
+        text = f"client {state.name!r} answers no more: {REFUSALS} questions were about points {OF_FEW}"
+        raise OwnFault(text, f"{text}, the last in round {state.round}")
+    return state, refused
+
+
+def few_rows(state: Client, point: Array) -> bool:
+    """Tells whether derivatives at a point would be those of few of the client's rows."""
+    if state.least is None:
+        return False
+    prior = np.zeros((len(point), len(point))) if state.prior is None else state.prior.curvature(point)[2]
+    return few(cast(Weighed, state.model), point, prior, state.least)
 
 
 def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
@@ -162,18 +203,22 @@ def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
     return asked.points
 
 
-def _curvature(state: Client, asked: AskCurvature) -> Curvature:
+def _curvature(state: Client, asked: AskCurvature, refused: NDArray[np.bool_]) -> Curvature:
     rule = np.abs(state.model.rule(asked.points, asked.nodes))
-    return _told(state, asked.round, asked.points, *state.model.curvature(asked.points, asked.nodes), rule)
+    return _told(state, asked.round, asked.points, *state.model.curvature(asked.points, asked.nodes), rule, refused)
 
 
-def _told(state: Client, round: int, points: Array, value: Array, gradient: Array, hessian: Array, rule: Array) -> Curvature:
-    """Returns an answer, in which nothing stands for numbers that are none."""
+def _told(
+    state: Client, round: int, points: Array, value: Array, gradient: Array, hessian: Array, rule: Array,
+    refused: NDArray[np.bool_],
+) -> Curvature:  # fmt: skip
+    """Returns an answer, in which nothing stands for numbers that are none, or that are refused."""
     good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
-    good &= value > LOST
+    good &= (value > LOST) & ~refused
     gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
     value, gradient, hessian = _rounded(state, points, np.where(good, value, 0.0), gradient, hessian)
-    return Curvature(round, np.where(good, value, LOST), gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
+    value = np.where(refused, REFUSED, np.where(good, value, LOST))
+    return Curvature(round, value, gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
 
 
 def _summed_curvature(state: Client, asked: AskCurvature) -> Message:

@@ -23,6 +23,8 @@ Told = Annotated[NDArray[np.float64], "t xi"]
 Triangle = Annotated[NDArray[np.float64], "tri"]
 
 LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
+REFUSED = 2 * LOST  # that of a point where the client tells none, for it would be that of few of its rows
+OF_FEW = "where few of its rows have weight, or one has nearly all (disclosure.rows, rows_per_coefficient, leverage)"
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
 OF_WORDS = 2.0**-10  # nats: the unit of values as they travel; a client's own is a multiple

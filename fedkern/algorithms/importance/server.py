@@ -25,7 +25,20 @@ from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import in_order, needs_all, summed, to_each
 from .coordinates import Coordinates, Derivatives, name_flagged
 from .learnt_scale import Scaled, held
-from .messages import LOST, WIDTH, AskCurvature, AskNormal, AskValues, Curvature, Posterior, Values, drawn, shortened
+from .messages import (
+    LOST,
+    OF_FEW,
+    REFUSED,
+    WIDTH,
+    AskCurvature,
+    AskNormal,
+    AskValues,
+    Curvature,
+    Posterior,
+    Values,
+    drawn,
+    shortened,
+)
 from .newton import EXACT, ROUNDED, Climb, Limits, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
@@ -185,8 +198,8 @@ class Found:
     first : gradient (J, P) and minus second derivatives (J, P, P) of each client's log-likelihood there; None where not kept
     error : by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
-    summed : by how many posterior sds averages have moved any number of the mode, and the largest share of the information on one
-        of them that is told by summaries; None where no client takes part by one
+    summed : by how many posterior sds averages have moved any number of the mode, and the summaries' share of the information;
+        None where no client takes part by one
     """
 
     posterior: Weighted | None
@@ -398,6 +411,7 @@ def _summed(state: Server, sender: int, event: Event) -> tuple[Server, ServerEff
     if sender not in state.waiting or not isinstance(event, Curvature) or event.round != int(q.answered[i]):
         raise RemoteFault(f"{type(event).__name__} is no answer to the question for its summary", sender)
     if event.value[0] <= LOST:
+        _refused(event.value, (state.names[sender],))
         raise NumericalError(
             f"the log-likelihood of client {state.names[sender]!r}, which takes part by a summary, is not finite about the "
             f"others' mode: {state.settings.advice.lost}"
@@ -437,9 +451,20 @@ def _defined(state: Server, values: Array) -> None:
     """Refuses starts at which nothing is known; `values` (J, c)."""
     lost = values <= LOST
     if lost.any(axis=0).all():
+        _refused(values, state.names)
         who = name_flagged(np.asarray(lost.any(axis=1)), state.names)
         raise NumericalError(
             f"the log-likelihood of client {who} is not finite where the search for the mode begins: {state.settings.advice.lost}"
+        )
+
+
+def _refused(values: Array, names: tuple[str, ...]) -> None:
+    """Raises an error where clients have refused a point without which there is no mode; `values` (J, ..)."""
+    refused = np.asarray((values <= REFUSED).reshape(len(names), -1).any(axis=1))
+    if refused.any():
+        raise NumericalError(
+            f"client {name_flagged(refused, names)} answers no question about a point {OF_FEW}, without which there is no way to "
+            "the mode: take a narrower prior, or pool these rows with another site's"
         )
 
 

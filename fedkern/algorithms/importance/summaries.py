@@ -99,14 +99,13 @@ class Quadratics:
         return np.asarray(self.gradient[:, np.newaxis] - off @ self.hessian)
 
     def judged(self, mode: Array, hessian: Array) -> tuple[float, float]:
-        """Returns by how many posterior sds averages have moved any number of the mode, and the largest share of the information
-        on one of them that is the summaries'; `hessian`: minus that of the log-posterior at the mode.
+        """Returns by how many posterior sds averages have moved any number of the mode, and the summaries' share of the
+        information, in the mean of all directions that the posterior takes apart; `hessian`: minus that of the log-posterior at
+        the mode.
         """
         B = Metric.of(hessian).factor
-        covariance = B @ B.T
-        variance = np.diag(covariance)
-        own = np.diag(covariance @ self.hessian.sum(axis=0) @ covariance)
-        return float(np.abs((mode - self.before) / np.sqrt(variance)).max()), float((own / variance).max())
+        moved = np.abs((mode - self.before) / np.sqrt((B**2).sum(axis=1))).max()
+        return float(moved), float(np.trace(B.T @ self.hessian.sum(axis=0) @ B)) / len(mode)
 
 
 def average(model: Curved, asked: AskNormal, seed: int) -> tuple[Array, Array, Array]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from ...models.mixed.shapes import Shape
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
+from ...models.weighing import Least, Weighed
 from ...privacy import disclosure
 from ...results.other_way import OF_TWO
 from ...results.verdict import Said
@@ -488,9 +489,15 @@ class Model(WeighedModel[OutputSection]):
         at, keeps = self.start_at[np.newaxis], self.may_be_reversed
         return importance.start(settings or self.settings, self.prior, self.telling, self.coordinates, at, keeps_first=keeps)
 
-    def client(self, index: int, likelihood: importance.Model) -> importance.Client:
-        """Returns a client's machine, before it has seen anything."""
-        return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.prior)
+    def client(self, index: int, likelihood: importance.Model, rules: disclosure.Rules) -> importance.Client:
+        """Returns a client's machine, before it has seen anything; `rules`: of the job and of the client's holder."""
+        usual, least = disclosure.LEVELS["standard"], None
+        # Where a number is lowered to that of a file, points at which fewer rows weigh are not asked for more.
+        rows, each = (own if given >= own else 0 for given, own in ((rules.rows, usual.rows), (rules.linear, usual.linear)))
+        leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
+        if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
+            least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
+        return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.prior, least)
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:
         """Returns a client's log-likelihood as the server asks for it."""

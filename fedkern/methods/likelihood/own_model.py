@@ -23,6 +23,7 @@ from ...kernels import rng
 from ...models.own.given import Given
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
+from ...privacy.disclosure import Rules
 from . import own_keys
 from .keys import Config, OutputSection
 from .model import JITTER, LOOKED, STEP, TOLD
@@ -205,8 +206,8 @@ class OwnModel(JobModel[OutputSection]):
         settings = self.settings
         return importance.start(settings, self.prior, self.names, self.coordinates, self.starts(settings.starts))
 
-    def client(self, index: int, likelihood: Own) -> importance.Client:
-        """Returns a client's machine, before it has seen anything."""
+    def client(self, index: int, likelihood: Own, rules: Rules) -> importance.Client:
+        """Returns a client's machine, before it has seen anything; no rule is known for what packages make of rows."""
         return importance.client(self.names[index], index, self.settings, likelihood, self.terms.priors)
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from .kinds import steps_of
 from .model import TOLD
 from .stages import stage_of_chains, stage_of_draws, stage_of_mode, stage_of_single_values, stage_of_telling
 from .steps import Machine, Read
+
+LOG = logging.getLogger(__name__)
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -63,12 +66,17 @@ def _find_mode_and_draw(
 ) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model, shown = read.model, run.with_lines(lines.to_mode_and_draws())
-    clients, start = {k: model.client(k, likelihood) for k, likelihood in read.likelihoods.items()}, model.start
+    clients = {k: model.client(k, likelihood, run.rules_of(k)) for k, likelihood in read.likelihoods.items()}
+    start = model.start
     if model.asks_dispersion:  # so that it is said before anybody waits for draws
         mode, clients = shown.exchange(stage_of_mode(model), lambda: model.start(model.mode_alone), clients)
         dispersion.say(run, model, mode, read.rows)
         start = lambda: importance.go_on(mode, model.settings)  # noqa: E731
-    return shown.exchange(stage_of_draws(model).with_alias(alias), start, clients)
+    server, ended = shown.exchange(stage_of_draws(model).with_alias(alias), start, clients)
+    for k, client in ended.items():
+        if client.refused:
+            LOG.warning("client %r: %d question was about few of its rows, and had no answer", run.names[k], client.refused)
+    return server, ended
 
 
 def _exchange_single_values(

@@ -9,6 +9,7 @@ from ...algorithms.core.messages import ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Settings
+from ...privacy.disclosure import Rules
 from .keys import OutputSection
 
 
@@ -70,8 +71,8 @@ class SampledModel(Protocol):
     def start(self) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
 
-    def client(self, index: int, likelihood: Any) -> importance.Client:  # Any: of the kind that the model takes
-        """Returns a client's machine, before it has seen anything."""
+    def client(self, index: int, likelihood: Any, rules: Rules) -> importance.Client:  # Any: of the kind that the model takes
+        """Returns a client's machine, before it has seen anything; `rules`: of the job and of the client's holder."""
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """Returns the server's machine of the chains, with its first messages."""

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from ...data.design import Design, read_numbers
 from ...data.faults import LEFT_OUT, Marks
-from ...data.rare import effective
 from ...data.reading import NAMED
 from ...data.rounded import join_rounded
 from ...data.table import Table
 from ...errors import OwnFault
+from ...models.weighing import effective
 
 DAY_0 = (
     "an event on day 0 was later on that day: write half of the unit (0.5), or 0 with the end of the day (1) in a column "

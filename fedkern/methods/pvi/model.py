@@ -28,7 +28,7 @@ from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...models.reference import Coding, coding_of
-from ...privacy.disclosure import told_up_to
+from ...privacy.disclosure import VALUES_BY, told_up_to
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from ...results import lines
@@ -112,6 +112,9 @@ class Model(WeighedModel[OutputSection]):
             return 0
         level = self.config.level if self.config.level != "none" else "standard"
         rules = self.config.disclosure.rules(level)
+        # The fewer, the fewer log-likelihoods are told at the end (`VALUES_BY`).
+        each = min(rules.diagonal, VALUES_BY)
+        rules = rules._replace(diagonal=each, sites_of_two_columns=each, sites_of_one_column=each)
         told = told_up_to(self.encoding.size, rules, diagonal=True) if rules.of_coefficients else 0
         one = self.encoding.size <= 1 + self.encoding.intercept
         return max(rules.rows_of_one_column if one else rules.rows, told)

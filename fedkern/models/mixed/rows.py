@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import mixed as kernels
+from ...kernels.families import FAMILIES
 from ..dense import unpacked
 from ..encoding import INTERCEPT
 from .layout import NODES, Layout, entries
@@ -31,6 +32,7 @@ BLOCK = 1 << 16  # points of the kernels at once
 # first; they are known where curvatures in that unit are within SETTLED of 1.
 SEARCH_NODES, SEARCH_STEPS, HALVINGS, NEAR = 5, 60, 40, 0.1
 FIRST, WIDTH, LEAST, SETTLED = 0.5, 0.1, 1e-3, 4.0
+OF_SLOPES = 1e-4  # of a predictor: half the width of a slope's difference
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,18 @@ class Rows:
     def slopes(self, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         """Returns (S, n) the derivative of `density` in eta, and minus the second one."""
         raise NotImplementedError(self.layout.family)
+
+    def weighed(self, point: Vector) -> Vector:
+        """Returns (1, n) the sizes of the second derivatives of rows' log-densities in their predictors, without effects."""
+        record = FAMILIES[self.layout.family]
+        eta, scale = self.fixed(point), self.layout.scale(point[np.newaxis])[..., np.newaxis]
+        below, above = (record.slope(self.y, record.kept(eta + step), scale, self.trials) for step in (-OF_SLOPES, OF_SLOPES))
+        return np.abs(below - above) / (2 * OF_SLOPES)
+
+    def fixed(self, point: Vector) -> Vector:
+        """Returns (1, n) predictors at a point (P,), without effects."""
+        eta = self.X @ point[: self.layout.p]
+        return np.asarray(eta if self.offset is None else eta + self.offset)[np.newaxis]
 
     @property
     def as_group(self) -> Rows:

@@ -165,6 +165,7 @@ def test_a_job_of_summaries_alone_goes_on_where_it_asks_for_that(by_a_summary: C
         ({"algorithm": {"sampler": "hmc"}}, r"algorithm\.sampler = \"hmc\""),
         ({"model": {"family": "bernoulli", "random": {"client": True}}}, r"\[model\.random\]"),
         ({"job": {**JOB["job"], "sums": "secure"}}, r"job\.sums = \"secure\""),
+        ({"model": {"family": "negative-binomial"}}, r"model\.family = \"negative-binomial\""),
     ],
 )
 def test_jobs_without_summaries_say_so(by_a_summary: Callable[..., None], sections: dict[str, Any], what: str) -> None:
