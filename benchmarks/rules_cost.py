@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import fedkern
-from fedkern.jobs import few
+from fedkern.jobs import admitted
 
 LEVELS = (5, 6, 8, 10, 12, 14, 16, 18, 19, 20)
 
@@ -29,7 +29,7 @@ def rows(seed: int, n: int = 5000) -> pd.DataFrame:
 def main() -> None:
     data = {name: rows(seed) for seed, name in enumerate("abc")}
     job: dict[str, Any] = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
-    found, spent = few.find_few, 0.0
+    found, spent = admitted.find_few, 0.0
 
     def timed(*arguments: Any, **more: Any) -> Any:
         nonlocal spent
@@ -39,7 +39,7 @@ def main() -> None:
         finally:
             spent += time.process_time() - begin
 
-    few.find_few = timed
+    admitted.find_few = timed
     fedkern.run(job, data=data)  # imports
     for level in ("none", "standard"):
         spent, begin = 0.0, time.process_time()

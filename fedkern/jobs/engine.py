@@ -29,12 +29,13 @@ from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
 from ..data.faults import Refusals, Refused, own_text
 from ..data.formula import of_file
+from ..disclosure import few
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
-from . import devices, few, holders, incomplete, secure, trips, wire
+from . import admitted, devices, holders, incomplete, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -47,7 +48,6 @@ from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint, mark_of_rows
 from .publish import publish
-from .refusals import find_refusals
 from .run import Output, Part, Run, spec_of_agreement
 from .stage import Stage
 
@@ -85,11 +85,11 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.permit(place, parties, quiet=output.quiet)
         config = hooks.config = holders.alone(config, place, hooks.bindings)
         part = replace(part, config=config)
-        kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
+        kept = admitted.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
             hooks.tell_left_out(kept)
-            mine = few.leave_out(place, kept)
+            mine = admitted.leave_out(place, kept)
             files = _files(part, kept.parties, output)
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
@@ -98,7 +98,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         parties = kept.parties
         hooks.apart = kept.apart
         # Each warning comes with a word, which only `run_check` prints.
-        warned = [text for _, text in few.first(config)]
+        warned = [text for _, text in admitted.first(config)]
         hooks.notes += warned
         if files is not None:
             # The folders are closed to other users before the identity of this run is written into them. Without a folder nothing
@@ -106,7 +106,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
         if place.is_server and not output.quiet:
-            for text in (*few.renamed(config), *warned, *few.describe_apart(config, kept)):
+            for text in (*admitted.renamed(config), *warned, *admitted.describe_apart(config, kept)):
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
@@ -198,8 +198,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
-    first = [f"RENAMED  {text}" for text in few.renamed(part.config)]
-    first += [f"{word:<9}{text}" for word, text in few.first(part.config)]
+    first = [f"RENAMED  {text}" for text in admitted.renamed(part.config)]
+    first += [f"{word:<9}{text}" for word, text in admitted.first(part.config)]
     least = [
         *laid.describe_formula(part.config.read_alike),
         *few.describe_few(part.config),
@@ -228,8 +228,8 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     if not part.apart:
         config = holders.alone(config, place, bindings)
         part = replace(part, config=config)
-    kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
-    if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
+    kept = admitted.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
+    if len(kept.numbers) < parties.n_clients and not admitted.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return
     parties = kept.parties
     # Clients that stay have new numbers from here on.
@@ -287,10 +287,12 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
-        found = find_refusals(config, parties, rows, spec, client) if config.counts_rows and not config.private else Refusals()
+        found = (
+            admitted.faults_of(config, parties, rows, spec, client) if config.counts_rows and not config.private else Refusals()
+        )
         too_few = None
         with found.collecting():
-            too_few = few.find_few(config, found.usable(rows), spec, client, policies)
+            too_few = few.find_few(holders.bound(config, policies), found.usable(rows), spec, client, config.rules)
         reasons = [unfit] if unfit and found.errors else []
         # Each faulty row stands on a line of its own below.
         reasons += [line for line in own_text(Refused(found.errors)).splitlines() if not line.startswith(" ")]

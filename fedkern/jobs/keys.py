@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_che
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import Dialect
+from ..disclosure.rules import LEVELS, OPEN_JOBS, Level, Rules, with_keys
 from ..labels import label
 from ..privacy.accountant import LARGEST_EPSILON, Unit
-from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS, OPEN_JOBS, Level, Rules, with_keys
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -395,6 +396,11 @@ class JobConfig(Section):
     def looks_at_values(self) -> bool:
         """Whether an open job looks for rows that columns or a response single out: it must know which these are."""
         return True
+
+    @property
+    def tells_each_row(self) -> bool:
+        """Whether clients tell a number for every row, whatever its values are."""
+        return False
 
     @property
     def open_ended(self) -> bool:

@@ -20,13 +20,14 @@ from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
 from ..data.table import Table
+from ..disclosure import few
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import few, machine
+from . import holders, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -272,11 +273,16 @@ class Run(At[C]):
     def _look_again(self, k: int, table: Table, spec: Spec, categories: Collection[str]) -> None:
         """Refuses rows that columns single out which are of numbers here, and of categories at all clients (OwnFault)."""
         as_categories = {name: Column(name, "categorical") for name in categories if name not in spec.columns}
-        binding = self.hooks.bindings.get(k)
-        spec = replace(spec, columns={**spec.columns, **as_categories})
-        found = few.find_few(self.config, table, spec, self.names[k], () if binding is None else binding.policies)
-        if found is not None and not found.by_summary:
+        found = self.find_few(k, table, replace(spec, columns={**spec.columns, **as_categories}))
+        if found is not None:
             raise OwnFault(found.told, found.own)
+
+    def find_few(self, k: int, table: Table, spec: Spec) -> few.Few | None:
+        """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
+        binding = self.hooks.bindings.get(k)
+        config = self.config if binding is None else holders.bound(self.config, binding.policies)
+        found = few.find_few(config, table, spec, self.names[k], self.config.rules)
+        return None if found is None or found.by_summary else found
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

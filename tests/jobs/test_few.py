@@ -12,13 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 import fedkern as package
-from fedkern.data.combinations import combinations
 from fedkern.data.table import Table
+from fedkern.disclosure import few
+from fedkern.disclosure.combinations import combinations
+from fedkern.disclosure.rules import LEAST_ROWS, LEVELS
 from fedkern.errors import JobError
-from fedkern.jobs import few
+from fedkern.jobs import admitted
 from fedkern.methods import parse
 from fedkern.models.encoding import Column, Spec
-from fedkern.privacy.disclosure import LEAST_ROWS, LEVELS
 from support.command import mpirun_jobs
 
 ROWS = 'response = "y"\nignore = ["id"]\n'
@@ -352,7 +353,7 @@ def test_a_q_of_the_jobs_own_choice_is_said_to_tell_rows(
 ) -> None:
     """Rows weigh what q makes of them."""
     config = parse({"data": {"clients": ["a.csv"], "response": "y"}, "model": model, "algorithm": algorithm})
-    said = [text for word, text in few.first(config) if word == "ROWS"]
+    said = [text for word, text in admitted.first(config) if word == "ROWS"]
     assert [text.startswith(str(says)) for text in said] == [True] * (says is not None)
 
 

@@ -16,13 +16,13 @@ from fedkern.algorithms.core.messages import KINDS, Message, Protocol, Tells
 from fedkern.algorithms.soul.messages import Predicted
 from fedkern.api import check_job, perform
 from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.disclosure.describe import tells
+from fedkern.disclosure.rules import LEAST_ROWS
 from fedkern.errors import JobError
-from fedkern.jobs.disclosure import tells
 from fedkern.jobs.run import Output
 from fedkern.jobs.wire import ALSO
 from fedkern.methods import METHODS, load, load_method
 from fedkern.models.encoding import Spec
-from fedkern.privacy.disclosure import LEAST_ROWS
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 from support import input_cases

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior, told_by_values
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
 from ...jobs.keys import (
@@ -29,7 +30,6 @@ from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
 from ...models.mixed.shapes import SHAPES
-from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
 from . import level_keys, own_keys
 from .level_keys import Levels
 from .own_keys import PriorSection

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level_sums
 from ...algorithms.importance import machine as importance
-from ...jobs import alike
+from ...disclosure import alike
 from ...jobs.stage import Stage
 from ...models import levels
 from ...models.encoding import INTERCEPT

@@ -23,7 +23,8 @@ from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import OF_REGRESSIONS, OF_SUMS, Settings
 from ...data.design import Design
 from ...data.table import Table
-from ...jobs import few
+from ...disclosure import few
+from ...disclosure.rules import LEVELS as RULES
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
@@ -37,7 +38,6 @@ from ...models.mixed.shapes import Shape
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
-from ...privacy import disclosure
 from ...results.other_way import OF_TWO
 from ...results.verdict import Said
 from . import response_units
@@ -245,7 +245,7 @@ class Model(WeighedModel[OutputSection]):
         """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
         if not self.has_multiples or self.secure:
             return None
-        rows = [float(disclosure.LEVELS["standard"].rows) if self.offset else n for _, n in answers]
+        rows = [float(RULES["standard"].rows) if self.offset else n for _, n in answers]
         return response_units.of_means(self._column, self.telling, answers, rows)
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import labels
-from ...data.design import Design, column_of, with_event
+from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, who
 from ...data.formula import looked_at
 from ...data.table import Table
+from ...disclosure import alike, counting, few
 from ...errors import JobError, OwnFault
-from ...jobs import alike, counting, few, incomplete
+from ...jobs import incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...models.encoding import Spec
-from ...privacy.disclosure import LEAST_OF_LEVEL
 from .keys import Config
 from .parts import check_parts
 from .pieces import check_pieces

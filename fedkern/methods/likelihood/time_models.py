@@ -18,7 +18,7 @@ from ...algorithms.exchanges import hazard_curves, level, lifetime_sums, odd_res
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
-from ...jobs.counting import LEAST_AT_RISK
+from ...disclosure.counting import LEAST_AT_RISK
 from ...jobs.stage import Stage
 from ...models import survival, survival_curves, survival_parametric
 from ...models.mixed import Layout, Prior

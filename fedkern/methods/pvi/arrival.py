@@ -20,8 +20,8 @@ from ...algorithms.exchanges import arrival
 from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import slope
+from ...disclosure import few
 from ...errors import owned
-from ...jobs import few
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.expfam import Gaussian, pack, unpack

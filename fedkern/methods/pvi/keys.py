@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior, told_up_to
 from ...errors import JobError
 from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
@@ -33,7 +34,6 @@ from ...models.encoding import Column
 from ...models.formula.expansion import Formula
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
-from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_up_to
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")

@@ -19,6 +19,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.box import BoxOfQ
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
+from ...disclosure.rules import told_up_to
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
@@ -28,7 +29,6 @@ from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...models.reference import Coding, coding_of
-from ...privacy.disclosure import told_up_to
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from ...results import lines

@@ -18,8 +18,9 @@ from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Design, check_counts, describe_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
+from ...disclosure import few
 from ...errors import owned
-from ...jobs import column_notes, few, incomplete
+from ...jobs import column_notes, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit

@@ -14,7 +14,8 @@ from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
-from ...jobs import few, incomplete, memory, secure, wire
+from ...disclosure import few
+from ...jobs import incomplete, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage

@@ -16,7 +16,8 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
-from ...jobs import few, memory, secure
+from ...disclosure import few
+from ...jobs import memory, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative

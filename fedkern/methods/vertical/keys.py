@@ -219,6 +219,10 @@ class Config(JobConfig):
         return self.algorithm.response == "shared"
 
     @property
+    def tells_each_row(self) -> bool:
+        return True
+
+    @property
     def readers(self) -> str:  # slopes, or the sum itself, tell each client the sum of the others' parts of every row
         return "a server, of two clients the other, and of more all others together,"
 

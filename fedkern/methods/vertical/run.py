@@ -15,8 +15,9 @@ from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
+from ...disclosure import few
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence, few, incomplete
+from ...jobs import column_notes, convergence, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage

@@ -1,58 +1,37 @@
-"""Finds clients whose rows are too few for an open job of a method that counts rows: where each lives, before anything leaves.
+"""Finds the rules of disclosure control that a client's rows break, in an open job: where it lives, before anything leaves.
 
-The messages of an open client are functions of its rows, and with few rows they are these rows. A client whose rows break a rule
-of the job's level, or of its own holder's policy (`JobConfig.rules`), ends the job, or the job goes on without it
-(`disclosure.small`). All rules that it breaks are found at once. Others read its name, and not how many rows it has: no message,
-no text and no exit code depends on that. (Where it has too few for its coefficients, they read the name of the column that has
-the most levels there, and not how many.)
-
-A refusal is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by little from
-an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same of few rows
-and of rows that are nearly an earlier job's.
-
-In a private job nothing is counted: whether one row more is there must not show. Its holder reads a note in its own folder.
+The messages of an open client are functions of its rows, and with few rows they are these rows. All rules that its rows break are
+found at once. Others read its name, and not how many rows it has: no message, no text and no exit code depends on that. (Where it
+has too few for its coefficients, they read the name of the column that has the most levels there, and not how many.)
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.core.messages import reading
 from ..data.cells import no_number
-from ..data.combinations import Combinations, combinations
-from ..data.design import column_of, with_event
-from ..data.faults import Faults, Refusals, own_text
+from ..data.design import LEAST_OF_LEVEL, column_of, with_event
+from ..data.faults import Faults
 from ..data.formula import looked_at
-from ..data.header import check_header
 from ..data.table import Table
-from ..errors import JobError, OwnFault, owned
 from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Spec
-from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, LEVELS, Rules, told_up_to
-from ..transports.place import Place
-from . import alike, holders
+from . import alike
+from .asking import Asking
+from .combinations import Combinations, combinations
 from .counting import LEAST_AT_RISK, counted, covered_events, weights
-from .holding.binding import Binding
-from .holding.policy import Policy
-from .keys import JobConfig
-from .parties import Parties
-from .refusals import find_refusals, say_the_same
+from .rules import COARSE, COARSE_ROWS, EQUATIONS, LEVELS, Rules, told_up_to
 
 Array = NDArray[np.float64]
 
-LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
 POLICY = "[disclosure] of its policy"
-KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
 
 
 class Broken(NamedTuple):
@@ -100,53 +79,7 @@ class Few(NamedTuple):
     numbers: str = ""
 
 
-class Kept(NamedTuple):
-    """Says which clients go on.
-
-    Attributes
-    ----------
-    parties : those that stay, with the tables that were read (each is given once, and read again after that)
-    numbers : the number that each had before
-    notes : for the reader of the result
-    own : the texts for the left-out clients that live here, by the number that they had
-    apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
-        all rows are in this process
-    summaries : the numbers, among `parties`, of those that take part by a summary
-    """
-
-    parties: Parties
-    numbers: tuple[int, ...]
-    notes: tuple[str, ...] = ()
-    own: Mapping[int, str] = {}
-    apart: Mapping[str, str] = {}
-    summaries: frozenset[int] = frozenset()
-
-
-def lowered(config: JobConfig) -> str | None:
-    """Returns the warning about an open job whose own numbers ask for less than level "standard"; None for other jobs."""
-    if config.level == "none":
-        return None
-    usual, p = config.model_copy(update={"disclosure": type(config.disclosure)(level="standard")}), 10
-    less = [
-        name for name in KEYS if (given := getattr(config.disclosure, name)) is not None and given < getattr(usual.rules, name)
-    ]
-    if config.disclosure.rows_per_coefficient is not None and config.told_up_to(p) < usual.told_up_to(p):
-        less.append("rows_per_coefficient")
-    if config.disclosure.leverage is not None and config.rules.leverage > usual.rules.leverage:
-        less.append("leverage")
-    if not less:
-        return None
-    keys = ", ".join(f"disclosure.{name}" for name in less)
-    return f'this job asks for less than level "standard" ({keys}): what a client sends may tell some of its rows, or all of them'
-
-
-def first(config: JobConfig) -> list[tuple[str, str]]:
-    """Returns the first warnings about a job, each with a word for it: that it lowers a number, or tells rows by itself."""
-    said = [("LOWERED", lowered(config)), ("ROWS", config.tells_rows if config.level != "none" else None)]
-    return [(word, text) for word, text in said if text]
-
-
-def describe_few(config: JobConfig) -> list[str]:
+def describe_few(config: Asking) -> list[str]:
     """Returns the lines that `fedkern check` prints about the rules for clients' rows."""
     if not config.counts_rows or config.privacy is not None:
         return []
@@ -175,15 +108,20 @@ def describe_few(config: JobConfig) -> list[str]:
     return said
 
 
-def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
+def may_tell_curvature(config: Asking, n_rows: int, coefficients: int) -> bool:
     """Tells whether a client with so many rows may tell X'WX, by the rows a coefficient that are asked for."""
     return n_rows > max(config.told_up_to(coefficients), config.rules.linear * coefficients)
 
 
-def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
-    """Returns the rules of the job, and of the client's own policies, that its rows break; None if they break none."""
-    mine, spec = config.rules, with_event(spec, table)
-    config = holders.bound(config, policies)
+def find_few(config: Asking, table: Table, spec: Spec, client: str, mine: Rules | None = None) -> Few | None:
+    """Returns the rules that a client's rows break; None if they break none.
+
+    Parameters
+    ----------
+    config : the job, with its rules and those of the client's holder
+    mine : the job's own rules; None: no holder has others
+    """
+    mine, spec = config.rules if mine is None else mine, with_event(spec, table)
     if config.rules == Rules():
         return None
     broken = list(_broken(config, table, spec, client))
@@ -204,7 +142,7 @@ def find_few(config: JobConfig, table: Table, spec: Spec, client: str, policies:
     )
 
 
-def _lower(config: JobConfig, mine: Rules, one: Broken) -> str:
+def _lower(config: Asking, mine: Rules, one: Broken) -> str:
     """Returns the remedy of a smaller number, and names who asks for the number that there is."""
     rule = "linear" if one.key == "rows_per_coefficient" else one.key
     by_holder = getattr(mine, rule) != getattr(config.rules, rule)
@@ -213,7 +151,7 @@ def _lower(config: JobConfig, mine: Rules, one: Broken) -> str:
     return f"where all holders agree that such rows may be known to the server, {one.change} {where}{do}"
 
 
-def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
+def _broken(config: Asking, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
     """Yields the rules that a client's rows break."""
     rules = config.rules
     # A message is made of a batch, so the rows of a batch are counted.
@@ -247,7 +185,7 @@ def _broken(config: JobConfig, table: Table, spec: Spec, client: str) -> Iterato
     yield from (one for one in found if one.key != "rows_per_coefficient")
 
 
-def _rows(config: JobConfig, table: Table, n: int, least: int) -> Iterator[Broken]:
+def _rows(config: Asking, table: Table, n: int, least: int) -> Iterator[Broken]:
     if n < least:
         gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
         own = f"{n} rows that count{gone}{_in_a_batch(config)}; {least} are asked for, since what is sent of fewer may tell them"
@@ -255,7 +193,7 @@ def _rows(config: JobConfig, table: Table, n: int, least: int) -> Iterator[Broke
         yield Broken("has fewer rows than this job, or its holder, asks for", own, remedy, "rows", n)
 
 
-def _of_groups(config: JobConfig, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
+def _of_groups(config: Asking, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
     """Yields that a client has too few groups, of rows that count; an empty label is none."""
     least = config.groups_asked
     if not least or spec.group is None:
@@ -272,11 +210,11 @@ def _of_groups(config: JobConfig, table: Table, spec: Spec, rows: Array) -> Iter
         )
 
 
-def _in_a_batch(config: JobConfig) -> str:
+def _in_a_batch(config: Asking) -> str:
     return f", in a batch ({config.batch:g} of all)" if config.batch < 1 else ""
 
 
-def _of_curvature(config: JobConfig, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
+def _of_curvature(config: Asking, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
     """Yields that a client has too few rows, `n` to a message, for the part of X'WX that every client of the job tells."""
     wanted = config.told_up_to(p)
     if not wanted or may_tell_curvature(config, n, p):
@@ -307,7 +245,7 @@ def _of_curvature(config: JobConfig, table: Table, spec: Spec, n: int, p: int) -
     yield Broken(told, own, f"{other} {fewer}, or pool it with another site's rows", "rows_per_coefficient", enough)
 
 
-def _of_events(config: JobConfig, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
+def _of_events(config: Asking, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
     """Yields that too few rows of survival times end with the event while others are at risk.
 
     Each such row is one term of the likelihood, of the differences to all who are at risk. With few terms in each coefficient, or
@@ -340,7 +278,7 @@ def _of_events(config: JobConfig, table: Table, spec: Spec, p: int, rows: Array)
 
 
 def _of_values(
-    config: JobConfig, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: int
+    config: Asking, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: int
 ) -> Iterator[Broken]:
     """Yields that too few of a client's rows share a value.
 
@@ -351,7 +289,7 @@ def _of_values(
         yield Broken(*found, of_values=True)
 
 
-def _of_combinations(config: JobConfig, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
+def _of_combinations(config: Asking, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
     """Yields that a client's covariates take too few different values, where some rows are nearly alone with theirs.
 
     The messages tell such rows.
@@ -371,7 +309,7 @@ def _of_combinations(config: JobConfig, table: Table, spec: Spec, n: int, every:
     yield Broken("has too few rows for covariates of few different values", own, remedy, "combinations", 0, of_values=True)
 
 
-def coefficients(config: JobConfig, table: Table, spec: Spec) -> int:
+def coefficients(config: Asking, table: Table, spec: Spec) -> int:
     """Returns the number of coefficients of the model that this file's own columns and levels make.
 
     At level "standard" these are the identified ones: beside an intercept, or another factor, a factor of K levels has K - 1.
@@ -393,7 +331,7 @@ def _levels(table: Table, spec: Spec) -> dict[str, int]:
     return {one.name: 1 if one.levels is None else len(one.levels) for one in columns}
 
 
-def _instead(config: JobConfig) -> str:
+def _instead(config: Asking) -> str:
     """Returns the remedies for a column of many levels."""
     free = hasattr(config.model, "random") and getattr(config.model.random, "group", None) is None
     group = ", or, of wards and the like, make it the group of [model.random]" if free else ""
@@ -402,7 +340,7 @@ def _instead(config: JobConfig) -> str:
     return f"join its levels, write dates as numbers of days, put it into data.ignore{group}"
 
 
-def curvature(config: JobConfig, p: int) -> list[str]:
+def curvature(config: Asking, p: int) -> list[str]:
     """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
     wanted = config.told_up_to(p)
     none = f"each client needs more than {wanted:,} rows"
@@ -418,7 +356,7 @@ def curvature(config: JobConfig, p: int) -> list[str]:
     return [f"{said}; {none}"]
 
 
-def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
+def rotation(config: Asking, p: int, n_rows: int | None = None) -> list[str]:
     """Returns a warning where rows may be no more than coefficients and one, of a job or of one's own file.
 
     X'X tells these rows up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
@@ -446,160 +384,11 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]
 
 
-def _leaves_out(config: JobConfig) -> bool:
+def _leaves_out(config: Asking) -> bool:
     return getattr(config.model, "missing", None) == "drop"
 
 
-def kept(
-    place: Place,
-    config: JobConfig,
-    parties: Parties,
-    bindings: Mapping[int, Binding],
-    between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
-) -> Kept:
-    """Reads the rows of the clients that live here, and returns who goes on.
-
-    Parameters
-    ----------
-    bindings : client that lives here -> the policies that bind its data
-    between : client -> a context in which its account and its policies are asked: it reports their refusals
-
-    Raises
-    ------
-    OwnFault
-        A client has too few rows, and the job does not leave it out.
-    HolderError
-        The same, or its rows are nearly an earlier job's, where its policy forbids that.
-    """
-    everybody = tuple(range(parties.n_clients))
-    if config.privacy is not None or not config.counts_rows:
-        return Kept(parties, everybody)
-    if config.level == "none":
-        return _in_one_process(place, config, parties)
-    leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
-    summed, faulty = set[int](), Refusals()
-    for k in place.mine(parties.n_clients):
-        why: list[str] = []
-        with faulty.collecting(), owned(k):
-            (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
-            # The rows are noted before they are counted: the answer depends on them.
-            with between(k):
-                near = holders.asked(config, parties, k, bindings[k], table, spec)
-            refusals = find_refusals(config, parties, table, spec, name)
-            few = None
-            with refusals.collecting():
-                few = find_few(config, refusals.usable(table), spec, name, policies)
-            if few is not None and few.by_summary:
-                summed.add(k)
-                few = None
-            why = [*(near or ()), *([few.own] if few else [])]
-            if near is not None and why and not leaves_out:
-                with between(k):
-                    holders.refuse(holders.who(parties.names, k), policies, [*why, *map(own_text, refusals.errors)])
-            if few is not None and not leaves_out:
-                also = "" if config.secure else ' (where clients have rows of their own also by disclosure.small = "leave-out")'
-                remedy = f"leave it out of data.clients{also}"
-                say_the_same(refusals, f"{few.told}; {remedy}")
-                refusals.errors.append(OwnFault(f"{few.told}; {remedy}", few.own))
-            if not why or not leaves_out or (few and few.of_values):  # a value that is a fault is told as one
-                refusals.refuse()
-            if not why:
-                tables[k] = table
-        if why:
-            own[k] = "; ".join(why)
-    faulty.refuse()
-    # All places must leave out the same clients, and learn no more than which.
-    left = _joined(place, own) if leaves_out else []
-    summaries = _joined(place, summed) if config.takes_summaries else []
-    numbers = tuple(k for k in everybody if k not in left)
-    what = "rows" if config.groups_asked is None else "rows or groups"
-    what = f"{what} or events" if getattr(config.data, "event", None) is not None else what
-    notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
-    among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
-    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, summaries=among)
-
-
-def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
-    """Returns a client's rows, and the facts of their columns."""
-    table = parties.rows(k)
-    if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
-        check_header(table.names, parties.spec, table.source, parties.names[k])
-    return table, parties.spec_of(table.names)
-
-
-def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
-    """Returns that all go on, and who would not if parties were apart."""
-    usual = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
-    tables, apart, faulty = dict[int, Table](), dict[str, str](), Refusals()
-    for k in place.mine(parties.n_clients):
-        with faulty.collecting(), owned(k):
-            (tables[k], spec), name = _read(parties, k), parties.names[k]
-            refusals = find_refusals(config, parties, tables[k], spec, name)
-            with refusals.collecting():
-                few = find_few(usual, refusals.usable(tables[k]), spec, name)
-                if few is not None and not few.by_summary:
-                    apart[name] = few.numbers
-            refusals.refuse()
-    faulty.refuse()
-    everybody = tuple(range(parties.n_clients))
-    return Kept(_renumbered(parties, everybody, tables), everybody, apart=apart)
-
-
-def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
-    """Returns the line on a job whose rows are all in this process: what would be asked of them if parties were apart."""
-    if not kept.apart:
-        return []
-    said = "; ".join(f"{name!r} would be refused ({numbers} would do)" for name, numbers in kept.apart.items())
-    return [f"all rows are in this process; with parties apart, {said}"]
-
-
-def renamed(config: JobConfig) -> list[str]:
-    """Returns a line on keys of earlier versions, with those that are meant."""
-    if not config.old_keys:
-        return []
-    now = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.disclosure.model_dump(exclude_none=True).items())
-    return [f"{', '.join(f'data.{name}' for name in config.old_keys)}: the table [disclosure] has these now ({now})"]
-
-
-def leave_out(place: Place, kept: Kept) -> list[int]:
-    """Goes on without some clients, and returns which of the others live here. JobError where nobody is left."""
-    if not kept.numbers:
-        raise JobError(
-            "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
-            'earlier job, which its holder forbids ([disclosure], small = "leave-out"); a holder reads which in '
-            "fault.txt of its own folder, or by fedkern check JOB --local FILE"
-        )
-    place.leave_out(kept.numbers, kept.parties.names)
-    return place.mine(kept.parties.n_clients)
-
-
-def _joined(place: Place, own: Iterable[int]) -> list[int]:
-    """Returns the clients, of all places, that are left out or take part by a summary."""
-    mine = json.dumps(sorted(own)).encode()
-    all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
-    with reading("the server: which clients are left out, or take part by a summary"):
-        return [int(k) for k in json.loads(all_of_them)]
-
-
-def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:
-    """Returns some of the parties, under new numbers; tables that were read are given once from memory."""
-
-    def rows(k: int) -> Table:
-        read = tables.pop(numbers[k], None)
-        return parties.rows(numbers[k]) if read is None else read
-
-    return replace(
-        parties,
-        names=tuple(parties.names[k] for k in numbers),
-        rows=rows,
-        header=lambda k: parties.header(numbers[k]),
-        holding=lambda k: parties.holding(numbers[k]),
-        fingerprint=lambda k: parties.fingerprint(numbers[k]),
-        site=lambda k: parties.site(numbers[k]),
-    )
-
-
-def describe_unusable(config: JobConfig, n_rows: int, faults: Faults) -> str | None:
+def describe_unusable(config: Asking, n_rows: int, faults: Faults) -> str | None:
     """Returns a sentence for a holder none of whose rows can be used in a private job, which pays for them; else None.
 
     It names kinds of faults, and no cell: `check --local` and rows.json have these.
@@ -614,7 +403,7 @@ def describe_unusable(config: JobConfig, n_rows: int, faults: Faults) -> str | N
     )
 
 
-def private_notes(config: JobConfig, n_rows: int) -> list[str]:
+def private_notes(config: Asking, n_rows: int) -> list[str]:
     """Returns notes for the client's own eyes, in a private job: nothing was counted, and only its certificate protects it."""
     least = LEVELS["standard"].rows
     if config.privacy is None or config.unit == "case" or n_rows >= least:

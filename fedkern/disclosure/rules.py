@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from ..data.design import LEAST_OF_LEVEL
+
 LEAST_ROWS = 20  # of a client; of more than three columns as many were computed from what a job at the defaults sends
-LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 
 Level = Literal["none", "standard", "strict"]
 
@@ -38,7 +39,7 @@ class Rules(NamedTuple):
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import LEVELS, Rules
+    >>> from fedkern.disclosure.rules import LEVELS, Rules
     >>> LEVELS["standard"].rows, LEVELS["strict"].rows
     (10, 20)
     >>> Rules(rows=7).of_coefficients
@@ -122,7 +123,6 @@ LEVELS: Mapping[Level, Rules] = {
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
 VALUES = 400  # log-likelihoods, at most
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: more were never determined
-MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
 OPEN_JOBS = 20  # on the same rows of a client, with other columns: sums of several tell what no two of them do
@@ -149,7 +149,7 @@ def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import LEVELS, with_keys
+    >>> from fedkern.disclosure.rules import LEVELS, with_keys
     >>> with_keys(LEVELS["standard"], {"rows": 7, "rows_per_coefficient": 0}).of_coefficients
     False
     """
@@ -172,7 +172,7 @@ def of_old_keys(old: Mapping[str, Any], *, holder: bool = False) -> dict[str, An
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import of_old_keys
+    >>> from fedkern.disclosure.rules import of_old_keys
     >>> of_old_keys({"least_rows": 50})
     {'level': 'strict', 'rows': 50, 'rows_per_value': 25}
     """

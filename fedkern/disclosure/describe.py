@@ -7,7 +7,7 @@ the job asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ..algorithms.core.messages import (
     FEW,
@@ -24,10 +24,11 @@ from ..algorithms.core.messages import (
 )
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
-from ..privacy.disclosure import COARSE, LEAST_ROWS
+from .asking import Asking
 from .few import may_tell_curvature
-from .keys import JobConfig
-from .stage import Stage
+from .rules import COARSE, LEAST_ROWS
+
+Sizes = Mapping[str, int]
 
 NO_MORE = "no more in any way that was tried, which is no guarantee"
 FIRST = "of every client: what ROWS, first of all lines, says"
@@ -57,7 +58,7 @@ def tells(kind: type[Message], spec: Spec) -> Tells:
     return NAMES if kind is SchemaReply and spec.standardise != "exchange" else kind.tells
 
 
-def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
+def what(kind: type[Message], config: Asking, spec: Spec) -> str:
     """Returns the meaning of a client's message of this kind in this job."""
     told = tells(kind, spec)
     if config.privacy is not None and config.unit == "client" and told.private == NOISED:
@@ -67,11 +68,17 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
     return (told.private or told.what) if config.privacy is not None else told.what
 
 
-def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
-    """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have."""
-    every_client = any(stage.allgather for stage in stages)
-    who = "every other client and the server" if every_client else config.readers
-    kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
+def describe_disclosure(
+    config: Asking, kinds: Mapping[type[Message], Sizes], spec: Spec, *, to_all: bool = False
+) -> Iterator[str]:
+    """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have.
+
+    Parameters
+    ----------
+    kinds : what clients send, with the sizes of these messages
+    to_all : whether every client reads what the others send
+    """
+    who = "every other client and the server" if to_all else config.readers
     told = {kind: tells(kind, spec) for kind in kinds}
     # With whole clients protected, the server sees sums without noise: they are listed.
     if config.privacy is not None and config.unit == "client":
@@ -119,7 +126,7 @@ def describe_disclosure(config: JobConfig, stages: Sequence[Stage], spec: Spec) 
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 
 
-def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
+def _still(config: Asking, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
     """Tells whether a message's statement holds for a client with the fewest rows.
 
     `most`: the rows that messages can tell by their coefficients.

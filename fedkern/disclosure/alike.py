@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from ..data import fitted
 from ..data.cells import MOST_OFF, Text, floats, labels, number
-from ..data.design import column_of, level_numbers
+from ..data.design import LEAST_OF_LEVEL, column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
 from ..data.rare import ENOUGH_DIGITS, Rare, Standardised, effective, heavy, rare, standardised, without_faults
@@ -26,8 +26,8 @@ from ..data.table import Table
 from ..kernels.families import FAMILIES, NOMINAL, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS
-from .keys import DataSection, JobConfig
+from .asking import Asking
+from .rules import LEVELS
 
 Array = NDArray[np.float64]
 
@@ -52,9 +52,9 @@ class Found(NamedTuple):
     enough: float
 
 
-def asked(config: JobConfig, family: str) -> int:
+def asked(config: Asking, family: str) -> int:
     """Returns how many rows must share a value of a covariate; 0 where that is not asked."""
-    if not isinstance(config.data, DataSection):  # a vertical client tells a number for every row
+    if config.tells_each_row:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
     wanted = math.ceil(config.rules.rows_per_value / config.batch)
@@ -62,7 +62,7 @@ def asked(config: JobConfig, family: str) -> int:
 
 
 def find_alike(
-    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
+    config: Asking, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
 ) -> Iterator[Found]:
     """Yields values that too few of a client's rows have, and rows that weigh too much.
 
@@ -140,7 +140,7 @@ def _columns(table: Table, spec: Spec) -> list[Column]:
 
 
 def _of_values(
-    config: JobConfig,
+    config: Asking,
     table: Table,
     spec: Spec,
     columns: list[Column],
@@ -186,7 +186,7 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
     return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
 
 
-def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
+def _of_leverage(config: Asking, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
     of numbers. (Of levels rows are counted.)"""
     numbers = [column for column in columns if column.kind == "numeric"]
@@ -241,7 +241,7 @@ def _number(name: str) -> Column:
 
 
 def _weighed(
-    config: JobConfig,
+    config: Asking,
     table: Table,
     columns: Sequence[Column],
     spec: Spec,
@@ -263,7 +263,7 @@ def _weighed(
         yield at_fit, BY_FIT
 
 
-def _r(config: JobConfig) -> float:
+def _r(config: Asking) -> float:
     """Returns r of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
     given = getattr(config.model, "scale", None)
     return float(given) if isinstance(given, (int, float)) else SMALL_R
@@ -332,7 +332,7 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def of_a_level(config: JobConfig, wanted: int) -> int:
+def of_a_level(config: Asking, wanted: int) -> int:
     """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
 
     A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
@@ -356,7 +356,7 @@ def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> 
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _level_weights(config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
+def _level_weights(config: Asking, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
     """Yields (n,) the weights of the rows in X'WX where logistic models fit the levels.
 
     Nominal levels have a model of each level against the others, with weights of its own. Ordered levels have a model of all up
@@ -410,7 +410,7 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
 
 
 def _at_fit(
-    config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
+    config: Asking, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
 ) -> Array | None:
     """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
     covariates = [column for column in columns if column.name != spec.offset]
@@ -430,7 +430,7 @@ def _at_fit(
     return weighed
 
 
-def _precision(config: JobConfig, columns: Sequence[Column], design: Standardised) -> Array:
+def _precision(config: Asking, columns: Sequence[Column], design: Standardised) -> Array:
     """Returns (d,) the prior's precision of each coefficient, of columns in their own standard deviations.
 
     A scale that the job file gives may be far from these.
@@ -515,7 +515,7 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(config: JobConfig, few: float, wanted: int, weighing: int) -> Found:
+def _words_of_fit(config: Asking, few: float, wanted: int, weighing: int) -> Found:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
         f"narrower prior, {POOL}"
