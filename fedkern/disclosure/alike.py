@@ -23,10 +23,10 @@ from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
 from ..data.rare import ENOUGH_DIGITS, Rare, Standardised, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
-from ..kernels.families import FAMILIES, NOMINAL, is_linear
+from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from .asking import Asking
+from .requirement import Fit, Requirement
 from .rules import LEVELS
 
 Array = NDArray[np.float64]
@@ -52,17 +52,17 @@ class Found(NamedTuple):
     enough: float
 
 
-def asked(config: Asking, family: str) -> int:
+def of_a_value(asked: Requirement, family: str) -> int:
     """Returns how many rows must share a value of a covariate; 0 where that is not asked."""
-    if config.tells_each_row:
+    if asked.each_row:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
-    wanted = math.ceil(config.rules.rows_per_value / config.batch)
+    wanted = math.ceil(asked.rules.rows_per_value / asked.batch)
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
 def find_alike(
-    config: Asking, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
+    asked: Requirement, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
 ) -> Iterator[Found]:
     """Yields values that too few of a client's rows have, and rows that weigh too much.
 
@@ -72,8 +72,8 @@ def find_alike(
     covariates : whether they are looked at, or the response alone
     weighing : effective number of rows that are asked for, as the fit weighs them, where that is more
     """
-    wanted, search = asked(config, spec.family), config.rules.search
-    splines = getattr(config.model, "splines", {})
+    wanted, search = of_a_value(asked, spec.family), asked.rules.search
+    splines = asked.fit.splines
     table, columns = with_splines(splines, table, _columns(table, spec))
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
@@ -82,12 +82,12 @@ def find_alike(
         owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
         return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
 
-    every = _of_values(config, table, spec, columns, weights, wanted, filled, covariates=covariates)
+    every = _of_values(asked, table, spec, columns, weights, wanted, filled, covariates=covariates)
     if every:
         yield words(every)
     alone = bool(every)  # then what the fit makes of the rows says the same once more
     levered = (
-        _of_leverage(config, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
+        _of_leverage(asked, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
     )
     if levered is not None:
         yield levered
@@ -95,16 +95,16 @@ def find_alike(
         return
     family = FAMILIES[spec.family]
     if family.leveled:
-        few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)
+        few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(asked, wanted)
         if 0 < few < least_of:
             yield words((Rare((str(spec.response),), few, wanted=least_of),))
             return
-        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(config, table, columns, spec, weights))
+        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(asked, table, columns, spec, weights))
     elif family.measured:
         return
     else:
         y, trials = events(table, spec)
-        exposed = _exposed(table, spec, y, trials, weights, config.model)
+        exposed = _exposed(table, spec, y, trials, weights, asked.fit)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             yield words((Rare((str(spec.response),), few, wanted=fewest),))
         elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
@@ -113,16 +113,16 @@ def find_alike(
         if exposed is not None and (number := effective(exposed)) < wanted:
             yield _words_of_offset(number, table, spec, wanted)
             return
-        fits = _weighed(config, table, columns, spec, y, trials, weights, exposed)
+        fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
     for own, why in fits:
         if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
-            yield _words_of_fit(config, number, wanted, weighing)
+            yield _words_of_fit(asked, number, wanted, weighing)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield words(found, why)
             alone = True
         if not search and covariates and levered is None and why == BY_FIT:
-            levered = _of_leverage(config, table, spec, columns, own)
+            levered = _of_leverage(asked, table, spec, columns, own)
             if levered is not None:
                 yield levered
 
@@ -140,7 +140,7 @@ def _columns(table: Table, spec: Spec) -> list[Column]:
 
 
 def _of_values(
-    config: Asking,
+    asked: Requirement,
     table: Table,
     spec: Spec,
     columns: list[Column],
@@ -151,7 +151,7 @@ def _of_values(
     covariates: bool,
 ) -> tuple[Rare, ...]:
     """Finds values that too few rows have, or cells that have nearly all of a sum, whatever the fit makes of them."""
-    family, search, response = FAMILIES[spec.family], config.rules.search, str(spec.response)
+    family, search, response = FAMILIES[spec.family], asked.rules.search, str(spec.response)
     fewest = min(LEAST_OF_LEVEL, wanted)
     # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
     together = 0 if family.linear and spec.weight is None else fewest
@@ -186,11 +186,11 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
     return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
 
 
-def _of_leverage(config: Asking, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
+def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
     of numbers. (Of levels rows are counted.)"""
     numbers = [column for column in columns if column.kind == "numeric"]
-    if config.rules.leverage >= 1 or not numbers:
+    if asked.rules.leverage >= 1 or not numbers:
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
         design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
@@ -198,7 +198,7 @@ def _of_leverage(config: Asking, table: Table, spec: Spec, columns: Sequence[Col
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not FAMILIES[spec.family].linear:
-        precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
+        precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     if len(X) > LEVELS["standard"].full * len(precision):  # of fewer each row is nearly alone in some sum of many columns
         sizes, turned = np.linalg.eigh(X.T @ X + np.diag(precision))
         kept = sizes > ENOUGH_DIGITS * sizes[-1]
@@ -207,13 +207,13 @@ def _of_leverage(config: Asking, table: Table, spec: Spec, columns: Sequence[Col
         squares = X**2
         leverage = (squares / np.maximum(squares.sum(axis=0) + precision, 1e-300)).max(axis=1)
     row = int(leverage.argmax())
-    if leverage[row] <= config.rules.leverage:
+    if leverage[row] <= asked.rules.leverage:
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
     value = floats(table.columns[name])[there[row]]
     told = "has a row that is nearly alone in some sum of its columns, which what is sent tells"
     own = (
-        f"{table.place(int(there[row]))} has leverage {leverage[row]:.2f} in what is sent, and at most {config.rules.leverage:g} "
+        f"{table.place(int(there[row]))} has leverage {leverage[row]:.2f} in what is sent, and at most {asked.rules.leverage:g} "
         f"is taken; its cell of {name!r} is farthest from the others: {value:.6g}"
     )
     remedy = f"mend the cell if it is wrong, cap it or take logarithms in all files, take fewer columns, {POOL}"
@@ -241,7 +241,7 @@ def _number(name: str) -> Column:
 
 
 def _weighed(
-    config: Asking,
+    asked: Requirement,
     table: Table,
     columns: Sequence[Column],
     spec: Spec,
@@ -257,16 +257,11 @@ def _weighed(
     if exposed is not None:
         yield exposed, f", as {spec.offset!r} lets them weigh,"
     if spec.family.endswith("negative-binomial"):
-        yield weights * (_r(config) + y), ", as their counts let them weigh,"
-    at_fit = _at_fit(config, table, columns, spec, y, trials, weights)
+        # Rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone.
+        yield weights * ((SMALL_R if asked.fit.r is None else asked.fit.r) + y), ", as their counts let them weigh,"
+    at_fit = _at_fit(asked, table, columns, spec, y, trials, weights)
     if at_fit is not None:
         yield at_fit, BY_FIT
-
-
-def _r(config: Asking) -> float:
-    """Returns r of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
-    given = getattr(config.model, "scale", None)
-    return float(given) if isinstance(given, (int, float)) else SMALL_R
 
 
 def _multiplies_events(spec: Spec) -> bool:
@@ -332,12 +327,12 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def of_a_level(config: Asking, wanted: int) -> int:
+def of_a_level(asked: Requirement, wanted: int) -> int:
     """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
 
     A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
     """
-    return min(LEAST_OF_LEVEL, wanted) if getattr(config.model, "family", "") in NOMINAL else wanted
+    return min(LEAST_OF_LEVEL, wanted) if asked.nominal else wanted
 
 
 def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:
@@ -356,18 +351,18 @@ def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> 
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _level_weights(config: Asking, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
+def _level_weights(asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
     """Yields (n,) the weights of the rows in X'WX where logistic models fit the levels.
 
     Nominal levels have a model of each level against the others, with weights of its own. Ordered levels have a model of all up
     to a level against those above: they are weighed together, since all have the same slopes.
     """
     codes, k = levels_of(table, spec), len(spec.levels)
-    nominal = getattr(config.model, "family", "") in NOMINAL
+    nominal = asked.nominal
     splits = [(codes == j) if nominal else (codes >= j) for j in range(1, k)]
     together = np.zeros(len(weights))
     for split in splits:
-        own = _at_fit(config, table, columns, spec, split.astype(np.float64), None, weights)
+        own = _at_fit(asked, table, columns, spec, split.astype(np.float64), None, weights)
         if own is None:
             return
         if nominal:
@@ -384,7 +379,7 @@ def _offset(table: Table, spec: Spec) -> Array | None:
     return np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
 
 
-def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: object) -> Array | None:
+def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, fit: Fit) -> Array | None:
     """Returns (n,) the weight of each row in X'WX by its offset; None without an offset.
 
     The offset stands beside the best intercept, or beside its prior's centre where that leaves fewer rows, or without an
@@ -403,14 +398,13 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
-    centre = getattr(model, "intercept_centre", None)
-    intercepts = (low, low if centre is None else centre) if getattr(model, "intercept", True) else (0.0,)
+    intercepts = (low, low if fit.centre is None else fit.centre) if fit.intercept else (0.0,)
     chances = (expit(offset + intercept) for intercept in intercepts)
     return min((weights * chance * (1 - chance) for chance in chances), key=effective)
 
 
 def _at_fit(
-    config: Asking, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
+    asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
 ) -> Array | None:
     """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
     covariates = [column for column in columns if column.name != spec.offset]
@@ -419,7 +413,7 @@ def _at_fit(
         return None
     none, offset = np.zeros(len(weights)), _offset(table, spec)
     offset = none if offset is None else offset
-    precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
+    precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     every = np.ones(len(y)) if trials is None else trials
     link, weighed = FAMILIES[spec.family].link, none.copy()
     weighed[counted] = fitted.weights(
@@ -430,13 +424,12 @@ def _at_fit(
     return weighed
 
 
-def _precision(config: Asking, columns: Sequence[Column], design: Standardised) -> Array:
+def _precision(asked: Requirement, columns: Sequence[Column], design: Standardised) -> Array:
     """Returns (d,) the prior's precision of each coefficient, of columns in their own standard deviations.
 
     A scale that the job file gives may be far from these.
     """
-    common, sd = (getattr(config.model, name, None) for name in ("prior_precision", "prior_sd"))
-    common = sd**-2 if common is None and sd is not None else common
+    common = asked.fit.precision
     if common is None:  # of columns in the standard deviations of all sites
         return np.ones(len(design.scale))
     given = {column.name: column.scale if column.kind == "numeric" else 1.0 for column in columns}
@@ -515,7 +508,7 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(config: Asking, few: float, wanted: int, weighing: int) -> Found:
+def _words_of_fit(asked: Requirement, few: float, wanted: int, weighing: int) -> Found:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
         f"narrower prior, {POOL}"
@@ -525,7 +518,7 @@ def _words_of_fit(config: Asking, few: float, wanted: int, weighing: int) -> Fou
     text += "what is sent tells these"
     own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
     if weighing > wanted:
-        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few * config.rules.weighed / weighing) / 10)
+        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few * asked.rules.weighed / weighing) / 10)
     return Found(text, own, remedy, "rows_per_value", int(few))
 
 

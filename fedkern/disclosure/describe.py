@@ -24,8 +24,7 @@ from ..algorithms.core.messages import (
 )
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
-from .asking import Asking
-from .few import may_tell_curvature
+from .requirement import Requirement
 from .rules import COARSE, LEAST_ROWS
 
 Sizes = Mapping[str, int]
@@ -58,18 +57,18 @@ def tells(kind: type[Message], spec: Spec) -> Tells:
     return NAMES if kind is SchemaReply and spec.standardise != "exchange" else kind.tells
 
 
-def what(kind: type[Message], config: Asking, spec: Spec) -> str:
+def what(kind: type[Message], asked: Requirement, spec: Spec) -> str:
     """Returns the meaning of a client's message of this kind in this job."""
     told = tells(kind, spec)
-    if config.privacy is not None and config.unit == "client" and told.private == NOISED:
+    if asked.unit == "client" and told.private == NOISED:
         return f"{told.what}; the server, which is trusted, adds the noise"
-    if config.unit == "case":  # all is computed of them
+    if asked.unit == "case":  # all is computed of them
         return told.private or f"{told.what}, of noisy counts"
-    return (told.private or told.what) if config.privacy is not None else told.what
+    return told.what if asked.unit is None else told.private or told.what
 
 
 def describe_disclosure(
-    config: Asking, kinds: Mapping[type[Message], Sizes], spec: Spec, *, to_all: bool = False
+    asked: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec, *, to_all: bool = False
 ) -> Iterator[str]:
     """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have.
 
@@ -78,55 +77,55 @@ def describe_disclosure(
     kinds : what clients send, with the sizes of these messages
     to_all : whether every client reads what the others send
     """
-    who = "every other client and the server" if to_all else config.readers
+    who = "every other client and the server" if to_all else asked.readers
     told = {kind: tells(kind, spec) for kind in kinds}
     # With whole clients protected, the server sees sums without noise: they are listed.
-    if config.privacy is not None and config.unit == "client":
+    if asked.unit == "client":
         computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
         others = "all others no more than the plan allows of a whole client"
         yield f"computed  the server, which is trusted, can compute {computed}; {others}"
         return
-    if config.unit == "case":
+    if asked.unit == "case":
         yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
         return
     # A private job is bounded by its plan; only messages without noise are listed beside it.
-    if config.privacy is not None:
+    if asked.unit is not None:
         computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
         bound = "the plan's epsilon and delta bound what this job tells anybody of one row, to which other jobs on these rows add"
-        if config.privacy.noise_source != "secure":
+        if asked.keyed:
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
         yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")
         return
     # Nobody can tell what a function of the holder's packages makes of rows, so the worst is said.
-    if config.factory is not None:
-        yield f'computed  {who} can compute of every client what the answers of "{config.factory}" tell of its rows: that was not'
+    if asked.factory is not None:
+        yield f'computed  {who} can compute of every client what the answers of "{asked.factory}" tell of its rows: that was not'
         yield f"          tried, of whatever number of rows, and may be all of them ({PAGE})"
         return
-    least = config.rules.rows or None
+    least = asked.rules.rows or None
     fewest = "disclosure.rows"
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
-    if least is not None and d and config.told_up_to(d) >= least:
-        least, fewest = config.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
+    if least is not None and d and asked.told_up_to(d) >= least:
+        least, fewest = asked.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
     # Statements for all clients stand first; the others are tried on a client with the fewest rows.
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:
-        most = config.told_up_to(d) if d else 0
+        most = asked.told_up_to(d) if d else 0
         beside = {kind: one for kind, one in told.items() if kind not in every}
-        few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least, most)}
-    parts = [FIRST] if config.tells_rows else []
+        few = {kind: one for kind, one in beside.items() if _still(asked, kind, one, kinds[kind], least, most)}
+    parts = [FIRST] if asked.rows else []
     parts += _grouped(every)
-    parts += [ALONE, COMBINATIONS] if config.tells_combinations else [PRODUCTS] if config.tells_products else []
+    parts += [ALONE, COMBINATIONS] if asked.tells_combinations else [PRODUCTS] if asked.tells == "products" else []
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
         words = ", ".join(_computed(still)) or NO_MORE
-        what = "rows" if getattr(config.data, "event", None) is None else "events"
+        what = "events" if asked.times else "rows"
         parts.append(f"of a client with {least} {what}, the fewest that this job takes ({fewest}): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 
 
-def _still(config: Asking, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
+def _still(asked: Requirement, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
     """Tells whether a message's statement holds for a client with the fewest rows.
 
     `most`: the rows that messages can tell by their coefficients.
@@ -134,11 +133,11 @@ def _still(config: Asking, kind: type[Message], told: Tells, sizes: Mapping[str,
     if told.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
         return True
     if told.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
-        return may_tell_curvature(config, least, sizes["d"]) and least <= 1 + sizes["d"]
+        return asked.may_tell_curvature(least, sizes["d"]) and least <= 1 + sizes["d"]
     if told.where == FEWER:
         return least <= 1 + max(sizes[symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
     if told.where in (FEW_OR_FULL, FEW_OR_SUMS) and sizes["p"] > sizes["d"]:  # more than a diagonal: its eigenvectors are told
-        return may_tell_curvature(config, least, sizes["d"]) and least <= max(MOST[told.where], sizes["d"])
+        return asked.may_tell_curvature(least, sizes["d"]) and least <= max(MOST[told.where], sizes["d"])
     # Round for round another square of X is told.
     return least <= max(MOST[told.where], sizes["d"] if told.where == FEW_OR_SUMS else 0)
 

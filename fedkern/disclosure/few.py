@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from ..data.cells import no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
-from ..data.faults import Faults
 from ..data.formula import looked_at
 from ..data.table import Table
 from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Spec
 from . import alike
-from .asking import Asking
 from .combinations import Combinations, combinations
 from .counting import LEAST_AT_RISK, counted, covered_events, weights
-from .rules import COARSE, COARSE_ROWS, EQUATIONS, LEVELS, Rules, told_up_to
+from .requirement import Requirement
+from .rules import COARSE, COARSE_ROWS, EQUATIONS, Rules, told_up_to
 
 Array = NDArray[np.float64]
 
@@ -79,59 +78,50 @@ class Few(NamedTuple):
     numbers: str = ""
 
 
-def describe_few(config: Asking) -> list[str]:
+def describe_few(asked: Requirement) -> list[str]:
     """Returns the lines that `fedkern check` prints about the rules for clients' rows."""
-    if not config.counts_rows or config.privacy is not None:
+    if not asked.counts:
         return []
-    if config.level == "none":
+    if asked.level == "none":
         return ["level    none: all rows are in this process, and nothing is asked of them; fedkern check --apart asks"]
-    rules, family = config.rules, getattr(config.model, "family", "gaussian")
-    ends = (
-        "is left out, by its name"
-        if config.disclosure.small == "leave-out"
-        else "ends the job, before anything of its rows leaves"
-    )
+    rules = asked.rules
+    ends = "is left out, by its name" if asked.small == "leave-out" else "ends the job, before anything of its rows leaves"
     # How many columns there are is known only there.
-    more = ", more where another line says so" if config.told_up_to(2) else ""
-    said = [f"level    {config.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
-    if not config.looks_at_values:
+    more = ", more where another line says so" if asked.told_up_to(2) else ""
+    said = [f"level    {asked.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
+    if not asked.looks_at_values:
         return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
-    if least := alike.asked(config, family):
+    if least := alike.of_a_value(asked, asked.family):
         what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
         said.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
     if rules.leverage < 1:
         said.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
-    if config.tells_combinations:
+    if asked.tells_combinations:
         said.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
         if rules.combinations:
             said.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
     return said
 
 
-def may_tell_curvature(config: Asking, n_rows: int, coefficients: int) -> bool:
-    """Tells whether a client with so many rows may tell X'WX, by the rows a coefficient that are asked for."""
-    return n_rows > max(config.told_up_to(coefficients), config.rules.linear * coefficients)
-
-
-def find_few(config: Asking, table: Table, spec: Spec, client: str, mine: Rules | None = None) -> Few | None:
+def find_few(asked: Requirement, table: Table, spec: Spec, client: str, mine: Rules | None = None) -> Few | None:
     """Returns the rules that a client's rows break; None if they break none.
 
     Parameters
     ----------
-    config : the job, with its rules and those of the client's holder
+    asked : the job, with its rules and those of the client's holder
     mine : the job's own rules; None: no holder has others
     """
-    mine, spec = config.rules if mine is None else mine, with_event(spec, table)
-    if config.rules == Rules():
+    mine, spec = asked.rules if mine is None else mine, with_event(spec, table)
+    if asked.rules == Rules():
         return None
-    broken = list(_broken(config, table, spec, client))
+    broken = list(_broken(asked, table, spec, client))
     if not broken:
         return None
     # Where rows are few, which other rules they break depends on how many there are, and others do not read it.
     public = [one for one in broken if one.key == "rows"] or broken
     told = "; also ".join(f"{one.told}: {one.remedy}, or {one.change} disclosure.{one.key}" for one in public)
-    own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(config, mine, one)}" for one in broken)
-    ends = "" if config.secure else ', or go on without this client (disclosure.small = "leave-out")'
+    own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(asked, mine, one)}" for one in broken)
+    ends = "" if asked.secure else ', or go on without this client (disclosure.small = "leave-out")'
     return Few(
         f"client {client!r}{'' if told.startswith('has ') else ':'} {told}",
         f"client {client!r}, {table.source}: {own}{ends}",
@@ -142,41 +132,41 @@ def find_few(config: Asking, table: Table, spec: Spec, client: str, mine: Rules 
     )
 
 
-def _lower(config: Asking, mine: Rules, one: Broken) -> str:
+def _lower(asked: Requirement, mine: Rules, one: Broken) -> str:
     """Returns the remedy of a smaller number, and names who asks for the number that there is."""
     rule = "linear" if one.key == "rows_per_coefficient" else one.key
-    by_holder = getattr(mine, rule) != getattr(config.rules, rule)
+    by_holder = getattr(mine, rule) != getattr(asked.rules, rule)
     where = f"{one.key} in {POLICY}" if by_holder else f"disclosure.{one.key}"
     do = "" if one.enough is None else f" to {one.enough:g} (other files may need {'more' if one.key == 'leverage' else 'less'})"
     return f"where all holders agree that such rows may be known to the server, {one.change} {where}{do}"
 
 
-def _broken(config: Asking, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
+def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
     """Yields the rules that a client's rows break."""
-    rules = config.rules
+    rules = asked.rules
     # A message is made of a batch, so the rows of a batch are counted.
-    n = int(counted(table, spec) * config.batch + 1e-9)
+    n = int(counted(table, spec) * asked.batch + 1e-9)
     rows = weights(table, spec)
-    if not config.looks_at_values:
-        yield from _rows(config, table, n, rules.rows)
+    if not asked.looks_at_values:
+        yield from _rows(asked, table, n, rules.rows)
         return
-    every = combinations(table, spec, rows) if rules.combinations and config.tells_combinations else None
+    every = combinations(table, spec, rows) if rules.combinations and asked.tells_combinations else None
     of_file, of_job = table, spec
     table, spec = looked_at(table, spec, client)  # the columns that a formula makes
-    p = coefficients(config, table, spec)
-    yield from _rows(config, of_file, n, rules.rows_of_one_column if p <= 1 + spec.intercept else rules.rows)
+    p = coefficients(asked, table, spec)
+    yield from _rows(asked, of_file, n, rules.rows_of_one_column if p <= 1 + spec.intercept else rules.rows)
     if not n:
         return
-    found = [*_of_curvature(config, table, spec, n, p), *_of_events(config, table, spec, p, weights(table, spec))]
+    found = [*_of_curvature(asked, table, spec, n, p), *_of_events(asked, table, spec, p, weights(table, spec))]
     if not table.broken:  # rows that cannot be read end the job, with a text of their own
-        found += _of_groups(config, of_file, of_job, rows)
-        found += _of_combinations(config, table, spec, n, every)
-        found += _of_values(config, table, spec, rows, every, config.weighing(p))
+        found += _of_groups(asked, of_file, of_job, rows)
+        found += _of_combinations(asked, table, spec, n, every)
+        found += _of_values(asked, table, spec, rows, every, asked.weighing(p))
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     enough = min((one.enough or 0 for one in per_coefficient), default=0)
     summed = (
-        config.takes_summaries
+        asked.summaries
         and rules.summary > 0
         and enough >= rules.summary
         and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
@@ -185,17 +175,17 @@ def _broken(config: Asking, table: Table, spec: Spec, client: str) -> Iterator[B
     yield from (one for one in found if one.key != "rows_per_coefficient")
 
 
-def _rows(config: Asking, table: Table, n: int, least: int) -> Iterator[Broken]:
+def _rows(asked: Requirement, table: Table, n: int, least: int) -> Iterator[Broken]:
     if n < least:
-        gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
-        own = f"{n} rows that count{gone}{_in_a_batch(config)}; {least} are asked for, since what is sent of fewer may tell them"
+        gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and asked.drops else ""
+        own = f"{n} rows that count{gone}{_in_a_batch(asked)}; {least} are asked for, since what is sent of fewer may tell them"
         remedy = "pool them with another site's, or take part in private jobs only"
         yield Broken("has fewer rows than this job, or its holder, asks for", own, remedy, "rows", n)
 
 
-def _of_groups(config: Asking, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
+def _of_groups(asked: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
     """Yields that a client has too few groups, of rows that count; an empty label is none."""
-    least = config.groups_asked
+    least = asked.least_of_group
     if not least or spec.group is None:
         return
     labels = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label}
@@ -210,42 +200,42 @@ def _of_groups(config: Asking, table: Table, spec: Spec, rows: Array) -> Iterato
         )
 
 
-def _in_a_batch(config: Asking) -> str:
-    return f", in a batch ({config.batch:g} of all)" if config.batch < 1 else ""
+def _in_a_batch(asked: Requirement) -> str:
+    return f", in a batch ({asked.batch:g} of all)" if asked.batch < 1 else ""
 
 
-def _of_curvature(config: Asking, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
+def _of_curvature(asked: Requirement, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
     """Yields that a client has too few rows, `n` to a message, for the part of X'WX that every client of the job tells."""
-    wanted = config.told_up_to(p)
-    if not wanted or may_tell_curvature(config, n, p):
+    wanted = asked.told_up_to(p)
+    if not wanted or asked.may_tell_curvature(n, p):
         return
     levels = _levels(table, spec)
     every = spec.intercept + sum(levels.values())
     widest = max(levels, key=lambda name: levels[name], default="")
     named = widest and levels[widest] > max(2, WIDE * every)  # its number of levels is for the holder alone
-    fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
+    fewer = f"fewer columns ({widest!r} has the most levels: {_instead(asked)})" if named else "fewer columns"
     shown = no_number(table.columns[widest]) if named and widest not in spec.columns else ""
     most = f", {levels[widest]} of them of column {widest!r}{shown}" if named else ""
-    why = f"a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted" if config.rules.search else "identified ones"
+    why = f"a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted" if asked.rules.search else "identified ones"
     those = "" if p == every else f" (for {p}: {why})"
     own = (
-        f"{n} rows that count{_in_a_batch(config)} and {every} coefficients by its columns and levels{most}{config.counted_too}; "
+        f"{n} rows that count{_in_a_batch(asked)} and {every} coefficients by its columns and levels{most}{asked.counted_too}; "
         f"more than {wanted} rows are asked for{those}, since what is sent of fewer can tell them"
     )
     told, enough = "has too few rows for its coefficients", int(10 * (n - 1) / p) / 10
-    if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
-        remedy = f"take {fewer}, or fewer {config.fewer_too}, or pool it with another site's rows"
+    if not asked.covariance:  # a job whose messages are no sites
+        remedy = f"take {fewer}, or fewer {asked.fewer_too}, or pool it with another site's rows"
         yield Broken(told, own, remedy, "rows_per_coefficient", enough)
         return
-    full = config.told_of(p)
+    full = asked.told_of(p)
     told = f"{told} and a {'full' if full else 'diagonal'} covariance"
-    if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, config.rules, diagonal=True)):
+    if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, asked.rules, diagonal=True)):
         own += f" (of a diagonal one, up to {least})"
     other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
     yield Broken(told, own, f"{other} {fewer}, or pool it with another site's rows", "rows_per_coefficient", enough)
 
 
-def _of_events(config: Asking, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
+def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
     """Yields that too few rows of survival times end with the event while others are at risk.
 
     Each such row is one term of the likelihood, of the differences to all who are at risk. With few terms in each coefficient, or
@@ -259,8 +249,8 @@ def _of_events(config: Asking, table: Table, spec: Spec, p: int, rows: Array) ->
     if not np.isin(event, (0, 1)).all():
         return
     counts = covered_events(table, spec, rows, event)
-    by_coefficients = config.told_up_to(p)
-    wanted = max(config.rules.rows, by_coefficients + 1) if by_coefficients else config.rules.rows
+    by_coefficients = asked.told_up_to(p)
+    wanted = max(asked.rules.rows, by_coefficients + 1) if by_coefficients else asked.rules.rows
     if counts is None or not counts.events or (counts.covered if by_coefficients else counts.events) >= wanted:
         return
     remedy = "take fewer columns or strata, or pool it with another site's rows"
@@ -269,7 +259,7 @@ def _of_events(config: Asking, table: Table, spec: Spec, p: int, rows: Array) ->
         remedy = f"{means}; {remedy}"
     own = (
         f"{counts.events} events, {counts.covered} of them while at least {LEAST_AT_RISK} rows are at risk, and {p} coefficients "
-        f"by its columns and levels{config.counted_too}; no event, or {wanted} such ones, are asked for, since what is sent of "
+        f"by its columns and levels{asked.counted_too}; no event, or {wanted} such ones, are asked for, since what is sent of "
         "fewer can tell rows"
     )
     told = f"has too few events (column {spec.response!r}) for this job's coefficients, or its holder"
@@ -278,38 +268,38 @@ def _of_events(config: Asking, table: Table, spec: Spec, p: int, rows: Array) ->
 
 
 def _of_values(
-    config: Asking, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: int
+    asked: Requirement, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: int
 ) -> Iterator[Broken]:
     """Yields that too few of a client's rows share a value.
 
     Covariates are left out where each combination of their values is in enough rows.
     """
-    covariates = every is None or bool((every.rows * config.batch < config.rules.combinations - NEARLY).any())
-    for found in alike.find_alike(config, table, spec, rows, covariates=covariates, weighing=weighing):
+    covariates = every is None or bool((every.rows * asked.batch < asked.rules.combinations - NEARLY).any())
+    for found in alike.find_alike(asked, table, spec, rows, covariates=covariates, weighing=weighing):
         yield Broken(*found, of_values=True)
 
 
-def _of_combinations(config: Asking, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
+def _of_combinations(asked: Requirement, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
     """Yields that a client's covariates take too few different values, where some rows are nearly alone with theirs.
 
     The messages tell such rows.
     """
-    least = config.rules.combinations
-    if every is None or not (rare := int((every.rows * config.batch < least - NEARLY).sum())):
+    least = asked.rules.combinations
+    if every is None or not (rare := int((every.rows * asked.batch < least - NEARLY).sum())):
         return
-    enough = every.possible >= EQUATIONS * coefficients(config, table, spec) ** 2
+    enough = every.possible >= EQUATIONS * coefficients(asked, table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return
     own = (
         f"its covariates can take {every.possible:,} combinations of values, and {rare:,} of those that occur are in fewer than "
-        f"{least} rows{_in_a_batch(config)}, while what is sent tells how often each occurs"
+        f"{least} rows{_in_a_batch(asked)}, while what is sent tells how often each occurs"
         f"{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
     )
     remedy = "join values (ages in bands, rare levels), put a column into data.ignore, pool it with another site's rows"
     yield Broken("has too few rows for covariates of few different values", own, remedy, "combinations", 0, of_values=True)
 
 
-def coefficients(config: Asking, table: Table, spec: Spec) -> int:
+def coefficients(asked: Requirement, table: Table, spec: Spec) -> int:
     """Returns the number of coefficients of the model that this file's own columns and levels make.
 
     At level "standard" these are the identified ones: beside an intercept, or another factor, a factor of K levels has K - 1.
@@ -321,7 +311,7 @@ def coefficients(config: Asking, table: Table, spec: Spec) -> int:
     levels = _levels(table, spec)
     counts = {name: count if name in spec.columns else max(1, min(count, most)) for name, count in levels.items()}
     factors = sum(1 for name in counts if column_of(spec, table, name).levels is not None)
-    follow = 0 if config.rules.search else max(factors - (not spec.intercept), 0)
+    follow = 0 if asked.rules.search else max(factors - (not spec.intercept), 0)
     return spec.intercept + sum(counts.values()) - follow
 
 
@@ -331,32 +321,31 @@ def _levels(table: Table, spec: Spec) -> dict[str, int]:
     return {one.name: 1 if one.levels is None else len(one.levels) for one in columns}
 
 
-def _instead(config: Asking) -> str:
+def _instead(asked: Requirement) -> str:
     """Returns the remedies for a column of many levels."""
-    free = hasattr(config.model, "random") and getattr(config.model.random, "group", None) is None
-    group = ", or, of wards and the like, make it the group of [model.random]" if free else ""
-    if getattr(config.data, "event", None) is not None:
+    group = ", or, of wards and the like, make it the group of [model.random]" if asked.names_groups else ""
+    if asked.times:
         group = ", or, of wards and the like, make it data.strata"
     return f"join its levels, write dates as numbers of days, put it into data.ignore{group}"
 
 
-def curvature(config: Asking, p: int) -> list[str]:
+def curvature(asked: Requirement, p: int) -> list[str]:
     """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
-    wanted = config.told_up_to(p)
+    wanted = asked.told_up_to(p)
     none = f"each client needs more than {wanted:,} rows"
-    if not config.told_of(p):
+    if not asked.told_of(p):
         return [
             *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
-            *rotation(config, p),
+            *rotation(asked, p),
         ]
-    what = "full site is" if hasattr(config.model, "covariance") else "likelihood tells"
+    what = "full site is" if asked.covariance else "likelihood tells"
     said = f"curvature a client's {what} X'WX of its rows, and its labels"
     if not wanted:
-        return [f"{said}: with a few rows a coefficient, all rows", *rotation(config, p)]
+        return [f"{said}: with a few rows a coefficient, all rows", *rotation(asked, p)]
     return [f"{said}; {none}"]
 
 
-def rotation(config: Asking, p: int, n_rows: int | None = None) -> list[str]:
+def rotation(asked: Requirement, p: int, n_rows: int | None = None) -> list[str]:
     """Returns a warning where rows may be no more than coefficients and one, of a job or of one's own file.
 
     X'X tells these rows up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
@@ -366,15 +355,15 @@ def rotation(config: Asking, p: int, n_rows: int | None = None) -> list[str]:
     p : coefficients
     n_rows : the rows of one's own file; None for a client whose rows nobody else may know
     """
-    least = config.rules.rows
-    if not config.looks_at_values or config.level == "none":
+    least = asked.rules.rows
+    if not asked.looks_at_values or asked.level == "none":
         return []
-    lines_of_it = is_linear(getattr(config.model, "family", "gaussian"))
-    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= config.told_up_to(p):
+    lines_of_it = is_linear(asked.family)
+    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= asked.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if (least if n_rows is None else n_rows) > p + 1:
         return []
-    whole = getattr(config.model, "covariance", None) == "full"
+    whole = asked.covariance == "full"
     if n_rows is not None:
         what = "full covariances tell these rows" if whole else "X'X is these rows up to a rotation, and what is sent tells X'X"
         return [f"  note: {n_rows} rows and {p} coefficients: {what}"]
@@ -382,30 +371,3 @@ def rotation(config: Asking, p: int, n_rows: int | None = None) -> list[str]:
     if whole:
         return [f'{begin}: with model.covariance = "full"', "         what it sends tells its rows, all of them"]
     return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]
-
-
-def _leaves_out(config: Asking) -> bool:
-    return getattr(config.model, "missing", None) == "drop"
-
-
-def describe_unusable(config: Asking, n_rows: int, faults: Faults) -> str | None:
-    """Returns a sentence for a holder none of whose rows can be used in a private job, which pays for them; else None.
-
-    It names kinds of faults, and no cell: `check --local` and rows.json have these.
-    """
-    if config.privacy is None or faults.rows < n_rows:
-        return None
-    kinds = "; ".join(kind for kind, _ in faults.counts)
-    why = f" ({kinds})" if kinds else ": it has none"
-    return (
-        f"no row can be used{why}; a private job goes on all the same, adds noise and spends the budget, for nobody "
-        "may see it: stop it, and look into the rows (fedkern check JOB --local FILE)"
-    )
-
-
-def private_notes(config: Asking, n_rows: int) -> list[str]:
-    """Returns notes for the client's own eyes, in a private job: nothing was counted, and only its certificate protects it."""
-    least = LEVELS["standard"].rows
-    if config.privacy is None or config.unit == "case" or n_rows >= least:
-        return []
-    return [f"{n_rows} rows: an open job would ask for {least}; this one counts none, and its noise is all that protects them"]

@@ -10,23 +10,23 @@ from ..data.formula import check
 from ..data.table import Table
 from ..errors import OwnFault
 from ..models.encoding import Spec
-from .asking import Asking
+from .requirement import Requirement
 
 Look = Callable[[Table, Spec, str], None]  # OwnFault where a table does not do
 
 
-def find_refusals(config: Asking, look: Look | None, table: Table, spec: Spec, client: str) -> Refusals:
+def find_refusals(asked: Requirement, look: Look | None, table: Table, spec: Spec, client: str) -> Refusals:
     """Returns the faults of a client's cells and columns; what counts rows looks at those without a fault (`usable`).
 
     `look`: the method's own, beside those of columns; None where clients have columns apart, of which few rows count.
     """
     found = Refusals(table.n_rows)
     # Too few is all that is said of no rows.
-    if not table.n_rows or look is None or not config.looks_at_values:
+    if not table.n_rows or look is None or not asked.looks_at_values:
         return found
     with found.collecting():
         # Rows of each level are counted by the job's rules, where these ask for any.
-        describe(table, spec, client, least_of_level=None if config.least_of_level is None else 0)
+        describe(table, spec, client, least_of_level=None if asked.level == "none" else 0)
     for each in (check, look):
         with found.collecting():
             each(found.usable(table), spec, client)

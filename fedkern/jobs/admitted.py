@@ -20,11 +20,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import reading
-from ..data.faults import Refusals, own_text
+from ..data.faults import Faults, Refusals, own_text
 from ..data.header import check_header
 from ..data.table import Table
 from ..disclosure.few import find_few
 from ..disclosure.refusals import find_refusals, say_the_same
+from ..disclosure.rules import LEVELS
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
 from ..transports.place import Place
@@ -67,7 +68,7 @@ def lowered(config: JobConfig) -> str | None:
     less = [
         name for name in KEYS if (given := getattr(config.disclosure, name)) is not None and given < getattr(usual.rules, name)
     ]
-    if config.disclosure.rows_per_coefficient is not None and config.told_up_to(p) < usual.told_up_to(p):
+    if config.disclosure.rows_per_coefficient is not None and config.requirement.told_up_to(p) < usual.requirement.told_up_to(p):
         less.append("rows_per_coefficient")
     if config.disclosure.leverage is not None and config.rules.leverage > usual.rules.leverage:
         less.append("leverage")
@@ -143,9 +144,9 @@ def kept(
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
-    summaries = _joined(place, summed) if config.takes_summaries else []
+    summaries = _joined(place, summed) if config.requirement.summaries else []
     numbers = tuple(k for k in everybody if k not in left)
-    what = "rows" if config.groups_asked is None else "rows or groups"
+    what = "rows" if not config.requirement.groups else "rows or groups"
     what = f"{what} or events" if getattr(config.data, "event", None) is not None else what
     notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
     among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
@@ -155,7 +156,7 @@ def kept(
 def faults_of(config: JobConfig, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
     """Returns the faults of a client's cells and columns, in an open job."""
     look = partial(parties.check, config) if parties.specs is None else None
-    return find_refusals(config, look, table, spec, client)
+    return find_refusals(config.requirement, look, table, spec, client)
 
 
 def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
@@ -175,7 +176,7 @@ def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
             (tables[k], spec), name = _read(parties, k), parties.names[k]
             refusals = faults_of(config, parties, tables[k], spec, name)
             with refusals.collecting():
-                few = find_few(usual, refusals.usable(tables[k]), spec, name)
+                few = find_few(usual.requirement, refusals.usable(tables[k]), spec, name)
                 if few is not None and not few.by_summary:
                     apart[name] = few.numbers
             refusals.refuse()
@@ -236,3 +237,26 @@ def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Ta
         fingerprint=lambda k: parties.fingerprint(numbers[k]),
         site=lambda k: parties.site(numbers[k]),
     )
+
+
+def describe_unusable(config: JobConfig, n_rows: int, faults: Faults) -> str | None:
+    """Returns a sentence for a holder none of whose rows can be used in a private job, which pays for them; else None.
+
+    It names kinds of faults, and no cell: `check --local` and rows.json have these.
+    """
+    if config.privacy is None or faults.rows < n_rows:
+        return None
+    kinds = "; ".join(kind for kind, _ in faults.counts)
+    why = f" ({kinds})" if kinds else ": it has none"
+    return (
+        f"no row can be used{why}; a private job goes on all the same, adds noise and spends the budget, for nobody "
+        "may see it: stop it, and look into the rows (fedkern check JOB --local FILE)"
+    )
+
+
+def private_notes(config: JobConfig, n_rows: int) -> list[str]:
+    """Returns notes for the client's own eyes, in a private job: nothing was counted, and only its certificate protects it."""
+    least = LEVELS["standard"].rows
+    if config.privacy is None or config.unit == "case" or n_rows >= least:
+        return []
+    return [f"{n_rows} rows: an open job would ask for {least}; this one counts none, and its noise is all that protects them"]

@@ -202,7 +202,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     first += [f"{word:<9}{text}" for word, text in admitted.first(part.config)]
     least = [
         *laid.describe_formula(part.config.read_alike),
-        *few.describe_few(part.config),
+        *few.describe_few(part.config.requirement),
         *(f"note     {note}" for note in left),
     ]
     return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
@@ -271,11 +271,14 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     spec = with_event(parties.spec_of(rows.names), rows)
     check_header(rows.names, spec, rows.source)
     # Where a job has a factory of its own, the factory alone knows which columns it reads, so no cell is looked at.
-    encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())
+    encoding = of_file(spec, rows) if config.requirement.looks_at_values else spec.encoding(())
     # `private` here: a bad row becomes NaN, so that all faults are listed and none is raised.
     design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
-    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
+    lines = [
+        f"{path}: {rows.n_rows} rows, {faults.rows} with faults",
+        *few.rotation(config.requirement, encoding.size, rows.n_rows),
+    ]
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (of the file)")
     if mark := mark_of_rows(path, dialect):
@@ -306,9 +309,9 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows))
-    notes = (*notes, *(own_columns(spec, rows).describe_columns() if config.looks_at_values else ()))
-    unusable = few.describe_unusable(config, rows.n_rows, faults)
-    notes = (*notes, *few.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
+    notes = (*notes, *(own_columns(spec, rows).describe_columns() if config.requirement.looks_at_values else ()))
+    unusable = admitted.describe_unusable(config, rows.n_rows, faults)
+    notes = (*notes, *admitted.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
     if not spec.private:
         notes = (*notes, *far.notes(rows, encoding, design.y, design.offset), *far.spelled(encoding))
     lines += [f"  note: {note}" for note in notes]

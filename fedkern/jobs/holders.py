@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from ..algorithms.core.messages import SERVER
 from ..data.dialect import Dialect
 from ..data.table import Table
+from ..disclosure.requirement import Requirement
 from ..disclosure.rules import NEAR_ROWS, Rules
 from ..errors import HolderError, JobError, owned
 from ..ground import Ground
@@ -109,12 +110,12 @@ def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     return config
 
 
-def bound(config: JobConfig, policies: Iterable[Policy]) -> JobConfig:
-    """Returns a job with the rules of the policies that bind a client's rows beside its own: the stricter one of each."""
+def bound(config: JobConfig, policies: Iterable[Policy]) -> Requirement:
+    """Returns what is asked of a client's rows, with the rules of the policies that bind them: the stricter one of each."""
     rules = Rules()
     for policy in policies:
         rules = rules.with_strictest(policy.rules)
-    return config.bound_by(rules)
+    return config.requirement.bound_by(rules)
 
 
 def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:

@@ -27,7 +27,7 @@ from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import holders, machine
+from . import admitted, holders, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -280,8 +280,8 @@ class Run(At[C]):
     def find_few(self, k: int, table: Table, spec: Spec) -> few.Few | None:
         """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
         binding = self.hooks.bindings.get(k)
-        config = self.config if binding is None else holders.bound(self.config, binding.policies)
-        found = few.find_few(config, table, spec, self.names[k], self.config.rules)
+        asked = holders.bound(self.config, () if binding is None else binding.policies)
+        found = few.find_few(asked, table, spec, self.names[k], self.config.rules)
         return None if found is None or found.by_summary else found
 
     def secret_key(self, client: int, exchange: str) -> int:
@@ -317,7 +317,7 @@ class Run(At[C]):
         A private job goes on without a row that can be used, and pays for it. Its holder reads so at the terminal before anything
         is paid, where all parties are this process; nobody else does, for whether a row counts must not be seen from outside.
         """
-        if unusable := few.describe_unusable(self.hooks.config, n_rows, faults):
+        if unusable := admitted.describe_unusable(self.hooks.config, n_rows, faults):
             self.hooks.say(client, unusable)
         content = {"notes": [*self.hooks.own_notes.get(client, ()), *notes], "faults": asdict(faults)}
         self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew

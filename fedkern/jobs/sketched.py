@@ -66,7 +66,7 @@ def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterato
         if name in table.columns:
             labels = name == spec.response and spec.labelled
             columns.append(Column(name, "categorical") if labels else Column(name, "numeric"))
-    table, columns = with_splines(getattr(config.model, "splines", {}), table, columns)
+    table, columns = with_splines(config.requirement.fit.splines, table, columns)
     for column in columns:
         cells = table.columns[column.name]
         if column.kind == "numeric":

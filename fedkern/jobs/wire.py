@@ -67,13 +67,13 @@ def describe_messages(
         # Texts have no fixed size: a kind is listed with the longest message that its sizes allow.
         for kind, dims in [*kinds, *((kind, {}) for kind in ALSO[way])]:
             longest = Codec(dims, n_clients).longest((kind,))
-            about = [describe.what(kind, config, spec)] if up else []
+            about = [describe.what(kind, config.requirement, spec)] if up else []
             rows.append((kind.__name__, *about, _fields(kind, dims), f"{longest:,}", WHEN.get(kind, "")))
             listed.append(kind)
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
             sizes = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
-            yield from describe.describe_disclosure(config, sizes, spec, to_all=allgather)
+            yield from describe.describe_disclosure(config.requirement, sizes, spec, to_all=allgather)
     yield f"{CONTROL} besides"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     control = _control(allgather, device, leaves_out, bool(config.read_alike))

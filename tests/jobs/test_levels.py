@@ -124,7 +124,7 @@ def test_an_old_policy_refuses_at_least_all_that_it_refused(old: dict[str, Any],
     lines = "\n".join(f"{key} = {str(value).lower()}" for key, value in old.items())
     (tmp_path / "policy.toml").write_text(f"open = true\n[disclosure]\n{lines}\n[data.b]\n")
     (held,) = policy.read_policies(tmp_path / "policy.toml").policies
-    rules = parse({**JOB, **job}).bound_by(held.rules).rules
+    rules = parse({**JOB, **job}).requirement.bound_by(held.rules).rules
     least = max(20, old.get("least_rows", 0))
     before = STRICT._replace(rows=least, rows_per_value=least // 2, groups=max(5, old.get("least_groups", 0)))
     assert rules.with_strictest(before._replace(rows_of_one_column=least)) == rules

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 # Of a job whose rows are nobody's, wherever its parties are.
 NOBODYS = "\n[disclosure]  # the rows are nobody's\nrows = 0\nrows_per_coefficient = 0\nrows_per_value = 0\nleverage = 1.0\n"
-# Rows of a client, and rows a coefficient of some kinds, that do for each rule of disclosure control: a job on fewer asks for none.
+# Rows of a client, and rows a coefficient of some kinds, that do for each rule of disclosure control.
 ENOUGH, OF_EACH, COUNTED = 20, 25, ("logistic", "poisson", "ordinal", "survival")
 SHAPES = {"cox": 1.0, "weibull": 1.5}  # of the hazards of survival times: a power of the time, plus 1
 

@@ -634,11 +634,11 @@ class Model(WeighedModel[OutputSection]):
 
     def describe_kind(self) -> Iterator[str]:
         """Yields the lines on the disclosure of rows of this kind by clients' answers."""
-        d, wanted = self.encoding.size, self.config.told_up_to(self.encoding.size)
+        d, wanted = self.encoding.size, self.config.requirement.told_up_to(self.encoding.size)
         told = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
         needs = f"; each client needs more than {wanted} rows" if wanted else ""
         yield f"curvature {told}, and their labels{needs}"
-        yield from few.rotation(self.config, d)
+        yield from few.rotation(self.config.requirement, d)
 
     def describe_priors(self) -> str:
         """Returns the priors of coefficients and intercept, on one line."""

@@ -129,7 +129,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def told_up_to(self) -> int:
         """The number of a client's rows up to which its messages may determine them."""
-        return self.config.told_up_to(self.encoding.size)
+        return self.config.requirement.told_up_to(self.encoding.size)
 
     @property
     def told_by_curvature(self) -> int:

@@ -178,7 +178,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
         yield f"         runs again {words}, with all its messages"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"columns  {_coefficients(model)} coefficients" + ("" if model.is_graph else f"; response {model.encoding.response}")
-    yield from few.rotation(config, len(model.nodes) if model.is_graph else model.coefficients.size)
+    yield from few.rotation(config.requirement, len(model.nodes) if model.is_graph else model.coefficients.size)
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"

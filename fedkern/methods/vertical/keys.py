@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from ...disclosure.requirement import Requirement
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
@@ -219,8 +221,8 @@ class Config(JobConfig):
         return self.algorithm.response == "shared"
 
     @property
-    def tells_each_row(self) -> bool:
-        return True
+    def requirement(self) -> Requirement:
+        return replace(super().requirement, each_row=True)
 
     @property
     def readers(self) -> str:  # slopes, or the sum itself, tell each client the sum of the others' parts of every row
