@@ -223,8 +223,8 @@ def told(kind: type[Message]) -> str:
     """A row of a message."""
     if kind.tells is None:
         raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
-    what, computed, where, private = kind.tells
-    where = where or ("all" if computed else "")
+    what, computed, private = kind.tells.what, kind.tells.computed, kind.tells.private
+    where = kind.tells.where or ("all" if computed else "")
     return (
         f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(where)} | {cell(private) or 'not sent'} |"
     )

@@ -1,27 +1,17 @@
 """Describes, for `fedkern check`, how much the messages of a job tell of their senders' rows.
 
-The meaning of each message, and the numbers that can be computed from it, stand with the message (`Tells` of
-`algorithms.core.messages`). This module applies them to one job, private or open, and to a client with no more rows than
+The meaning of each message, and the numbers that can be computed from it, stand with the message (a class of
+`algorithms.core.tells`). This module applies them to one job, private or open, and to a client with no more rows than
 the job asks for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from ..algorithms.core.messages import (
-    FEW,
-    FEW_AREAS,
-    FEW_OR_FULL,
-    FEW_OR_SUMS,
-    FEWER,
-    NOISED,
-    ONE_OR_TWO,
-    TWO,
-    Message,
-    Tells,
-    schema,
-)
+from ..algorithms.core.messages import Message, schema
+from ..algorithms.core.tells import FEW, FEW_AREAS, FEW_OR_FULL, FEW_OR_SUMS, FEWER, NOISED, ONE_OR_TWO, TWO, Tells
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
 from .requirement import Requirement
@@ -43,17 +33,8 @@ MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: L
 
 
 def tells(kind: type[Message], spec: Spec) -> Tells:
-    """Returns how much a client's message of this kind tells in a job with these columns.
-
-    Raises
-    ------
-    TypeError
-        The class does not say it.
-    """
-    if kind.tells is None:
-        raise TypeError(
-            f"{kind.__name__} comes from a client, and its class does not say what it tells: give it tells = Tells(..)"
-        )
+    """Returns how much a client's message of this kind tells in a job with these columns."""
+    assert kind.tells is not None  # no protocol has another message of clients
     return NAMES if kind is SchemaReply and spec.standardise != "exchange" else kind.tells
 
 
@@ -117,7 +98,7 @@ def describe_disclosure(
     parts += _grouped(every)
     parts += [ALONE, COMBINATIONS] if asked.tells_combinations else [PRODUCTS] if asked.tells == "products" else []
     if least is not None:
-        still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
+        still = {kind: replace(one, where=one.where if one.where == FEWER else "") for kind, one in few.items()}
         words = ", ".join(_computed(still)) or NO_MORE
         what = "events" if asked.times else "rows"
         parts.append(f"of a client with {least} {what}, the fewest that this job takes ({fewest}): {words}")
@@ -145,7 +126,7 @@ def _still(asked: Requirement, kind: type[Message], told: Tells, sizes: Mapping[
 def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:
     """Yields the statements by the clients for which they hold; those for all clients come first."""
     for where in sorted({one.where for one in told.values() if one.computed}):
-        words = _computed({kind: one._replace(where="") for kind, one in told.items() if one.where == where})
+        words = _computed({kind: replace(one, where="") for kind, one in told.items() if one.where == where})
         yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"
 
 

@@ -800,7 +800,9 @@ def test_an_offset_leaves_ten_rows_their_weight(name: str) -> None:
     n = len(offset)
     columns = {"x": NORMAL[:n, 0], "z": NORMAL[:n, 1], "crea": offset, "y": np.arange(n) % 2.0}
     config = parse({"data": {"clients": ["a.csv"], "response": "y", "offset": "crea"}, "model": {"family": family}, **AT_STRICT})
-    found = few.find_few(config.requirement, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a")
+    found = few.find_few(
+        config.requirement, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a"
+    )
     assert (found is None) is takes_part
     if found is not None:
         assert "column 'crea' gives nearly all weight to fewer of its rows than this job" in found.told

@@ -120,7 +120,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
         return True
     counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
     counting = counting if rows.units is None else rows.n_units  # a row of trials is two here, with the same columns
-    return model.covariance == "full" or run.config.requirement.may_tell_curvature(counting, model.encoding.size)
+    return model.covariance == "full" or model.may_tell_curvature(counting)
 
 
 @guard.check("the distance from the posterior of all rows", lambda *_: Arrived(None, "it could not be computed"))

@@ -131,6 +131,10 @@ class Model(WeighedModel[OutputSection]):
         """The number of a client's rows up to which its messages may determine them."""
         return self.config.requirement.told_up_to(self.encoding.size)
 
+    def may_tell_curvature(self, n_rows: int) -> bool:
+        """Tells whether a client with so many rows may tell X'WX."""
+        return self.config.requirement.may_tell_curvature(n_rows, self.encoding.size)
+
     @property
     def told_by_curvature(self) -> int:
         """The number of a client's rows up to which it does not tell its X'WX."""
