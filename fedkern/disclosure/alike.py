@@ -41,15 +41,33 @@ SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r i
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
-class Found(NamedTuple):
-    """Describes rows that are singled out: for others, for the holder, a remedy for both, the key of the rule that they break,
-    and the number that they would do for."""
+class Broken(NamedTuple):
+    """Describes a rule that a client's rows break.
+
+    Attributes
+    ----------
+    told, own : what others read of it, and what its holder reads
+    remedy : for both
+    key : of [disclosure], whose number the rule is
+    enough : the number that these rows would do for; None where no number would, or nobody knows
+    of_values : whether it is about values in the rows, which may be faults
+    of : the things of which there are too few
+    by_summary : whether the client can take part by a summary all the same
+    """
 
     told: str
     own: str
     remedy: str
     key: str
-    enough: float
+    enough: float | None = None
+    of_values: bool = False
+    of: str = "rows"
+    by_summary: bool = False
+
+    @property
+    def change(self) -> str:
+        """How the number has to change for these rows to do."""
+        return "raise" if self.key == "leverage" else "lower"
 
 
 def of_a_value(asked: Requirement, family: str) -> int:
@@ -63,7 +81,7 @@ def of_a_value(asked: Requirement, family: str) -> int:
 
 def find_alike(
     asked: Requirement, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: int = 0
-) -> Iterator[Found]:
+) -> Iterator[Broken]:
     """Yields values that too few of a client's rows have, and rows that weigh too much.
 
     Parameters
@@ -78,7 +96,7 @@ def find_alike(
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
 
-    def words(every: tuple[Rare, ...], by: str = "") -> Found:
+    def words(every: tuple[Rare, ...], by: str = "") -> Broken:
         owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
         return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
 
@@ -186,7 +204,7 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
     return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
 
 
-def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
+def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
     of numbers. (Of levels rows are counted.)"""
     numbers = [column for column in columns if column.kind == "numeric"]
@@ -217,7 +235,7 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
         f"is taken; its cell of {name!r} is farthest from the others: {value:.6g}"
     )
     remedy = f"mend the cell if it is wrong, cap it or take logarithms in all files, take fewer columns, {POOL}"
-    return Found(told, own, remedy, "leverage", math.ceil(100 * leverage[row]) / 100)
+    return Broken(told, own, remedy, "leverage", math.ceil(100 * leverage[row]) / 100)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
@@ -438,7 +456,7 @@ def _precision(asked: Requirement, columns: Sequence[Column], design: Standardis
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
-def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> Found:
+def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> Broken:
     """Returns the texts on the columns with the fewest rows, and on others with few rows, so that all is mended at once.
 
     `by`: the reason why they are few.
@@ -450,7 +468,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     if one.far:
         far = "has a cell" if len(one.columns) == 1 else "have cells together"
         text = f"{far} so far from all others that what is sent tells its row"
-        return Found(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, "rows_per_value", 1)
+        return Broken(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, "rows_per_value", 1)
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
     more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -464,7 +482,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     if one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels):
         alone = f"has nearly all of its sum in few rows, by their effective number at most {one.n_rows}; {wanted} are asked for"
     where = _farthest(one, table) if one.n_rows <= 2 and not by else ""
-    return Found(
+    return Broken(
         f"{both} {text}{f' (the same of {names}{more})' if also else ''}",
         f"{own} {alone}{where}{f' (the same of {numbers}{more})' if also else ''}",
         remedy,
@@ -508,7 +526,7 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(asked: Requirement, few: float, wanted: int, weighing: int) -> Found:
+def _words_of_fit(asked: Requirement, few: float, wanted: int, weighing: int) -> Broken:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
         f"narrower prior, {POOL}"
@@ -518,13 +536,13 @@ def _words_of_fit(asked: Requirement, few: float, wanted: int, weighing: int) ->
     text += "what is sent tells these"
     own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
     if weighing > wanted:
-        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few * asked.rules.weighed / weighing) / 10)
-    return Found(text, own, remedy, "rows_per_value", int(few))
+        return Broken(text, own, remedy, "rows_per_coefficient", int(10 * few * asked.rules.weighed / weighing) / 10)
+    return Broken(text, own, remedy, "rows_per_value", int(few))
 
 
-def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> Found:
+def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> Broken:
     name = name_column(str(spec.offset), table.names, spec.known)
     remedy = "take the logarithm of an exposure, mend cells that are wrong, leave data.offset out"
     text = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     own = f"gives rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
-    return Found(f"{name} {text}", f"{spec.offset!r} {own}", remedy, "rows_per_value", int(few))
+    return Broken(f"{name} {text}", f"{spec.offset!r} {own}", remedy, "rows_per_value", int(few))

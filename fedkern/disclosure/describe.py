@@ -13,9 +13,11 @@ from dataclasses import replace
 from ..algorithms.core.messages import Message, schema
 from ..algorithms.core.tells import FEW, FEW_AREAS, FEW_OR_FULL, FEW_OR_SUMS, FEWER, NOISED, ONE_OR_TWO, TWO, Tells
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
+from ..kernels.families import is_linear
 from ..models.encoding import Spec
+from . import alike
 from .requirement import Requirement
-from .rules import COARSE, LEAST_ROWS
+from .rules import COARSE, COARSE_ROWS, LEAST_ROWS
 
 Sizes = Mapping[str, int]
 
@@ -135,3 +137,72 @@ def _computed(told: Mapping[type[Message], Tells]) -> Iterator[str]:
     for words, where in dict.fromkeys((one.computed, one.where) for one in told.values() if one.computed):
         names = ", ".join(kind.__name__ for kind, one in told.items() if (one.computed, one.where) == (words, where))
         yield f"{words}{f' {where}' if where else ''} ({names})"
+
+
+def describe_few(asked: Requirement) -> list[str]:
+    """Returns the lines that `fedkern check` prints about the rules for clients' rows."""
+    if not asked.counts:
+        return []
+    if asked.level == "none":
+        return ["level    none: all rows are in this process, and nothing is asked of them; fedkern check --apart asks"]
+    rules = asked.rules
+    ends = "is left out, by its name" if asked.small == "leave-out" else "ends the job, before anything of its rows leaves"
+    # How many columns there are is known only there.
+    more = ", more where another line says so" if asked.told_up_to(2) else ""
+    said = [f"level    {asked.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
+    if not asked.looks_at_values:
+        return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
+    if least := alike.of_a_value(asked, asked.family):
+        what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
+        said.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
+    if rules.leverage < 1:
+        said.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
+    if asked.tells_combinations:
+        said.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
+        if rules.combinations:
+            said.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
+    return said
+
+
+def curvature(asked: Requirement, p: int) -> list[str]:
+    """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
+    wanted = asked.told_up_to(p)
+    none = f"each client needs more than {wanted:,} rows"
+    if not asked.told_of(p):
+        return [
+            *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
+            *rotation(asked, p),
+        ]
+    what = "full site is" if asked.covariance else "likelihood tells"
+    said = f"curvature a client's {what} X'WX of its rows, and its labels"
+    if not wanted:
+        return [f"{said}: with a few rows a coefficient, all rows", *rotation(asked, p)]
+    return [f"{said}; {none}"]
+
+
+def rotation(asked: Requirement, p: int, n_rows: int | None = None) -> list[str]:
+    """Returns a warning where rows may be no more than coefficients and one, of a job or of one's own file.
+
+    X'X tells these rows up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
+
+    Parameters
+    ----------
+    p : coefficients
+    n_rows : the rows of one's own file; None for a client whose rows nobody else may know
+    """
+    least = asked.rules.rows
+    if not asked.looks_at_values or asked.level == "none":
+        return []
+    lines_of_it = is_linear(asked.family)
+    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= asked.told_up_to(p):
+        return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
+    if (least if n_rows is None else n_rows) > p + 1:
+        return []
+    whole = asked.covariance == "full"
+    if n_rows is not None:
+        what = "full covariances tell these rows" if whole else "X'X is these rows up to a rotation, and what is sent tells X'X"
+        return [f"  note: {n_rows} rows and {p} coefficients: {what}"]
+    begin = f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients"
+    if whole:
+        return [f'{begin}: with model.covariance = "full"', "         what it sends tells its rows, all of them"]
+    return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]

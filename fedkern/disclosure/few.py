@@ -17,13 +17,14 @@ from ..data.cells import no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
 from ..data.table import Table
-from ..kernels.families import FAMILIES, is_linear
+from ..kernels.families import FAMILIES
 from ..models.encoding import Spec
 from . import alike
+from .alike import Broken
 from .combinations import Combinations, combinations
 from .counting import LEAST_AT_RISK, counted, covered_events, weights
 from .requirement import Requirement
-from .rules import COARSE, COARSE_ROWS, EQUATIONS, Rules, told_up_to
+from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to
 
 Array = NDArray[np.float64]
 
@@ -31,35 +32,6 @@ WIDE = 0.25  # of the coefficients: a column that takes more is named where they
 NEARLY = 1e-9  # what sums of weights lose
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
 POLICY = "[disclosure] of its policy"
-
-
-class Broken(NamedTuple):
-    """Describes a rule that a client's rows break.
-
-    Attributes
-    ----------
-    told, own : what others read of it, and what its holder reads
-    remedy : for both
-    key : of [disclosure], whose number the rule is
-    enough : the number that these rows would do for; None where no number would, or nobody knows
-    of_values : whether it is about values in the rows, which may be faults
-    of : the things of which there are too few
-    by_summary : whether the client can take part by a summary all the same
-    """
-
-    told: str
-    own: str
-    remedy: str
-    key: str
-    enough: float | None = None
-    of_values: bool = False
-    of: str = "rows"
-    by_summary: bool = False
-
-    @property
-    def change(self) -> str:
-        """How the number has to change for these rows to do."""
-        return "raise" if self.key == "leverage" else "lower"
 
 
 class Few(NamedTuple):
@@ -76,31 +48,6 @@ class Few(NamedTuple):
     of: str = "rows"
     by_summary: bool = False
     numbers: str = ""
-
-
-def describe_few(asked: Requirement) -> list[str]:
-    """Returns the lines that `fedkern check` prints about the rules for clients' rows."""
-    if not asked.counts:
-        return []
-    if asked.level == "none":
-        return ["level    none: all rows are in this process, and nothing is asked of them; fedkern check --apart asks"]
-    rules = asked.rules
-    ends = "is left out, by its name" if asked.small == "leave-out" else "ends the job, before anything of its rows leaves"
-    # How many columns there are is known only there.
-    more = ", more where another line says so" if asked.told_up_to(2) else ""
-    said = [f"level    {asked.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
-    if not asked.looks_at_values:
-        return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
-    if least := alike.of_a_value(asked, asked.family):
-        what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
-        said.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
-    if rules.leverage < 1:
-        said.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
-    if asked.tells_combinations:
-        said.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
-        if rules.combinations:
-            said.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
-    return said
 
 
 def find_few(asked: Requirement, table: Table, spec: Spec, client: str, mine: Rules | None = None) -> Few | None:
@@ -275,8 +222,8 @@ def _of_values(
     Covariates are left out where each combination of their values is in enough rows.
     """
     covariates = every is None or bool((every.rows * asked.batch < asked.rules.combinations - NEARLY).any())
-    for found in alike.find_alike(asked, table, spec, rows, covariates=covariates, weighing=weighing):
-        yield Broken(*found, of_values=True)
+    every_found = alike.find_alike(asked, table, spec, rows, covariates=covariates, weighing=weighing)
+    yield from (found._replace(of_values=True) for found in every_found)
 
 
 def _of_combinations(asked: Requirement, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
@@ -327,47 +274,3 @@ def _instead(asked: Requirement) -> str:
     if asked.times:
         group = ", or, of wards and the like, make it data.strata"
     return f"join its levels, write dates as numbers of days, put it into data.ignore{group}"
-
-
-def curvature(asked: Requirement, p: int) -> list[str]:
-    """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
-    wanted = asked.told_up_to(p)
-    none = f"each client needs more than {wanted:,} rows"
-    if not asked.told_of(p):
-        return [
-            *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
-            *rotation(asked, p),
-        ]
-    what = "full site is" if asked.covariance else "likelihood tells"
-    said = f"curvature a client's {what} X'WX of its rows, and its labels"
-    if not wanted:
-        return [f"{said}: with a few rows a coefficient, all rows", *rotation(asked, p)]
-    return [f"{said}; {none}"]
-
-
-def rotation(asked: Requirement, p: int, n_rows: int | None = None) -> list[str]:
-    """Returns a warning where rows may be no more than coefficients and one, of a job or of one's own file.
-
-    X'X tells these rows up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
-
-    Parameters
-    ----------
-    p : coefficients
-    n_rows : the rows of one's own file; None for a client whose rows nobody else may know
-    """
-    least = asked.rules.rows
-    if not asked.looks_at_values or asked.level == "none":
-        return []
-    lines_of_it = is_linear(asked.family)
-    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= asked.told_up_to(p):
-        return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
-    if (least if n_rows is None else n_rows) > p + 1:
-        return []
-    whole = asked.covariance == "full"
-    if n_rows is not None:
-        what = "full covariances tell these rows" if whole else "X'X is these rows up to a rotation, and what is sent tells X'X"
-        return [f"  note: {n_rows} rows and {p} coefficients: {what}"]
-    begin = f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients"
-    if whole:
-        return [f'{begin}: with model.covariance = "full"', "         what it sends tells its rows, all of them"]
-    return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]

@@ -29,6 +29,7 @@ from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
 from ..data.faults import Refusals, Refused, own_text
 from ..data.formula import of_file
+from ..disclosure import describe as described
 from ..disclosure import few
 from ..errors import JobError, owned
 from ..printing import printable
@@ -202,7 +203,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None) ->
     first += [f"{word:<9}{text}" for word, text in admitted.first(part.config)]
     least = [
         *laid.describe_formula(part.config.read_alike),
-        *few.describe_few(part.config.requirement),
+        *described.describe_few(part.config.requirement),
         *(f"note     {note}" for note in left),
     ]
     return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
@@ -277,7 +278,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     faults = design.faults
     lines = [
         f"{path}: {rows.n_rows} rows, {faults.rows} with faults",
-        *few.rotation(config.requirement, encoding.size, rows.n_rows),
+        *described.rotation(config.requirement, encoding.size, rows.n_rows),
     ]
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (of the file)")

@@ -23,7 +23,7 @@ from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import OF_REGRESSIONS, OF_SUMS, Settings
 from ...data.design import Design
 from ...data.table import Table
-from ...disclosure import few
+from ...disclosure import describe as described
 from ...disclosure.rules import LEVELS as RULES
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
@@ -638,7 +638,7 @@ class Model(WeighedModel[OutputSection]):
         told = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
         needs = f"; each client needs more than {wanted} rows" if wanted else ""
         yield f"curvature {told}, and their labels{needs}"
-        yield from few.rotation(self.config.requirement, d)
+        yield from described.rotation(self.config.requirement, d)
 
     def describe_priors(self) -> str:
         """Returns the priors of coefficients and intercept, on one line."""
