@@ -493,23 +493,18 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
 
 def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
     """Returns the remedy for columns that single out rows."""
-    if any(name in splines for name in one.columns):
-        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}"
-    if {spec.weight, spec.trials, spec.offset} & set(one.columns):
-        return "mend the cells if they are wrong, leave these rows out, run the job without this column"
-    if one.far:
-        needed = {spec.response, *spec.times, spec.upper}
-        without = "leave the row out" if set(one.columns) <= needed else "put the column into data.ignore"
-        return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}"
-    if one.columns == (spec.response,):
-        return "mend the cells if they are wrong, pool them with another site's"
-    if any(name.endswith(MARK) for name in one.columns):
+    columns, wrong = set(one.columns), "mend the cells if they are wrong"
+    if columns & set(splines):
+        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), {wrong}, {POOL}"
+    if any(name.endswith(MARK) for name in columns):
         return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
-    which = "the column" if len(one.columns) == 1 else "one of these columns"
-    if spec.coefficients is not None:  # by a formula
-        return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job"
-    mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
-    return f"{mend}, put {which} into data.ignore"
+    if one.far:
+        wrong = "mend the cell if it is wrong, cap it or take logarithms in all files"
+    if columns & {spec.weight, spec.trials, spec.offset} or columns <= {spec.response, *spec.times, spec.upper}:
+        return f"{wrong}, {'leave the row out' if one.far else POOL}"
+    which = "the column" if len(columns) == 1 else "one of these columns"
+    without = f"put {which} into data.ignore" if spec.coefficients is None else "leave out a term of the job"
+    return f"{wrong}, {without}" if one.far else f"{wrong}, join rare values in all files, {POOL}, {without}"
 
 
 def _farthest(one: Rare, table: Table) -> str:

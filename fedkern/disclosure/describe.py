@@ -173,8 +173,7 @@ def curvature(asked: Requirement, p: int) -> list[str]:
             *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
             *rotation(asked, p),
         ]
-    what = "full site is" if asked.covariance else "likelihood tells"
-    said = f"curvature a client's {what} X'WX of its rows, and its labels"
+    said = "curvature a client's full site is X'WX of its rows, and its labels"
     if not wanted:
         return [f"{said}: with a few rows a coefficient, all rows", *rotation(asked, p)]
     return [f"{said}; {none}"]

@@ -50,15 +50,9 @@ class Few(NamedTuple):
     numbers: str = ""
 
 
-def find_few(asked: Requirement, table: Table, spec: Spec, client: str, mine: Rules | None = None) -> Few | None:
-    """Returns the rules that a client's rows break; None if they break none.
-
-    Parameters
-    ----------
-    asked : the job, with its rules and those of the client's holder
-    mine : the job's own rules; None: no holder has others
-    """
-    mine, spec = asked.rules if mine is None else mine, with_event(spec, table)
+def find_few(asked: Requirement, table: Table, spec: Spec, client: str) -> Few | None:
+    """Returns the rules, of the job and of the client's holder, that its rows break; None if they break none."""
+    spec = with_event(spec, table)
     if asked.rules == Rules():
         return None
     broken = list(_broken(asked, table, spec, client))
@@ -67,7 +61,7 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, mine: Ru
     # Where rows are few, which other rules they break depends on how many there are, and others do not read it.
     public = [one for one in broken if one.key == "rows"] or broken
     told = "; also ".join(f"{one.told}: {one.remedy}, or {one.change} disclosure.{one.key}" for one in public)
-    own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(asked, mine, one)}" for one in broken)
+    own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(asked, one)}" for one in broken)
     ends = "" if asked.secure else ', or go on without this client (disclosure.small = "leave-out")'
     return Few(
         f"client {client!r}{'' if told.startswith('has ') else ':'} {told}",
@@ -79,10 +73,10 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, mine: Ru
     )
 
 
-def _lower(asked: Requirement, mine: Rules, one: Broken) -> str:
+def _lower(asked: Requirement, one: Broken) -> str:
     """Returns the remedy of a smaller number, and names who asks for the number that there is."""
     rule = "linear" if one.key == "rows_per_coefficient" else one.key
-    by_holder = getattr(mine, rule) != getattr(asked.rules, rule)
+    by_holder = asked.own is not None and getattr(asked.own, rule) != getattr(asked.rules, rule)
     where = f"{one.key} in {POLICY}" if by_holder else f"disclosure.{one.key}"
     do = "" if one.enough is None else f" to {one.enough:g} (other files may need {'more' if one.key == 'leverage' else 'less'})"
     return f"where all holders agree that such rows may be known to the server, {one.change} {where}{do}"

@@ -63,6 +63,7 @@ class Requirement:
     small, secure : what becomes of a client whose rows are refused, and whether sums are masked
     unit, keyed, factory, readers : the unit that a private job protects, or None; whether its noise can be drawn again; the
         function of the holders' packages that it runs; who reads what clients send
+    own : the job's own rules, where a holder's are beside them
 
     Examples
     --------
@@ -105,6 +106,7 @@ class Requirement:
     keyed: bool = False
     factory: str | None = None
     readers: str = "a server"
+    own: Rules | None = None
 
     @property
     def tells_combinations(self) -> bool:
@@ -118,7 +120,7 @@ class Requirement:
 
     def bound_by(self, rules: Rules) -> Requirement:
         """Returns the same with what a holder asks of its own rows beside it: the stricter one of each rule."""
-        return replace(self, rules=self.rules.with_strictest(rules))
+        return replace(self, rules=self.rules.with_strictest(rules), own=self.rules)
 
     def told_of(self, coefficients: int) -> bool:
         """Tells whether every client's messages tell X'WX of so many coefficients: clients with few rows then take no part."""

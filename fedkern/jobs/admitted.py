@@ -122,7 +122,7 @@ def kept(
             refusals = faults_of(config, parties, table, spec, name)
             few = None
             with refusals.collecting():
-                few = find_few(holders.bound(config, policies), refusals.usable(table), spec, name, config.rules)
+                few = find_few(holders.bound(config, policies), refusals.usable(table), spec, name)
             if few is not None and few.by_summary:
                 summed.add(k)
                 few = None

@@ -296,7 +296,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
         )
         too_few = None
         with found.collecting():
-            too_few = few.find_few(holders.bound(config, policies), found.usable(rows), spec, client, config.rules)
+            too_few = few.find_few(holders.bound(config, policies), found.usable(rows), spec, client)
         reasons = [unfit] if unfit and found.errors else []
         # Each faulty row stands on a line of its own below.
         reasons += [line for line in own_text(Refused(found.errors)).splitlines() if not line.startswith(" ")]

@@ -281,7 +281,7 @@ class Run(At[C]):
         """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
         binding = self.hooks.bindings.get(k)
         asked = holders.bound(self.config, () if binding is None else binding.policies)
-        found = few.find_few(asked, table, spec, self.names[k], self.config.rules)
+        found = few.find_few(asked, table, spec, self.names[k])
         return None if found is None or found.by_summary else found
 
     def secret_key(self, client: int, exchange: str) -> int:

@@ -178,7 +178,8 @@ class Protocol(Generic[S, C]):
 
     def __post_init__(self) -> None:
         for kind in self.to_server:
-            if not isinstance(kind.tells, Tells):
+            # What is no message is never sent: masked words travel in its place.
+            if issubclass(kind, Message) and not isinstance(kind.tells, Tells):
                 raise TypeError(
                     f"{kind.__name__} comes from a client, and its class does not say what it tells: give it a class of "
                     "fedkern.algorithms.core.tells, such as tells = Sums()"

@@ -3,7 +3,7 @@
 That q moves no more is no proof: damped rounds of many clients move by little however far they are from the end. Each client
 sends the gradient, in the mean, of its expected log-likelihood at the released q, and X'WX, its curvature. With the prior's these
 give a Newton step, whose length says how far away q is, and standard deviations. X'WX of few rows is these rows up to a rotation:
-a client with few rows a coefficient (`Requirement.told_up_to`, two at least) does not send its X'WX, unless its sites have told it
+a client with few rows a coefficient (`Requirement`, two at least) does not send its X'WX, unless its sites have told it
 already, or the job lowers the least number of rows. Source: docs/concepts/convergence.md.
 """
 
