@@ -27,8 +27,8 @@ import numpy as np
 import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
 from fedkern.algorithms.hmc import server
+from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS, LEVELS, told_by_values
 from fedkern.jobs.run import Run
-from fedkern.privacy.disclosure import COARSE_ROWS, LEAST_ROWS, LEVELS, told_by_values
 from support import curious, curious_jobs, curious_likelihood, curious_nested, curious_sums, curious_values
 
 STRICT = LEVELS["strict"]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.algorithms.core.messages import Message, Protocol
+from fedkern.algorithms.core.tells import Sums
 from fedkern.transports.codec import HEADER, Codec
 from fedkern.transports.launch import launch
 
@@ -36,7 +37,7 @@ class Call(Message, kind=951):
 
 
 @dataclass(frozen=True)
-class Echo(Message, kind=952):
+class Echo(Message, kind=952, tells=Sums()):
     """Client to server."""
 
     round: int

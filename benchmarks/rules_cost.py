@@ -17,7 +17,7 @@ import pandas as pd
 
 import fedkern
 from fedkern.algorithms.importance import client
-from fedkern.jobs import few
+from fedkern.jobs import admitted
 
 LEVELS = (5, 6, 8, 10, 12, 14, 16, 18, 19, 20)
 
@@ -43,7 +43,7 @@ def main() -> None:
 
         return looked
 
-    few.find_few = timed(few.find_few)
+    admitted.find_few = timed(admitted.find_few)
     client.few_rows = timed(client.few_rows)  # at each question for derivatives
     fedkern.run(job, data=data)  # imports
     for level in ("none", "standard"):

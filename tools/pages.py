@@ -20,6 +20,8 @@ import shtab
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
 from fedkern.cli.__main__ import parser
+from fedkern.data.design import LEAST_OF_LEVEL
+from fedkern.disclosure.rules import LEVELS, Rules
 from fedkern.finding import catalogue, remedies
 from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
@@ -32,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma")  # in the order of the documents
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
+NUMBERS, OF_NUMBERS = "<!-- numbers of the levels: written by `make pages` -->", "<!-- so far the numbers -->"
 CODE = re.compile(r'`[^`]*`|"[^"\s]*"')
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
@@ -224,15 +227,60 @@ def disclosure() -> str:
         parts += [told(kind) for kind in kinds]
         parts.append("")
     begin, _, rest = (ROOT / DISCLOSURE).read_text(encoding="utf-8").partition(BEGIN)
-    return "\n".join([begin + BEGIN, "", *parts, ""]).rstrip("\n") + "\n\n" + END + rest.partition(END)[2]
+    page = "\n".join([begin + BEGIN, "", *parts, ""]).rstrip("\n") + "\n\n" + END + rest.partition(END)[2]
+    begin, _, rest = page.partition(NUMBERS)
+    return "\n".join([begin + NUMBERS, "", *numbers(), ""]) + "\n" + OF_NUMBERS + rest.partition(OF_NUMBERS)[2]
+
+
+def numbers() -> Iterator[str]:
+    """The table of what each level asks for: the numbers of `LEVELS`."""
+    yield "| rule, and its key in `[disclosure]` | `none` | `standard` | `strict` |"
+    yield "| --- | --- | --- | --- |"
+    yield (
+        "| by default | where all rows are in one process, and no policy binds them | where parties are apart, or a policy binds "
+        "| never: by job or policy |"
+    )
+    asked: dict[str, Callable[[Rules], object]] = {
+        "`rows` of a client": rows_of,
+        "`rows_per_coefficient` (identified ones: K - 1 of a factor), more than": rows_per_coefficient,
+        "`rows_per_value`: rows that have a level, or an event, that some row has, or that differ from all others in a column": (
+            lambda rules: f"{rules.rows_per_value} (linear {min(rules.rows_per_value, LEAST_OF_LEVEL)})"
+        ),
+        "`groups` of a client, of a model with effects of groups": (
+            lambda rules: f"{rules.groups}{', and more where slopes differ between groups' if rules.slopes else ''}"
+        ),
+        "`leverage` of a row at the fit of its client's rows, at most": lambda rules: rules.leverage,
+        "`combinations`: rows of each combination of covariates' values, where few can occur": (
+            lambda rules: rules.combinations or "said, not asked"
+        ),
+        "sums and products of columns that a few rows have to themselves": lambda rules: "searched for" if rules.search else "-",
+    }
+    for what, of in asked.items():
+        yield f"| {what} | - | {of(LEVELS['standard'])} | {of(LEVELS['strict'])} |"
+
+
+def rows_of(rules: Rules) -> str:
+    """The number of rows of a client."""
+    one = rules.rows_of_one_column
+    return f"{rules.rows}" if one == rules.rows else f"{rules.rows} ({one} where there is one column)"
+
+
+def rows_per_coefficient(rules: Rules) -> str:
+    """The numbers of rows a coefficient, by method."""
+    return (
+        f"`likelihood` {rules.values:g} ({rules.values_of_two_columns:g} where there are two columns, "
+        f"{rules.values_of_one_column:g} where there is one), and {rules.weighed:g} by their effective number as the fit of the "
+        f"rows weighs them; sites of `pvi` {rules.full:g}, diagonal {rules.diagonal:g}; cross-products of a linear model "
+        f"{rules.linear:g}"
+    )
 
 
 def told(kind: type[Message]) -> str:
     """A row of a message."""
     if kind.tells is None:
         raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
-    what, computed, where, private = kind.tells
-    where = where or ("all" if computed else "")
+    what, computed, private = kind.tells.what, kind.tells.computed, kind.tells.private
+    where = kind.tells.where or ("all" if computed else "")
     return (
         f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(where)} | {cell(private) or 'not sent'} |"
     )

@@ -24,8 +24,9 @@ from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
 from ..bridges.site import RUNS, Resident
+from ..disclosure.rules import NEAR, NEAR_ROWS
 from ..errors import FedkernError, JobError
-from ..jobs import counting
+from ..jobs import sketched
 from ..jobs.engine import there
 from ..jobs.holding.columns import Rows
 from ..jobs.keys import JobConfig
@@ -33,7 +34,6 @@ from ..jobs.run import Part
 from ..jobs.site import SHARED, Sites
 from ..methods import load, load_method
 from ..printing import align_columns, printable, without_folders
-from ..privacy.disclosure import NEAR, NEAR_ROWS
 from ..transports.driver import Signals
 from ..transports.inprocess import InProcess
 from .seen import check_shown, show
@@ -145,7 +145,7 @@ def _rows_that_count(config: JobConfig, folder: Path, client: str, key: bytes) -
     """Returns sketches of this site's rows as a job reads them: cells that count as empty, and rows that lack one, left out."""
     parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
     table = parties.rows(parties.names.index(client))
-    return counting.rows_of(config, table, parties.spec_of(table.names), key)
+    return sketched.rows_of(config, table, parties.spec_of(table.names), key)
 
 
 def _limits(options: argparse.Namespace) -> dict[str, Any]:

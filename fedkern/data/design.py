@@ -22,7 +22,6 @@ from ..kernels.families import COUNTS, FAMILIES
 from ..labels import event_of, in_order, label
 from ..models.encoding import OTHER, Column, Encoding, Spec
 from ..models.formula.expansion import Formula
-from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
 from .cells import (
     FEW,
     LEAST,
@@ -48,6 +47,8 @@ from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode", "read_numbers"]
 
+LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
+MOST_LEVELS = 50  # of such a column
 SAME_LABELS = "correct the cell, or the file that differs: all write the same two labels"
 _Values = NDArray[np.float64]
 

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from ..algorithms.core.messages import DRAW, FEW_OR_SUMS, LIKELIHOOD, NOISED, NOTHING, NUMBERS, SUM, Message
+from ..algorithms.core.messages import Message
+from ..algorithms.core.tells import DRAW, FEW_OR_SUMS, LIKELIHOOD, NOISED, NOTHING, PerRow, Sums
+from ..disclosure import describe
 from ..models.encoding import Spec
 from ..printing import printable
 from ..results import head, shown
 from ..results.plain import plain
-from . import disclosure, few, memory, trips, wire
+from . import admitted, memory, trips, wire
 from .check import Said
 from .keys import JobConfig
 from .stage import Stage
@@ -29,9 +31,9 @@ KINDS = {
     "sums of noised sums": "noised sums",
     "a noised number": "a noised number for every row",
     LIKELIHOOD: "functions of the likelihood",
-    SUM: "sums over rows",
+    Sums.what: "sums over rows",
     DRAW: "draws",
-    NUMBERS: "a number for every row",
+    PerRow.what: "a number for every row",
 }
 MORE = "other jobs on these rows add to it"
 COMBINATIONS = "where columns have few values, how often each combination occurs"
@@ -52,7 +54,7 @@ class Facts(NamedTuple):
 
     config: JobConfig
     said: Said
-    kept: few.Kept
+    kept: admitted.Kept
     rows: Mapping[str, int]
     stages: Sequence[Stage]
     spec: Spec
@@ -73,7 +75,9 @@ class Facts(NamedTuple):
         """The messages of clients that tell something of rows, with their sizes."""
         every = {kind: stage.dims for stage in self.stages for kind in stage.protocol.to_server}
         return {
-            kind: dims for kind, dims in every.items() if not disclosure.what(kind, self.config, self.spec).startswith(NOTHING)
+            kind: dims
+            for kind, dims in every.items()
+            if not describe.what(kind, self.config.requirement, self.spec).startswith(NOTHING)
         }
 
     @property
@@ -84,7 +88,9 @@ class Facts(NamedTuple):
     @property
     def least(self) -> int:
         """The rows that a client must have; 0 where nothing is asked."""
-        return max(self.config.rules.rows, self.config.told_up_to(self.coefficients) + 1) if self.config.level != "none" else 0
+        if self.config.level == "none":
+            return 0
+        return max(self.config.rules.rows, self.config.requirement.told_up_to(self.coefficients) + 1)
 
     def notes(self, *words: str) -> list[tuple[str, str]]:
         """Returns the method's lines that begin with one of these words, each with its word and the lines that go on with it."""
@@ -133,9 +139,9 @@ def _wrapped(word: str, text: str, most: int | None = None) -> list[str]:
 def _warnings(job: Facts) -> list[tuple[str, str]]:
     """Returns what must be read, each with a word for it."""
     config, kept = job.config, job.kept
-    said = [("renamed", text) for text in few.renamed(config)] + few.first(config)
+    said = [("renamed", text) for text in admitted.renamed(config)] + admitted.first(config)
     more = len(kept.apart) - NAMED
-    named = few.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
+    named = admitted.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
     said += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
     said += [(word, text) for word, text in job.notes("memory") if memory.TOO_MUCH in text]
     return [
@@ -167,7 +173,7 @@ def _clients(job: Facts) -> str:
 def _leaves(job: Facts) -> str:
     """Returns what a client's messages are, in all."""
     kinds = job.kinds
-    what = [disclosure.what(kind, job.config, job.spec) for kind in kinds]
+    what = [describe.what(kind, job.config.requirement, job.spec) for kind in kinds]
     said = dict.fromkeys(next((KINDS[begin] for begin in KINDS if one.startswith(begin)), "names and counts") for one in what)
     masked = "; of what is masked the server gets the sum over all clients" if job.config.secure else ""
     return f"{', '.join(said)}: {len(kinds)} kinds of messages{masked}"
@@ -176,7 +182,7 @@ def _leaves(job: Facts) -> str:
 def _tells(job: Facts) -> str:
     """Returns what can be computed of it, as far as that is known."""
     config = job.config
-    told = [disclosure.tells(kind, job.spec) for kind in job.kinds]
+    told = [describe.tells(kind, job.spec) for kind in job.kinds]
     if config.privacy is not None and config.unit == "case":
         return "the noisy counts, and nothing more of the counts than these tell"
     if config.privacy is not None and config.privacy.noise_source != "secure":
@@ -192,14 +198,14 @@ def _tells(job: Facts) -> str:
         return f'what the answers of "{config.factory}" tell was not tried, and may be all rows, of whatever number of rows'
     # Of clients that have as many rows as the rules ask for, statements on fewer rows do not hold.
     least = config.rules.rows if job.kept.summaries else job.least
-    most = {where: max(rows, job.coefficients if where == FEW_OR_SUMS else 0) for where, rows in disclosure.MOST.items()}
+    most = {where: max(rows, job.coefficients if where == FEW_OR_SUMS else 0) for where, rows in describe.MOST.items()}
     there = [one for one in told if one.computed and most.get(one.where, math.inf) >= least]
-    parts = [COMBINATIONS] if config.tells_combinations else []
+    parts = [COMBINATIONS] if config.requirement.tells_combinations else []
     for where in sorted({one.where for one in there}, key=lambda one: (one != "", -most.get(one, math.inf), one)):
         what = dict.fromkeys(one.computed for one in there if one.where == where)
         parts.append(f"of {f'a client {where}' if where else 'every client'}: {', '.join(what)}")
     who = "every other client and the server" if any(stage.allgather for stage in job.stages) else config.readers
-    return f"{ANY}; else {who.strip(',')}: {'; '.join(parts) or disclosure.NO_MORE}"
+    return f"{ANY}; else {who.strip(',')}: {'; '.join(parts) or describe.NO_MORE}"
 
 
 def _level(job: Facts) -> str:
@@ -213,8 +219,9 @@ def _level(job: Facts) -> str:
         apart = "all clients would take part" if not job.kept.apart else f"{len(job.kept.apart)} of {n} would be refused"
         return f'none: all rows are in this process, and nothing is asked; with parties apart, at "standard", {apart}'
     asked = [f"{job.least:,} rows of each client" + (f" for {job.coefficients} coefficients" if job.least > rules.rows else "")]
-    asked += [f"{rules.rows_per_value} rows a value"] if config.looks_at_values and rules.rows_per_value else []
-    asked += [f"{config.groups_asked} groups"] if config.groups_asked else []
+    asked += [f"{rules.rows_per_value} rows a value"] if config.requirement.looks_at_values and rules.rows_per_value else []
+    groups = config.requirement.least_of_group
+    asked += [f"{groups} groups"] if groups else []
     summed = [job.names[k] for k in sorted(job.kept.summaries)]
     small = f"; too small for them, and by a summary: {', '.join(summed)}" if summed else ""
     return f"{config.level}: {', '.join(asked)}; the rules hold for {n - len(summed)} of {n + len(job.kept.notes)} clients{small}"

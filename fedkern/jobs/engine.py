@@ -30,12 +30,14 @@ from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
 from ..data.faults import Refusals, Refused
 from ..data.formula import of_file
+from ..disclosure import describe as described
+from ..disclosure import few
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
-from . import brief, devices, few, holders, incomplete, joining, secure, trips, wire
+from . import admitted, brief, devices, holders, incomplete, joining, secure, trips, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -49,7 +51,6 @@ from .machine import cores
 from .method import Method
 from .parties import Parties, fingerprint, mark_of_rows
 from .publish import publish
-from .refusals import find_refusals
 from .run import Output, Part, Run, spec_of_agreement
 from .stage import Stage
 
@@ -89,11 +90,11 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         config = hooks.config = holders.alone(config, place, hooks.bindings)
         part = replace(part, config=config)
         parties = joining.laid(config, parties, hooks.bindings, hooks.between_holder_and_job)
-        kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
+        kept = admitted.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         # Clients that are left out read why in their own folders; those that go on get new numbers.
         if len(kept.numbers) < parties.n_clients:
             hooks.tell_left_out(kept)
-            mine = few.leave_out(place, kept)
+            mine = admitted.leave_out(place, kept)
             files = _files(part, kept.parties, output)
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
@@ -102,7 +103,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         parties = kept.parties
         hooks.apart = kept.apart
         # Each warning comes with a word, which only `run_check` prints.
-        warned = [text for _, text in few.first(config)]
+        warned = [text for _, text in admitted.first(config)]
         hooks.notes += warned
         if files is not None:
             # The folders are closed to other users before the identity of this run is written into them. Without a folder nothing
@@ -110,7 +111,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
         if place.is_server and not output.quiet:
-            for text in (*few.renamed(config), *warned, *few.describe_apart(config, kept)):
+            for text in (*admitted.renamed(config), *warned, *admitted.describe_apart(config, kept)):
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
@@ -211,11 +212,11 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
     load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
-    first = [f"RENAMED  {text}" for text in few.renamed(part.config)]
-    first += [f"{word:<9}{text}" for word, text in few.first(part.config)]
+    first = [f"RENAMED  {text}" for text in admitted.renamed(part.config)]
+    first += [f"{word:<9}{text}" for word, text in admitted.first(part.config)]
     least = [
         *laid.describe_formula(part.config.read_alike),
-        *few.describe_few(part.config),
+        *described.describe_few(part.config.requirement),
         *joining.describe(part.config),
         *(f"note     {note}" for note in kept.notes),
     ]
@@ -224,7 +225,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
 
 def looked_at(
     method: Method[C], part: Part[C], sizes: dict[str, int] | None = None
-) -> tuple[Said | None, few.Kept, tuple[Stage, ...], Part[C]]:
+) -> tuple[Said | None, admitted.Kept, tuple[Stage, ...], Part[C]]:
     """Returns a method's answer on a job, the clients that take part, and the opening stages.
 
     The answer is None at all places but the server's. The last is the part with the job's level of disclosure control. `sizes`
@@ -247,8 +248,8 @@ def looked_at(
         part = replace(part, config=config)
     between = partial(holders.between, parties.names, alone=place.size == 1)
     parties = joining.laid(config, parties, bindings, between)
-    kept = few.kept(place, config, parties, bindings, between)
-    if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
+    kept = admitted.kept(place, config, parties, bindings, between)
+    if len(kept.numbers) < parties.n_clients and not admitted.leave_out(place, kept) and not place.is_server:
         place.stand_by()  # does not return
     parties = kept.parties
     # Clients that stay have new numbers from here on.
@@ -310,11 +311,14 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     check_header(rows.names, spec, rows.source)
     rows = joining.join_rare(config, rows, spec, _policies(parties, path, dialect) if config.joins_levels else ())
     # Where a job has a factory of its own, the factory alone knows which columns it reads, so no cell is looked at.
-    encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())
+    encoding = of_file(spec, rows) if config.requirement.looks_at_values else spec.encoding(())
     # `private` here: a bad row becomes NaN, so that all faults are listed and none is raised.
     design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
-    lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
+    lines = [
+        f"{path}: {rows.n_rows} rows, {faults.rows} with faults",
+        *described.rotation(config.requirement, encoding.size, rows.n_rows),
+    ]
     if mark := fingerprint(path):
         lines.append(f"  fingerprint {mark} (of the file)")
     if mark := mark_of_rows(path, dialect):
@@ -326,10 +330,12 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
-        found = find_refusals(config, parties, rows, spec, client) if config.counts_rows and not config.private else Refusals()
+        found = (
+            admitted.faults_of(config, parties, rows, spec, client) if config.counts_rows and not config.private else Refusals()
+        )
         too_few = None
         with found.collecting():
-            too_few = few.find_few(config, found.usable(rows), spec, client, policies)
+            too_few = few.find_few(holders.bound(config, policies), found.usable(rows), spec, client)
         reasons = [unfit] if unfit and found.errors else []
         reasons += Refused(found.errors).brief.splitlines()  # each faulty row stands on a line of its own below
         if too_few is not None and not too_few.by_summary:
@@ -342,9 +348,9 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows))
-    notes = (*notes, *(own_columns(spec, rows).describe_columns() if config.looks_at_values else ()))
-    unusable = few.describe_unusable(config, rows.n_rows, faults)
-    notes = (*notes, *few.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
+    notes = (*notes, *(own_columns(spec, rows).describe_columns() if config.requirement.looks_at_values else ()))
+    unusable = admitted.describe_unusable(config, rows.n_rows, faults)
+    notes = (*notes, *admitted.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
     if not spec.private:
         notes = (*notes, *far.notes(rows, encoding, design.y, design.offset), *far.spelled(encoding))
     lines += [f"  note: {note}" for note in notes]

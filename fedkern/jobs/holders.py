@@ -17,15 +17,16 @@ from typing import Literal, NamedTuple
 from ..algorithms.core.messages import SERVER
 from ..data.dialect import Dialect
 from ..data.table import Table
+from ..disclosure.requirement import Requirement
+from ..disclosure.rules import NEAR_ROWS, Rules
 from ..errors import HolderError, JobError, owned
 from ..ground import Ground
 from ..models.encoding import Spec
 from ..privacy.accountant import Mechanism
-from ..privacy.disclosure import NEAR_ROWS, Rules
 from ..privacy.plan import Plan
 from ..results.plain import Record
 from ..transports.place import Place, carrier
-from . import counting
+from . import sketched
 from .holding.binding import Account, Binding, account, bind, client_home
 from .holding.budget import Books, Many, Near, Total, allowed_by
 from .holding.columns import Rows
@@ -114,12 +115,12 @@ def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     return config
 
 
-def bound(config: JobConfig, policies: Iterable[Policy]) -> JobConfig:
-    """Returns a job with the rules of the policies that bind a client's rows beside its own: the stricter one of each."""
+def bound(config: JobConfig, policies: Iterable[Policy]) -> Requirement:
+    """Returns what is asked of a client's rows, with the rules of the policies that bind them: the stricter one of each."""
     rules = Rules()
     for policy in policies:
         rules = rules.with_strictest(policy.rules)
-    return config.bound_by(rules)
+    return config.requirement.bound_by(rules)
 
 
 def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:
@@ -204,7 +205,7 @@ def asked(config: JobConfig, parties: Parties, party: int, binding: Binding, row
     if where is None:
         return None
     books, key = Books(where), secret(where.folder, ground=where.ground)
-    mine = counting.rows_of(config, rows, spec, key)
+    mine = sketched.rows_of(config, rows, spec, key)
     near, many = books.ask(_asking(config, party), mine), books.many(mine, config.disclosure.jobs)
     return [*_said(near), *([_many(many)] if many.refused else [])]
 
@@ -363,7 +364,7 @@ def known_rows(config: JobConfig, books: Books, rows: Table, spec: Spec) -> Rows
     home = books.account.folder
     if not (home / SECRET).exists():
         return None
-    return counting.rows_of(config, rows, spec, secret(home, ground=books.account.ground))
+    return sketched.rows_of(config, rows, spec, secret(home, ground=books.account.ground))
 
 
 def joined_before(config: JobConfig, binding: Binding, name: str, rows: Table, spec: Spec) -> dict[str, frozenset[str]]:

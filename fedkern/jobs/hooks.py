@@ -27,7 +27,7 @@ from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
 from ..transports.place import Place, carrier, signers
-from . import counting, few, holders, tables
+from . import admitted, holders, sketched, tables
 from .files import RunFolder, write_atomically
 from .holders import Standing
 from .holding.binding import Account, Binding
@@ -182,7 +182,7 @@ class RunHooks(Keeper):
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
-    def tell_left_out(self, kept: few.Kept) -> None:
+    def tell_left_out(self, kept: admitted.Kept) -> None:
         """Tells the holders of clients that have too few rows why the job goes on without them.
 
         They read it in their own folders, as any fault of their rows, and at their terminal.
@@ -191,7 +191,7 @@ class RunHooks(Keeper):
             self.keep_fault(client, f"left out: {text}")
             self.say(client, f"left out: {text}")
 
-    def leave_out(self, kept: few.Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
+    def leave_out(self, kept: admitted.Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
         """Goes on without clients that have too few rows; so far only policies have been asked.
 
         Parameters
@@ -263,7 +263,7 @@ class RunHooks(Keeper):
                 with self.between_holder_and_job(party):
                     books = self._unnoted[party]
                     key = secret(books.account.folder, ground=books.account.ground)
-                    self._rows[party] = rows = counting.rows_of(self.config, table, parties.spec_of(table.names), key)
+                    self._rows[party] = rows = sketched.rows_of(self.config, table, parties.spec_of(table.names), key)
                     self._near(party, books.near(self._job_name(party), self._others(party), rows))
                 self._state(party, Standing(books))
             return table

@@ -21,11 +21,11 @@ from ..data.cells import labels
 from ..data.design import column_of
 from ..data.joined import find_rare, gone_of, with_other
 from ..data.table import Table
+from ..disclosure.alike import of_a_value
+from ..disclosure.counting import weights
 from ..errors import JobError, owned
 from ..models.encoding import OTHER, Column, Encoding, Spec
 from . import holders
-from .alike import asked
-from .counting import weights
 from .holding.binding import Binding
 from .holding.policy import Policy
 from .keys import JobConfig
@@ -53,7 +53,7 @@ def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> i
     """Returns the rows that a level must have which is kept; at level "none", where nothing is asked, as at "standard"."""
     if config.level == "none":
         config = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
-    return asked(holders.bound(config, policies), family)
+    return of_a_value(holders.bound(config, policies), family)
 
 
 def laid(
@@ -65,7 +65,7 @@ def laid(
     """Returns the parties, with tables in which a client's own rare levels have joined, where the job has them join.
 
     Where an earlier job on nearly these rows had levels of a column join, the same join, if that is still enough: what two jobs
-    with other sets tell, subtracted, would be a rare level's rows. `between` is that of `few.kept`.
+    with other sets tell, subtracted, would be a rare level's rows. `between` is that of `admitted.kept`.
     """
     if not config.joins_levels:
         return parties

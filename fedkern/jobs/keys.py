@@ -14,10 +14,13 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_che
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import Dialect
+from ..disclosure.requirement import Fit, Requirement
+from ..disclosure.rules import LEVELS, OPEN_JOBS, Level, Rules, with_keys
+from ..kernels.families import NOMINAL
 from ..labels import label
 from ..privacy.accountant import LARGEST_EPSILON, Unit
-from ..privacy.disclosure import LEAST_OF_LEVEL, LEVELS, OPEN_JOBS, Level, Rules, with_keys
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -309,19 +312,12 @@ class JobConfig(Section):
     output: Output
     disclosure: DisclosureSection = key(DisclosureSection(), help="of open jobs: what is asked of each client's rows")
     _alone: bool = PrivateAttr(False)
-    _asked: Rules = PrivateAttr(Rules())
     _old_keys: tuple[str, ...] = PrivateAttr(())
 
     def in_one_process(self) -> Self:
         """Returns the same job where all rows are in this process, and no policy binds them: nothing leaves it."""
         copy = self.model_copy()
         copy._alone = True
-        return copy
-
-    def bound_by(self, rules: Rules) -> Self:
-        """Returns the same job with what a holder asks of its own rows beside it."""
-        copy = self.model_copy()
-        copy._asked = rules
         return copy
 
     @property
@@ -338,15 +334,45 @@ class JobConfig(Section):
 
     @property
     def rules(self) -> Rules:
-        """The rules for the rows of a client, by this job and its holder: the stricter one of each."""
+        """The rules for the rows of a client, by this job; a holder's are beside them (`Requirement.bound_by`)."""
         if self.privacy is not None or not self.counts_rows:
             return Rules()
-        return self.disclosure.rules(self.level).with_strictest(self._asked)
+        return self.disclosure.rules(self.level).with_strictest(Rules())
 
     @property
     def least_of_level(self) -> int | None:
         """The rows that a level must have which others read, at a column that is not declared; None: whatever it has."""
         return None if self.level == "none" else min(self.rules.rows_per_value, LEAST_OF_LEVEL)
+
+    @property
+    def requirement(self) -> Requirement:
+        """What the job asks of its clients' rows; a method says what its messages tell."""
+        model, noise = self.model, self.privacy
+        sd, r = getattr(model, "prior_sd", None), getattr(model, "scale", None)
+        fit = Fit(
+            getattr(model, "prior_precision", None if sd is None else sd**-2),
+            getattr(model, "intercept_centre", None),
+            getattr(model, "intercept", True),
+            float(r) if isinstance(r, (int, float)) else None,
+            getattr(model, "splines", {}),
+        )
+        return Requirement(
+            self.rules,
+            self.level,
+            counts=self.counts_rows and noise is None,
+            rows=self.tells_rows is not None,
+            family=getattr(model, "family", "gaussian"),
+            nominal=getattr(model, "family", "") in NOMINAL,
+            times=getattr(self.data, "event", None) is not None,
+            drops=getattr(model, "missing", None) == "drop",
+            fit=fit,
+            small=self.disclosure.small or "refuse",
+            secure=self.secure,
+            unit=None if noise is None else self.unit,
+            keyed=noise is not None and noise.noise_source != "secure",
+            factory=self.factory,
+            readers=self.readers,
+        )
 
     @property
     def counts_rows(self) -> bool:
@@ -397,11 +423,6 @@ class JobConfig(Section):
         return self.private
 
     @property
-    def looks_at_values(self) -> bool:
-        """Whether an open job looks for rows that columns or a response single out: it must know which these are."""
-        return True
-
-    @property
     def open_ended(self) -> bool:
         """Whether the number of rounds decides only the end, so that a resumed run may have another."""
         return False
@@ -413,38 +434,13 @@ class JobConfig(Section):
         return frozenset(name for name, said in marks.items() if said is True or getattr(self, str(said)))
 
     @property
-    def batch(self) -> float:
-        """The share of its rows from which a client's message is made, on average."""
-        return 1.0
-
-    @property
     def readers(self) -> str:
         """The parties who can compute the content of a client's messages, where the stages do not send them to every client."""
         return "a server"
 
     @property
-    def groups_asked(self) -> int | None:
-        """The number of groups that the job asks each client for; None where it has no effects of groups."""
-        return None
-
-    @property
-    def tells_combinations(self) -> bool:
-        """Whether every client's messages tell how often each combination of covariates occurs, where few can."""
-        return False
-
-    @property
-    def takes_summaries(self) -> bool:
-        """Whether a client that is too small for values at draws takes part by a summary."""
-        return False
-
-    @property
     def joins_levels(self) -> bool:
         """Whether rare levels of covariates become "other", where the job says so."""
-        return False
-
-    @property
-    def tells_products(self) -> bool:
-        """Whether every client's messages tell sums of products of two columns, and no more of covariates."""
         return False
 
     @property
@@ -456,32 +452,6 @@ class JobConfig(Section):
     def singles_out(self) -> bool:
         """Whether the result tells of each client's rows alone, which its holder's policy must allow."""
         return False
-
-    def told_of(self, coefficients: int) -> bool:
-        """Tells whether every client's messages tell X'WX of so many coefficients: clients with few rows then take no part."""
-        return False
-
-    def weighing(self, coefficients: int) -> tuple[int, int]:
-        """Returns the effective number of rows, as a nonlinear model weighs them, that a client needs beside those of `alike`;
-        and the coefficients by which they are asked for."""
-        return 0, coefficients
-
-    @property
-    def counted_too(self) -> str:
-        """The numbers on which a likelihood depends beside coefficients of columns, in words that follow these; "" where none."""
-        return ""
-
-    @property
-    def fewer_too(self) -> str:
-        """The things beside columns of which a job may take fewer, where a client has too few rows."""
-        return "random slopes"
-
-    def told_up_to(self, coefficients: int) -> int:
-        """Returns the number of rows up to which a client takes no part, by so many coefficients; 0 where that is not asked.
-
-        With so few rows, the client's messages may tell all of them, exactly or up to a rotation.
-        """
-        return int(self.rules.linear * coefficients) if self.told_of(coefficients) else 0
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """Returns the statements of a certificate on the posterior, in this job's own words, after so many accounted steps."""

@@ -10,8 +10,8 @@ from typing import Any
 from unicodedata import normalize
 
 from ..data.plain_text import canonical, is_there
+from ..disclosure.rules import OLD_KEYS, of_old_keys
 from ..errors import JobError
-from ..privacy.disclosure import OLD_KEYS, of_old_keys
 from ..sections import Model, marked_keys
 from ..sections import validate_file as validate_file
 from .keys import C, JobConfig, Keys, Raw, Tables, counts_nobody

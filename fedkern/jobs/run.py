@@ -22,15 +22,16 @@ from ..data.faults import Faults
 from ..data.header import naming_rows
 from ..data.joined import as_agreed
 from ..data.table import Table
+from ..disclosure import few
+from ..disclosure.rules import Rules
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
-from ..privacy.disclosure import Rules
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
-from . import few, holders, joining, machine
+from . import admitted, holders, joining, machine
 from .devices import ON_HOST, Used
 from .held import Held
 from .hooks import RunHooks
@@ -278,10 +279,8 @@ class Run(At[C]):
     def _look_again(self, k: int, table: Table, spec: Spec, categories: Collection[str]) -> None:
         """Refuses rows that columns single out which are of numbers here, and of categories at all clients (OwnFault)."""
         as_categories = {name: Column(name, "categorical") for name in categories if name not in spec.columns}
-        binding = self.hooks.bindings.get(k)
-        spec = replace(spec, columns={**spec.columns, **as_categories})
-        found = few.find_few(self.config, table, spec, self.names[k], () if binding is None else binding.policies)
-        if found is not None and not found.by_summary:
+        found = self.find_few(k, table, replace(spec, columns={**spec.columns, **as_categories}))
+        if found is not None:
             raise OwnFault(found.told, found.own)
 
     def say_first(self, text: str) -> None:
@@ -308,6 +307,13 @@ class Run(At[C]):
         """Returns the rules for the rows of a client that lives here: the job's and its holder's, the stricter one of each."""
         binding = self.hooks.bindings.get(client)
         return holders.bound(self.config, () if binding is None else binding.policies).rules
+
+    def find_few(self, k: int, table: Table, spec: Spec) -> few.Few | None:
+        """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
+        binding = self.hooks.bindings.get(k)
+        asked = holders.bound(self.config, () if binding is None else binding.policies)
+        found = few.find_few(asked, table, spec, self.names[k])
+        return None if found is None or found.by_summary else found
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""
@@ -342,7 +348,7 @@ class Run(At[C]):
         A private job goes on without a row that can be used, and pays for it. Its holder reads so at the terminal before anything
         is paid, where all parties are this process; nobody else does, for whether a row counts must not be seen from outside.
         """
-        if unusable := few.describe_unusable(self.hooks.config, n_rows, faults):
+        if unusable := admitted.describe_unusable(self.hooks.config, n_rows, faults):
             self.hooks.say(client, unusable)
         content = {"notes": [*self.hooks.own_notes.get(client, ()), *notes], "faults": asdict(faults)}
         self.hooks.write_own(client, "rows.json", content, sync=False)  # nothing depends on it, and a resumed run writes it anew

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..algorithms.core import once
-from ..algorithms.core.masked import HIDES, Hider
+from ..algorithms.core.masked import Hider
+from ..algorithms.core.tells import HIDES
 from ..algorithms.exchanges import sum_end, sum_keys
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY, n_neighbours

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..algorithms.core.masked import HIDES
+from ..algorithms.core.tells import HIDES
 from ..errors import JobError
 from ..printing import Lines, align_columns
 from .opened import Kind, Opened, kinds, ledgers

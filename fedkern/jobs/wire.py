@@ -15,11 +15,11 @@ from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
 from ..algorithms.exchanges.terms import AskTerms, LogTerms, MaskedLogTerms
+from ..disclosure import describe
 from ..models.encoding import Spec
 from ..transports import tags
 from ..transports.codec import Codec
 from ..transports.driver import Keep, Kept, Received
-from . import disclosure
 from .keys import JobConfig
 from .stage import Stage
 
@@ -70,12 +70,13 @@ def describe_messages(
         # Texts have no fixed size: a kind is listed with the longest message that its sizes allow.
         for kind, dims in [*kinds, *((kind, {}) for kind in ALSO[way])]:
             longest = Codec(dims, n_clients).longest((kind,))
-            about = [disclosure.what(kind, config, spec)] if up else []
+            about = [describe.what(kind, config.requirement, spec)] if up else []
             rows.append((kind.__name__, *about, _fields(kind, dims), f"{longest:,}", WHEN.get(kind, "")))
             listed.append(kind)
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
-            yield from disclosure.describe_disclosure(config, stages, spec)
+            sizes = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
+            yield from describe.describe_disclosure(config.requirement, sizes, spec, to_all=allgather)
     yield f"{CONTROL} besides"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     control = _control(allgather, device, leaves_out, bool(config.read_alike))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..data import table
 from ..data.cells import MISSING, Cells, Text, floats, labels, number
+from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
 from ..data.header import IDS
@@ -30,7 +31,6 @@ from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
 from ..errors import JobError
-from ..privacy.disclosure import LEAST_OF_LEVEL
 from . import METHODS
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")

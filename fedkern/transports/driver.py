@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from ..algorithms.core import tells
 from ..algorithms.core.messages import (
-    NOTHING,
     SERVER,
     Charge,
     Charged,
@@ -32,7 +32,6 @@ from ..algorithms.core.messages import (
     Saved,
     ServerEffects,
     Start,
-    Tells,
 )
 from ..errors import FedkernError, HolderError, LostPeer, NumericalError, describe_no_memory, describe_origin, mark_party
 from .codec import Codec, Frame, is_last
@@ -46,9 +45,9 @@ C = TypeVar("C")
 Offers = Mapping[int, Collection[int]]  # client (or SERVER) -> numbers of the checkpoints that it has
 
 
-# `Tells` says what a client's message tells of its rows, in an open job and in a private one: neither tells anything here.
+# Neither tells anything of a client's rows, in an open job or in a private one.
 @dataclass(frozen=True)
-class Received(Message, kind=0xFF01, tells=Tells(NOTHING, private=NOTHING)):
+class Received(Message, kind=0xFF01, tells=tells.Nothing(private=tells.NOTHING)):
     """Client to server: the question was understood, and there is nothing to answer."""
 
 
@@ -60,7 +59,7 @@ class Keep(Message, kind=0xFF02):
 
 
 @dataclass(frozen=True)
-class Kept(Message, kind=0xFF03, tells=Tells(NOTHING, private=NOTHING)):
+class Kept(Message, kind=0xFF03, tells=tells.Nothing(private=tells.NOTHING)):
     """Client to server: it is kept."""
 
     number: int

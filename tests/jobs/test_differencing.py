@@ -13,12 +13,12 @@ import pytest
 import fedkern as package
 from fedkern.data.cells import floats
 from fedkern.data.table import Table, load
+from fedkern.disclosure.rules import NEAR_ROWS
 from fedkern.jobs import hooks
-from fedkern.jobs.counting import rows_of
 from fedkern.jobs.load import config_of
+from fedkern.jobs.sketched import rows_of
 from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Spec
-from fedkern.privacy.disclosure import NEAR_ROWS
 from support import interrupted
 from support.command import mpirun_jobs
 

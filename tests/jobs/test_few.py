@@ -12,13 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 import fedkern as package
-from fedkern.data.combinations import combinations
 from fedkern.data.table import Table
+from fedkern.disclosure import few
+from fedkern.disclosure.combinations import combinations
+from fedkern.disclosure.rules import LEAST_ROWS, LEVELS
 from fedkern.errors import JobError
-from fedkern.jobs import few
+from fedkern.jobs import admitted
 from fedkern.methods import parse
 from fedkern.models.encoding import Column, Spec
-from fedkern.privacy.disclosure import LEAST_ROWS, LEVELS
 from support.command import mpirun_jobs
 
 ROWS = 'response = "y"\nignore = ["id"]\n'
@@ -354,7 +355,7 @@ def test_a_q_of_the_jobs_own_choice_is_said_to_tell_rows(
 ) -> None:
     """Rows weigh what q makes of them."""
     config = parse({"data": {"clients": ["a.csv"], "response": "y"}, "model": model, "algorithm": algorithm})
-    said = [text for word, text in few.first(config) if word == "ROWS"]
+    said = [text for word, text in admitted.first(config) if word == "ROWS"]
     assert [text.startswith(str(says)) for text in said] == [True] * (says is not None)
 
 
@@ -669,7 +670,7 @@ def taken(X: NDArray[np.float64], **sections: Any) -> few.Few | None:
     y, names = np.arange(len(X)) % 2.0, tuple(f"x{j}" for j in range(X.shape[1]))
     table = Table("a.csv", (*names, "y"), dict(zip((*names, "y"), (*X.T, y))), len(X))
     config = parse({"data": {"clients": ["a.csv"], "response": "y"}, **AT_STRICT, **sections})
-    return few.find_few(config, table, Spec("y", family=config.model.family), "a")
+    return few.find_few(config.requirement, table, Spec("y", family=config.model.family), "a")
 
 
 @pytest.mark.parametrize("name", COVARIATES)
@@ -705,7 +706,7 @@ def alone(family: str, spec: dict[str, Any], sections: dict[str, Any] | None = N
     table = Table("a.csv", names, columns, len(columns["y"]))
     model = {"family": family, **(sections or {}).get("model", {})}
     config = parse({"data": {"clients": ["a.csv"], "response": "y", **spec}, "model": model, **AT_STRICT})
-    found = few.find_few(config, table, Spec("y", family=family, **spec), "a")
+    found = few.find_few(config.requirement, table, Spec("y", family=family, **spec), "a")
     return "" if found is None else found.own
 
 
@@ -752,7 +753,7 @@ def test_one_row_beyond_a_splines_knots_is_few_rows(beyond: int) -> None:
     config = parse(
         {"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": {"splines": knots}, **AT_STRICT}
     )
-    found = few.find_few(config, table, Spec("y", family="gaussian"), "a")
+    found = few.find_few(config.requirement, table, Spec("y", family="gaussian"), "a")
     assert (found is None) is (beyond != 1)
     if found is not None:
         assert "'age' has a value that 1 row has and all others lack" in found.own
@@ -804,7 +805,9 @@ def test_an_offset_leaves_ten_rows_their_weight(name: str) -> None:
     n = len(offset)
     columns = {"x": NORMAL[:n, 0], "z": NORMAL[:n, 1], "crea": offset, "y": np.arange(n) % 2.0}
     config = parse({"data": {"clients": ["a.csv"], "response": "y", "offset": "crea"}, "model": {"family": family}, **AT_STRICT})
-    found = few.find_few(config, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a")
+    found = few.find_few(
+        config.requirement, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a"
+    )
     assert (found is None) is takes_part
     if found is not None:
         assert "column 'crea' gives nearly all weight to fewer of its rows than this job" in found.told
@@ -909,7 +912,7 @@ def test_a_scale_of_the_jobs_own_choice_lets_a_slope_grow() -> None:
     for scale, few_rows in ((1.5, False), (0.001, True)):
         config = parse({"data": {"clients": ["a.csv"], "response": "y"}, **AT_STRICT})
         spec = Spec("y", columns={"hb": Column("hb", "numeric", None, 12.0, scale)})
-        found = few.find_few(config, table, spec, "a")
+        found = few.find_few(config.requirement, table, spec, "a")
         assert (found is not None) is few_rows
     assert found is not None
     assert "the fit gives its rows unequal weights: they count as " in found.own

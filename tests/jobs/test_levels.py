@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.disclosure.rules import LEVELS, Rules, of_old_keys, with_keys
 from fedkern.errors import FedkernError, HolderError, JobError
-from fedkern.jobs import few
+from fedkern.jobs import admitted
 from fedkern.jobs.holding import policy
 from fedkern.methods import parse as checked
-from fedkern.privacy.disclosure import LEVELS, Rules, of_old_keys, with_keys
 from support.command import mpirun
 
 STANDARD, STRICT = LEVELS["standard"], LEVELS["strict"]
@@ -124,7 +124,7 @@ def test_an_old_policy_refuses_at_least_all_that_it_refused(old: dict[str, Any],
     lines = "\n".join(f"{key} = {str(value).lower()}" for key, value in old.items())
     (tmp_path / "policy.toml").write_text(f"open = true\n[disclosure]\n{lines}\n[data.b]\n")
     (held,) = policy.read_policies(tmp_path / "policy.toml").policies
-    rules = parse({**JOB, **job}).bound_by(held.rules).rules
+    rules = parse({**JOB, **job}).requirement.bound_by(held.rules).rules
     least = max(20, old.get("least_rows", 0))
     before = STRICT._replace(rows=least, rows_per_value=least // 2, groups=max(5, old.get("least_groups", 0)))
     assert rules.with_strictest(before._replace(rows_of_one_column=least)) == rules
@@ -133,7 +133,7 @@ def test_an_old_policy_refuses_at_least_all_that_it_refused(old: dict[str, Any],
 def test_old_keys_of_jobs_are_taken_and_named() -> None:
     config = parse({**JOB, "data": {"response": "y", "least_rows": 1, "small": "leave-out"}})
     assert config.rules == Rules(rows=1, rows_of_one_column=1, groups=5, slopes=50, sloped_groups=60, search=True)
-    (line,) = few.renamed(config)
+    (line,) = admitted.renamed(config)
     assert line.startswith("data.least_rows, data.small: the table [disclosure] has these now (")
     assert 'small = "leave-out"' in line
     assert with_keys(STRICT, of_old_keys({"least_rows": 20})) == STRICT._replace(groups=10)
@@ -192,12 +192,12 @@ def test_strict_alone_searches_for_sums_of_columns() -> None:
 
 
 def test_a_lowered_number_is_said_first() -> None:
-    text = few.lowered(parse(at("standard", rows=7, rows_per_coefficient=1)))
+    text = admitted.lowered(parse(at("standard", rows=7, rows_per_coefficient=1)))
     assert text is not None
     assert "disclosure.rows, disclosure.rows_per_coefficient" in text
-    assert few.lowered(parse(at("strict"))) is None
-    assert few.lowered(parse(at("standard", rows=50))) is None
-    assert few.lowered(parse({**JOB, "model": {"family": "gaussian"}, "disclosure": {"rows_per_coefficient": 3}})) is None
+    assert admitted.lowered(parse(at("strict"))) is None
+    assert admitted.lowered(parse(at("standard", rows=50))) is None
+    assert admitted.lowered(parse({**JOB, "model": {"family": "gaussian"}, "disclosure": {"rows_per_coefficient": 3}})) is None
 
 
 def test_a_client_with_few_rows_a_coefficient_takes_part_by_a_summary() -> None:

@@ -11,8 +11,8 @@ import pytest
 import fedkern
 from fedkern.data.rare import Rare
 from fedkern.data.table import Table
+from fedkern.disclosure.alike import BY_FIT, _words
 from fedkern.errors import JobError
-from fedkern.jobs.alike import BY_FIT, _words
 from fedkern.models.encoding import Spec
 
 

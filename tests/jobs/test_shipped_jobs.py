@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from fedkern.data.simulate import federations
+from fedkern.disclosure.rules import LEVELS, told_by_values, told_up_to
 from fedkern.errors import OwnFault
-from fedkern.jobs import engine, few
+from fedkern.jobs import admitted, engine
 from fedkern.jobs.holding.binding import Binding
 from fedkern.jobs.holding.policy import DataSet
 from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Part
 from fedkern.methods import load, load_method, parse
-from fedkern.privacy.disclosure import LEVELS, told_by_values, told_up_to
 from fedkern.transports.inprocess import InProcess
 from support.golden_jobs import golden_jobs
 
@@ -38,14 +38,14 @@ def counts(config: JobConfig, folder: Path) -> int:
     if config.level == "none":
         return 0
     nobody = {k: Binding(name, DataSet(())) for k, name in enumerate(parties.names)}
-    kept = few.kept(place, config, parties, nobody)
+    kept = admitted.kept(place, config, parties, nobody)
     assert len(kept.numbers) == parties.n_clients
     return parties.n_clients
 
 
 def lowers(config: JobConfig) -> bool:
     """Whether a job asks for less than level "standard"."""
-    return few.lowered(config) is not None
+    return admitted.lowered(config) is not None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -70,10 +70,15 @@ def test_the_job_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_simulated(kind: str, rows: int, tmp_path: Path) -> None:
     config, folder = load(federations.simulate(kind, tmp_path, federations.Settings(clients=3, rows=rows, columns=3)))
     assert counts(config, folder) >= 2
-    few_a_coefficient = kind in ("logistic", "poisson") and rows <= told_up_to(4, STANDARD, diagonal=False)
-    few_a_coefficient |= kind == "ordinal" and rows <= told_by_values(7, STANDARD)  # four thresholds
-    few_a_coefficient |= kind == "survival" and rows <= 2 * told_by_values(3, STANDARD)  # about half of them are events
-    assert lowers(config) == (rows < STANDARD.rows_of_one_column or few_a_coefficient)
+    assert lowers(config) == (rows < (150 if kind in federations.COUNTED else 20))
+
+
+def test_simulated_jobs_ask_for_no_less_where_rows_are_enough() -> None:
+    assert federations.ENOUGH >= max(STANDARD.rows, STANDARD.rows_of_one_column)
+    for columns in range(1, 60):
+        sites, levels = told_up_to(columns + 1, STANDARD, diagonal=False), told_by_values(columns + 4, STANDARD)
+        events = 2 * told_by_values(columns, STANDARD)  # about half of the times end with one
+        assert max(sites, levels, events) < federations.OF_EACH * (columns + 3)
 
 
 def test_the_golden_jobs(tmp_path: Path) -> None:

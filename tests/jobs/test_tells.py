@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,17 +13,19 @@ import numpy as np
 import pytest
 
 import fedkern.algorithms
-from fedkern.algorithms.core.messages import KINDS, Message, Protocol, Tells
+from fedkern.algorithms.core.masked import Sum
+from fedkern.algorithms.core.messages import KINDS, Message, Protocol
+from fedkern.algorithms.core.tells import FEW_OR_FULL, Draw
 from fedkern.algorithms.soul.messages import Predicted
 from fedkern.api import check_job, perform
 from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.disclosure.describe import tells
+from fedkern.disclosure.rules import LEAST_ROWS
 from fedkern.errors import JobError
-from fedkern.jobs.disclosure import tells
 from fedkern.jobs.run import Output
 from fedkern.jobs.wire import ALSO
 from fedkern.methods import METHODS, load, load_method
 from fedkern.models.encoding import Spec
-from fedkern.privacy.disclosure import LEAST_ROWS
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 from support import input_cases
@@ -38,7 +41,7 @@ OURS = [kind for kind in KINDS.values() if kind.__module__.startswith("fedkern."
 def test_a_message_says_what_it_tells_where_a_client_sends_it(kind: type[Message]) -> None:
     begin = (kind.__doc__ or "").partition(" to ")[0]
     assert begin in ("Client", "Server"), "the document of a message begins with who sends it"
-    assert (kind.tells is not None) == (begin == "Client"), f"{kind.__name__}: give it tells = Tells(..), or none"
+    assert (kind.tells is not None) == (begin == "Client"), f"{kind.__name__}: give it a class of core.tells, or none"
     if kind.tells is not None:
         assert kind.tells.what or kind.tells.private
         assert kind.tells.computed or not kind.tells.where
@@ -54,18 +57,32 @@ def test_every_protocol_s_messages_are_a_method_s() -> None:
         assert all(kind.tells is None for kind in protocol.to_client), protocol.name
 
 
-def test_a_message_that_does_not_say_it_is_refused() -> None:
+def test_a_message_that_does_not_say_it_is_in_no_protocol() -> None:
     class Silent(Message, kind=991):
         """Client to server."""
 
         values: Annotated[np.ndarray[Any, Any], "d"]
 
     del KINDS[991]
-    spec = Spec("y")
+    protocol = next(one for one in PROTOCOLS if one.to_server)
     with pytest.raises(TypeError, match="Silent comes from a client, and its class does not say what it tells"):
-        tells(Silent, spec)
-    Silent.tells = Tells("a draw")
-    assert tells(Silent, spec).what == "a draw"
+        replace(protocol, to_server=(*protocol.to_server, Silent))
+    Silent.tells = Draw()
+    assert Silent in replace(protocol, to_server=(*protocol.to_server, Silent)).to_server
+    assert tells(Silent, Spec("y")).what == "a draw"
+
+
+TUPLES = [value for module in MODULES for value in vars(module).values() if isinstance(value, tuple)]
+SUMS = {one.kind: one for every in TUPLES for one in every if isinstance(one, Sum) and issubclass(one.kind, Message)}.values()
+
+
+@pytest.mark.parametrize("one", SUMS, ids=lambda one: one.kind.__name__)
+def test_a_masked_message_tells_what_the_sum_of_all_does(one: Sum) -> None:
+    plain, masked = one.kind.tells, one.masked.tells
+    assert plain is not None
+    assert masked is not None
+    assert (masked.what, masked.computed) == (plain.masked.what, plain.masked.computed)
+    assert masked.where in (plain.where, FEW_OR_FULL)
 
 
 def said(path: Path, *sets: str) -> str:

@@ -27,10 +27,10 @@ from fedkern.algorithms.exchanges.terms import LogTermsOf
 from fedkern.algorithms.exchanges.values import count_values
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms, Statistics
 from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
+from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS
 from fedkern.errors import JobError
 from fedkern.kernels import rng
 from fedkern.models.expfam import unpack
-from fedkern.privacy.disclosure import COARSE_ROWS, LEAST_ROWS
 from support import curious, curious_jobs, curious_sums, curious_values
 
 Array = NDArray[np.float64]

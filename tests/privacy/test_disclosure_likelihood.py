@@ -16,10 +16,10 @@ import fedkern
 from fedkern.algorithms.hmc.messages import Launch, Move, Place
 from fedkern.algorithms.importance.messages import AskValues, Values
 from fedkern.algorithms.importance.units import of_draws, power
+from fedkern.disclosure.rules import LEVELS, told_by_values, told_up_to
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.models.mixed import Layout, Prior, Rows
-from fedkern.privacy.disclosure import LEVELS, told_by_values, told_up_to
 from support import curious, curious_jobs, curious_likelihood, curious_rounded, rounded_jobs
 
 STRICT = LEVELS["strict"]

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.data.artifact import WithinFile, read_own
 from fedkern.data.graph import grid, make_map
+from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS, LEVELS, told_up_to
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.glm import Rows
-from fedkern.privacy.disclosure import COARSE_ROWS, LEAST_ROWS, LEVELS, told_up_to
 from papers.sigma import write_map
 from support import curious
 

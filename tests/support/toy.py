@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Message, Protocol, RemoteFault
+from fedkern.algorithms.core.tells import Sums
 from fedkern.transports.codec import Codec
 
 Vector = Annotated[NDArray[np.float64], "d"]
@@ -28,7 +29,7 @@ class Question(Message, kind=901):
 
 
 @dataclass(frozen=True)
-class Answer(Message, kind=902):
+class Answer(Message, kind=902, tells=Sums()):
     round: int
     note: Annotated[bytes, "note"]
     dh: Vector

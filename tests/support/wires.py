@@ -9,7 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fedkern.algorithms.core.messages import KINDS, Tells
+from fedkern.algorithms.core.messages import KINDS
+from fedkern.algorithms.core.tells import Tells
 from fedkern.api import check_job, perform
 from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Output
@@ -113,7 +114,7 @@ def checked_and_run(
         sent.pop(("to_client", "Globals"))
     assert ledgers(out) == {what: size for what, size in sent.items() if what[0] == "to_server"}, "a ledger and the wire differ"
     told = {
-        kind.__name__: kind.tells or Tells("") for kind in (*load_method(config.job.method).stages.MAY_SEND, *ALSO["to_server"])
+        kind.__name__: kind.tells or Tells() for kind in (*load_method(config.job.method).stages.MAY_SEND, *ALSO["to_server"])
     }
     assert {kind for way, kind in sent if way == "to_server"} <= told.keys(), "not in MAY_SEND"
     if config.private and config.unit != "case":  # of which all is computed of what is released

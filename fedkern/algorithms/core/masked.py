@@ -25,14 +25,9 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...finding import Finding
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
-from . import until
+from . import tells, until
 from .kept import GIVEN
 from .messages import (
-    AREAS,
-    BIT,
-    FEW,
-    KNOWN,
-    LIKELIHOOD,
     SERVER,
     ClientEffects,
     Event,
@@ -42,7 +37,6 @@ from .messages import (
     Saved,
     ServerEffects,
     Start,
-    Tells,
     evolve,
     schema,
     text,
@@ -55,7 +49,6 @@ C = TypeVar("C")
 Array = NDArray[np.float64]
 
 ALL = "all clients together"  # the name of the one client that the server's machine has
-HIDES = "it hides whose number it was, not what the sum says"
 ENDED = (
     f"client {ALL!r}: masks do not cancel: clients were told different things, or have other keys, or a number of one of them "
     "was none, or of a row beyond what one may add (then its own folder says so); start the job again"
@@ -67,7 +60,6 @@ TOO_MUCH = (
 )
 CHECKED = 1  # words that are 0 for every client: their sum is not where masks do not cancel
 NEEDED = "the sum of all less that of the others would be its number; --resume goes on from the last checkpoint when it is back"
-TELLS = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW)
 
 
 def describe_few(fewer: str, where: str) -> Finding:
@@ -79,7 +71,7 @@ def describe_few(fewer: str, where: str) -> Finding:
 class Masked:
     """Holds the fields of masked messages: words, the lowest limbs of all first, uniformly distributed for who lacks the masks.
 
-    Each kind that is masked has a message of its own of these, which says how long it is, and has `TELLS`.
+    Each kind that is masked has a message of its own of these, which says how long it is, and tells what `Tells.masked` says.
     """
 
     round: int
@@ -87,21 +79,21 @@ class Masked:
 
 
 @dataclass(frozen=True)
-class MaskedGradient(Masked, Message, kind=243, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, KNOWN)):
+class MaskedGradient(Masked, Message, kind=243, tells=tells.AreaSums().masked):
     """Client to server: a gradient in what all share, of a client with unknowns of its own, masked."""
 
     words: Annotated[bytes, "masked_gradient"]
 
 
 @dataclass(frozen=True)
-class MaskedGradientMore(Masked, Message, kind=248, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, KNOWN)):
+class MaskedGradientMore(Masked, Message, kind=248, tells=tells.AreaSums().masked):
     """Client to server: the same, with its term of the bound, or the change of its log-density."""
 
     words: Annotated[bytes, "masked_more"]
 
 
 @dataclass(frozen=True)
-class MaskedMoving(Masked, Message, kind=249, tells=Tells(f"{BIT}, masked: {HIDES}")):
+class MaskedMoving(Masked, Message, kind=249, tells=tells.Bit().masked):
     """Client to server: masked, 1 where its own unknowns have not settled, else 0."""
 
     words: Annotated[bytes, "masked_moving"]

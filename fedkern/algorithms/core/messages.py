@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints, overload
 from typing import Protocol as Shape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LostPeer
+from .tells import Public, Tells
 
 SERVER = 2**32 - 1
 KINDS: dict[int, type[Message]] = {}
@@ -27,54 +28,12 @@ Value = NDArray[np.float64] | int | float | bytes
 Saved = dict[str, Value]  # a state, as a checkpoint holds it
 
 
-class Tells(NamedTuple):
-    """Says how much a message tells of the rows of its sender. `fedkern check` and docs/concepts/disclosure.md print it.
-
-    Attributes
-    ----------
-    what : its content in an open job: a sum over rows, a function of the likelihood, a draw, ..; empty if no open job sends it
-    computed : what can be computed from it and from public knowledge; empty if nothing is known to be
-    where : the clients for which that is true, "with few rows"; empty if for all
-    private : its content in a job that protects rows; empty if no such job sends it
-    """
-
-    what: str
-    computed: str = ""
-    where: str = ""
-    private: str = ""
-
-
-# What more than one message is.
-SUM = "a sum over this client's rows"
-LIKELIHOOD = "a function of its likelihood"
-DRAW = "a draw"
-NUMBERS = "a number for every row"
-BIT = "a bit of its fit"
-NOTHING = "nothing of its rows"
-NOISED = "noised sums, charged to its budget"
-# What can be computed from more than one, and of which clients.
-LABELLED = "its rows and labels"
-ROTATED = "its rows up to a rotation (of two rows their difference)"
-DRAWN = "second moments of its rows (these up to a rotation where they are no more than coefficients + 1)"
-PART = "its part of every row's predictor"
-SPAN = "its columns up to a linear map"
-COLUMNS = "what its columns say of the others' parts"
-AREAS = "the response of every area, and all of an area, or row, that a column singles out"
-ONE_OR_TWO = "with one or two rows"
-TWO = "with two rows"
-FEW = "with few rows, or few a coefficient"
-FEW_OR_FULL = "with few rows, or few a coefficient; of a full covariance with no more rows than coefficients"
-FEW_AREAS = "with one or two areas or rows"
-FEW_OR_SUMS = "with few rows, or few a coefficient; with no more rows than coefficients"
-FEWER = "with no more rows than coefficients + 1"
-KNOWN = 'whose map and offsets are known (kind = "within")'
-
-
 @dataclass(frozen=True)
 class Message:
     """Is the base of all messages.
 
-    `kind` is a number that never changes its meaning; `tells` is None where the server sends it.
+    `kind` is a number that never changes its meaning; `tells` says what a client's message tells of its rows, and is None where
+    the server sends it.
     """
 
     kind: ClassVar[int]
@@ -147,7 +106,7 @@ class ChargeFailed:
 
 
 @dataclass(frozen=True)
-class Refused(Message, kind=13, tells=Tells("", private="that its budget is spent, from public numbers")):
+class Refused(Message, kind=13, tells=Public(private="that its budget is spent, from public numbers")):
     """Client to server: the question would exceed my budget. Final. `spent`: steps of this job.
 
     The message does not say how many more the holder would allow, for that tells of the budget spent in other jobs.
@@ -216,6 +175,15 @@ class Protocol(Generic[S, C]):
     save: Callable[[S | C], Saved]
     load: Load[S, C]
     once: bool = False
+
+    def __post_init__(self) -> None:
+        for kind in self.to_server:
+            # What is no message is never sent: masked words travel in its place.
+            if issubclass(kind, Message) and not isinstance(kind.tells, Tells):
+                raise TypeError(
+                    f"{kind.__name__} comes from a client, and its class does not say what it tells: give it a class of "
+                    "fedkern.algorithms.core.tells, such as tells = Sums()"
+                )
 
 
 def array(saved: Mapping[str, Value], name: str) -> NDArray[np.float64]:

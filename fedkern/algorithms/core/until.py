@@ -20,7 +20,8 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .messages import BIT, Message, RemoteFault, Tells
+from . import tells
+from .messages import Message, RemoteFault
 
 GROWTH = 1.6  # of a length over the one before; at least 1 / 0.65, so that their stretches are apart
 FIRST = 1_000  # rounds of the shortest length, at least
@@ -56,7 +57,7 @@ class Settlement:
 
 
 @dataclass(frozen=True)
-class Moving(Settlement, Message, kind=163, tells=Tells(BIT)):
+class Moving(Settlement, Message, kind=163, tells=tells.Bit()):
     """Client to server: 1 where they have, else 0."""
 
 

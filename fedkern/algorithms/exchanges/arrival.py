@@ -3,7 +3,7 @@
 That q moves no more is no proof: damped rounds of many clients move by little however far they are from the end. Each client
 sends the gradient, in the mean, of its expected log-likelihood at the released q, and X'WX, its curvature. With the prior's these
 give a Newton step, whose length says how far away q is, and standard deviations. X'WX of few rows is these rows up to a rotation:
-a client with few rows a coefficient (`JobConfig.told_up_to`, two at least) does not send its X'WX, unless its sites have told it
+a client with few rows a coefficient (`Requirement`, two at least) does not send its X'WX, unless its sites have told it
 already, or the job lowers the least number of rows. Source: docs/concepts/convergence.md.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian, unpack
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import FEWER, LIKELIHOOD, ROTATED, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 
 Array = NDArray[np.float64]
 
@@ -90,7 +90,7 @@ class AskSlope(Message, kind=190):
 
 
 @dataclass(frozen=True)
-class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
+class Slope(Message, kind=191, tells=tells.Products(tells.LIKELIHOOD)):
     """Client to server: gradient of its expected log-likelihood in q's mean, and X'WX, the lower triangle row by row.
 
     If it has too few rows for that, all numbers are 0, and so is `told`. It is 1 less each row whose part is cut off, where the
@@ -119,9 +119,7 @@ class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
 
 
 @dataclass(frozen=True)
-class MaskedArrival(
-    Masked, Message, kind=254, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows up to a rotation, not whose they are", FEWER)
-):
+class MaskedArrival(Masked, Message, kind=254, tells=tells.Products(tells.LIKELIHOOD).masked):
     """Client to server: a `Slope`, masked."""
 
     words: Annotated[bytes, "masked_arrival"]

@@ -16,8 +16,8 @@ from typing import Annotated
 
 from ...plain import Record
 from ...privacy.certificate_fields import find_problem
-from ..core import once
-from ..core.messages import Message, Tells
+from ..core import once, tells
+from ..core.messages import Message
 
 BYTES = 4096
 DIMS = {"certificate": BYTES}
@@ -31,7 +31,7 @@ class AskCertificate(Message, kind=4):
 
 
 @dataclass(frozen=True)
-class Certificate(Message, kind=5, tells=Tells("", private="what it has spent, from public numbers")):
+class Certificate(Message, kind=5, tells=tells.Public(private="what it has spent, from public numbers")):
     """Client to server: JSON with the fields of `privacy.certificate_fields`, every one of its type and in its range."""
 
     round: int

@@ -16,8 +16,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import Message, Tells
+from ..core import once, tells
+from ..core.messages import Message
 from . import centres
 from .values import MORE
 
@@ -33,7 +33,7 @@ class AskMeans(Message, kind=135):
 
 
 @dataclass(frozen=True)
-class ColumnMeans(Message, kind=136, tells=Tells("means of columns, to a quarter of a standard deviation")):
+class ColumnMeans(Message, kind=136, tells=tells.Sums("means of columns, to a quarter of a standard deviation")):
     """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 for a column that is not compared."""
 
     round: int

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
-from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, of_client
+from ..core import once, pieces, tells
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import column_zeros
@@ -36,7 +36,7 @@ class AskNotes(Message, kind=143):
     round: int
 
 
-TELLS = Tells(
+TELLS = tells.Fact(
     "names of columns that have one value, follow from others, have a cell far from all others, or are nearly called as one of "
     "data.ignore that is not there; of columns with zeros at one end their share in whole percents (with secure sums whether it "
     "is a tenth)"

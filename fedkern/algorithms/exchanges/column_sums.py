@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from ...errors import OwnFault
 from ...models.encoding import Column, Spec
 from ...privacy.masks import LARGEST_CELL, ONCE, holds, nearest
-from ..core import once
-from ..core.masked import HIDES, TOO_MUCH, Masked, Sum
-from ..core.messages import ONE_OR_TWO, SUM, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.masked import TOO_MUCH, Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.rounds import needed
 from . import slips
 from .columns import Summary, moments, name_openly, standardise
@@ -56,7 +56,12 @@ class AskColumnSums(Message, kind=260):
 
 @dataclass(frozen=True)
 class MaskedColumnSums(
-    Masked, Message, kind=261, tells=Tells(f"{SUM}, masked: {HIDES}", "each column's values, not whose they are", ONE_OR_TWO)
+    Masked,
+    Message,
+    kind=261,
+    tells=tells.Sums(
+        computed="each column's values", where=tells.ONE_OR_TWO, together="each column's values, not whose they are"
+    ).masked,
 ):
     """Client to server: a `ColumnSums`, masked."""
 
@@ -74,7 +79,7 @@ class ColumnScales(Message, kind=262):
 
 
 @dataclass(frozen=True)
-class MaskedOddColumns(Masked, Message, kind=268, tells=Tells(f"which columns are not as at all others, masked: {HIDES}")):
+class MaskedOddColumns(Masked, Message, kind=268, tells=tells.Fact("which columns are not as at all others").masked):
     """Client to server: `OddColumns`, masked."""
 
     words: Annotated[bytes, "masked_odd"]

@@ -42,9 +42,9 @@ from ...errors import JobError, OwnFault, mark_party
 from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
-from ..core import pieces
+from ..core import pieces, tells
 from ..core.kept import GIVEN, load, save
-from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells, of_client
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import lacking, slips
@@ -55,11 +55,11 @@ COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
 MIXED = "mixed"  # in the first answer: a category, of which some labels are numbers
 KINDS = ("numeric", "categorical", MIXED)
 
-NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
-SUMS = NAMES._replace(
-    what="names, levels and labels, and sums over this client's rows",
-    computed="each column's values",
-    where=ONE_OR_TWO,
+NAMES = tells.Fact(
+    "names, levels and labels of its columns", private="names of its columns"
+)  # where standardise is not "exchange"
+SUMS = tells.Sums(
+    "names, levels and labels, and sums over this client's rows", "each column's values", tells.ONE_OR_TWO, NAMES.private
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..core import once
-from ..core.messages import Message, Tells
+from ..core import once, tells
+from ..core.messages import Message
 
 DIMS: dict[str, int] = {}
 
@@ -19,7 +19,7 @@ class AskCounts(Message, kind=47):
 
 
 @dataclass(frozen=True)
-class Counts(Message, kind=48, tells=Tells("counts of its sampler's steps")):
+class Counts(Message, kind=48, tells=tells.Fact("counts of its sampler's steps")):
     """Client to server: over the whole run, scales clipped, Cholesky factors that failed, and draws in data space."""
 
     round: int

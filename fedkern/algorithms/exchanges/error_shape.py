@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 
 Array = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class AskShape(Message, kind=133):
 
 
 @dataclass(frozen=True)
-class ErrorShape(Message, kind=134, tells=Tells(SHAPE)):
+class ErrorShape(Message, kind=134, tells=tells.Sums(SHAPE)):
     """Client to server: mean size over root mean square of each equation's residuals, at its posterior means."""
 
     round: int
@@ -59,7 +59,7 @@ class ErrorShape(Message, kind=134, tells=Tells(SHAPE)):
 
 
 @dataclass(frozen=True)
-class MaskedErrorShape(Masked, Message, kind=269, tells=Tells(f"{SHAPE}, masked: {HIDES}")):
+class MaskedErrorShape(Masked, Message, kind=269, tells=tells.Sums(SHAPE).masked):
     """Client to server: `ErrorShape`, masked."""
 
     words: Annotated[bytes, "masked_error_shape"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core import once
-from ..core.messages import NOTHING, Message, RemoteFault, Tells
+from ..core import once, tells
+from ..core.messages import Message, RemoteFault
 
 DIMS: dict[str, int] = {}
 
@@ -19,7 +19,7 @@ class TellFamily(Message, kind=276):
 
 
 @dataclass(frozen=True)
-class FamilyHeard(Message, kind=277, tells=Tells(NOTHING)):
+class FamilyHeard(Message, kind=277, tells=tells.Nothing()):
     """Client to server: the family has come."""
 
     round: int

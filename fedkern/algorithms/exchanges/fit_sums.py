@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from ..core.rounds import in_order
 from .added import Added
 from .rounding import LARGEST, bounded
@@ -31,7 +31,7 @@ class AskFitSums(Message, kind=145):
 
 
 @dataclass(frozen=True)
-class FitSums(Added, Message, kind=146, tells=Tells("sums over this client's areas")):
+class FitSums(Added, Message, kind=146, tells=tells.Sums("sums over this client's areas")):
     """Client to server: number of areas; sums of their log predictive densities, of the squares of those, and of their effective
     numbers of parameters; the densities and these numbers by WAIC; how many of the densities are not reliable."""
 
@@ -46,7 +46,7 @@ class FitSums(Added, Message, kind=146, tells=Tells("sums over this client's are
 
 
 @dataclass(frozen=True)
-class MaskedFitSums(Masked, Message, kind=265, tells=Tells(f"sums over this client's areas, masked: {HIDES}")):
+class MaskedFitSums(Masked, Message, kind=265, tells=tells.Sums("sums over this client's areas").masked):
     """Client to server: `FitSums`, masked."""
 
     words: Annotated[bytes, "masked_fit"]

@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import LIKELIHOOD, Message, Tells
+from ..core import once, tells
+from ..core.messages import Message
 
 Columns = Annotated[NDArray[np.float64], "w"]
 
@@ -25,7 +25,7 @@ class AskFit(Message, kind=45):
 
 
 @dataclass(frozen=True)
-class SiteFit(Message, kind=46, tells=Tells(LIKELIHOOD)):
+class SiteFit(Message, kind=46, tells=tells.Figure()):
     """Client to server: slopes and standard errors on the data's scale; an error of 0 says that there is no estimate."""
 
     round: int

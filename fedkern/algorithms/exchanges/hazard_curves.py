@@ -12,8 +12,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import SUM, Message, Tells
+from ..core import once, tells
+from ..core.messages import Message
 from .loo_sums import MOST_ROWS
 from .rounding import LARGEST, bounded
 from .survival_sums import AskSurvival
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class CumulativeHazards(Message, kind=232, tells=Tells(SUM)):
+class CumulativeHazards(Message, kind=232, tells=tells.Sums()):
     """Client to server: number of its rows; its cumulative baseline hazard at the job's times (output.survival_at), drawn at each
     draw of the posterior."""
 

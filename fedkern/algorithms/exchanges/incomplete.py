@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .added import Added
 
 COUNTS = "counts of its rows"
@@ -23,7 +23,7 @@ class AskIncomplete(Message, kind=167):
 
 
 @dataclass(frozen=True)
-class Incomplete(Added, Message, kind=168, tells=Tells(COUNTS)):
+class Incomplete(Added, Message, kind=168, tells=tells.Fact(COUNTS)):
     """Client to server: how many rows its file has, and how many of them lack a cell that the job uses."""
 
     round: int
@@ -32,7 +32,7 @@ class Incomplete(Added, Message, kind=168, tells=Tells(COUNTS)):
 
 
 @dataclass(frozen=True)
-class MaskedIncomplete(Masked, Message, kind=270, tells=Tells(f"{COUNTS}, masked: {HIDES}")):
+class MaskedIncomplete(Masked, Message, kind=270, tells=tells.Fact(COUNTS).masked):
     """Client to server: `Incomplete`, masked."""
 
     words: Annotated[bytes, "masked_incomplete"]

@@ -36,9 +36,9 @@ from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
 from ...privacy.masks import LARGEST_CELL, ONCE, nearest
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import centres, slips, spreads
@@ -66,7 +66,7 @@ class AskLevel(Message, kind=140):
 
 
 @dataclass(frozen=True)
-class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
+class LevelSums(Message, kind=141, tells=tells.ResponseSums()):
     """Client to server: two numbers, whatever the number of rows; the module says which."""
 
     round: int
@@ -90,9 +90,7 @@ class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
 
 
 @dataclass(frozen=True)
-class MaskedLevelSums(
-    Masked, Message, kind=263, tells=Tells(f"{SUM}, masked: {HIDES}", "its response, not whose it is", FEW_AREAS)
-):
+class MaskedLevelSums(Masked, Message, kind=263, tells=tells.ResponseSums().masked):
     """Client to server: `LevelSums`, masked."""
 
     words: Annotated[bytes, "masked_level"]

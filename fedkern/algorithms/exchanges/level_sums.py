@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ...models.levels import shares_of
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from .added import Added
@@ -42,7 +42,7 @@ class AskLevels(Message, kind=236):
 
 
 @dataclass(frozen=True)
-class LevelNumbers(Added, Message, kind=237, tells=Tells(SUM, "its response", FEW_AREAS)):
+class LevelNumbers(Added, Message, kind=237, tells=tells.ResponseSums()):
     """Client to server: the number of rows of each level, and of these rows the sums of columns; of some draws the same of
     responses that were drawn anew."""
 
@@ -52,9 +52,7 @@ class LevelNumbers(Added, Message, kind=237, tells=Tells(SUM, "its response", FE
 
 
 @dataclass(frozen=True)
-class MaskedLevelNumbers(
-    Masked, Message, kind=289, tells=Tells(f"{SUM}, masked: {HIDES}", "its response, not whose it is", FEW_AREAS)
-):
+class MaskedLevelNumbers(Masked, Message, kind=289, tells=tells.ResponseSums().masked):
     """Client to server: `LevelNumbers`, masked."""
 
     words: Annotated[bytes, "masked_levels"]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import SUM, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .added import Added
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded
@@ -27,7 +27,7 @@ TENTHS, SCORES = 10, 5
 
 
 @dataclass(frozen=True)
-class LifetimeSums(Added, Message, kind=233, tells=Tells(SUM)):
+class LifetimeSums(Added, Message, kind=233, tells=tells.Sums()):
     """Client to server: number of rows, of events, and of events whose time is known exactly; pairs of a row that has its event
     and one that is at risk after it, and in how many of them the first has the higher risk; in which tenth of their predictive
     distributions times are; score and information of a level and of a shape in which the hazard is wrong; events in each piece of
@@ -45,7 +45,7 @@ class LifetimeSums(Added, Message, kind=233, tells=Tells(SUM)):
 
 
 @dataclass(frozen=True)
-class MaskedLifetimeSums(Masked, Message, kind=288, tells=Tells(f"{SUM}, masked: {HIDES}")):
+class MaskedLifetimeSums(Masked, Message, kind=288, tells=tells.Sums().masked):
     """Client to server: `LifetimeSums`, masked."""
 
     words: Annotated[bytes, "masked_lifetimes"]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import SUM, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .added import Added
 from .rounding import DIGITS, LARGEST, bounded, rounded
 
@@ -33,7 +33,7 @@ class AskLoo(Message, kind=147):
 
 
 @dataclass(frozen=True)
-class LooSums(Added, Message, kind=148, tells=Tells(SUM)):
+class LooSums(Added, Message, kind=148, tells=tells.Sums()):
     """Client to server: number of rows; sums of their leave-one-out log predictive densities, of the squares of those, and of
     their effective numbers of parameters; how many rows have a k-hat of at most 0.5, 0.7, 1, and more."""
 
@@ -46,7 +46,7 @@ class LooSums(Added, Message, kind=148, tells=Tells(SUM)):
 
 
 @dataclass(frozen=True)
-class MaskedLooSums(Masked, Message, kind=264, tells=Tells(f"{SUM}, masked: {HIDES}")):
+class MaskedLooSums(Masked, Message, kind=264, tells=tells.Sums().masked):
     """Client to server: `LooSums`, masked."""
 
     words: Annotated[bytes, "masked_loo"]

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import FEW, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded, summable
 
@@ -35,11 +35,15 @@ class AskMarginal(Message, kind=208):
     round: int
 
 
-SAID = "sums over this client's rows, and which of its columns are 0 or 1"
+TOLD = tells.WeightedSums(
+    "sums over this client's rows, and which of its columns are 0 or 1",
+    "its covariates",
+    together="its covariates, not whose they are",
+)
 
 
 @dataclass(frozen=True)
-class MarginalSums(Message, kind=209, tells=Tells(SAID, "its covariates", FEW)):
+class MarginalSums(Message, kind=209, tells=TOLD):
     """Client to server: number of rows; of each numeric column whether all its values are 0 or 1; of each draw and each effect
     the sum over the rows."""
 
@@ -67,9 +71,7 @@ class MarginalSums(Message, kind=209, tells=Tells(SAID, "its covariates", FEW)):
 
 
 @dataclass(frozen=True)
-class MaskedMarginalSums(
-    Masked, Message, kind=286, tells=Tells(f"{SAID}, masked: {HIDES}", "its covariates, not whose they are", FEW)
-):
+class MaskedMarginalSums(Masked, Message, kind=286, tells=TOLD.masked):
     """Client to server: `MarginalSums`, masked."""
 
     words: Annotated[bytes, "masked_marginal"]

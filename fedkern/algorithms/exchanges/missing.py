@@ -16,20 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from ..core import once
-from ..core.messages import (
-    COLUMNS,
-    NUMBERS,
-    PART,
-    ClientEffects,
-    Event,
-    Message,
-    Protocol,
-    RemoteFault,
-    ServerEffects,
-    Tells,
-    evolve,
-)
+from ..core import once, tells
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -52,7 +40,7 @@ class AskPart(Message, kind=65):
 
 
 @dataclass(frozen=True)
-class FittedPart(Message, kind=66, tells=Tells(NUMBERS, PART)):
+class FittedPart(Message, kind=66, tells=tells.PerRow()):
     """Client to server: E g_j of the training rows, and the mean over them of its posterior variance."""
 
     round: int
@@ -69,7 +57,7 @@ class Unexplained(Message, kind=67):
 
 
 @dataclass(frozen=True)
-class Explained(Message, kind=68, tells=Tells(NUMBERS, COLUMNS)):
+class Explained(Message, kind=68, tells=tells.PerRow(computed=tells.COLUMNS)):
     """Client to server: the share of them that its columns explain."""
 
     round: int
@@ -77,7 +65,7 @@ class Explained(Message, kind=68, tells=Tells(NUMBERS, COLUMNS)):
 
 
 @dataclass(frozen=True)
-class Filled(Message, kind=69, tells=Tells(f"{NUMBERS} that is predicted", COLUMNS)):
+class Filled(Message, kind=69, tells=tells.PerRow(tells.PREDICTED, tells.COLUMNS)):
     """Client to server: the same at the rows that are predicted."""
 
     round: int

@@ -22,9 +22,9 @@ from typing import Annotated, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.rounds import needed
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ class AskOddResponse(Message, kind=282):
 
 @dataclass(frozen=True)
 class MaskedOddResponse(
-    Masked, Message, kind=283, tells=Tells(f"whether its response, or times, are not as at all others, masked: {HIDES}")
+    Masked, Message, kind=283, tells=tells.Fact("whether its response, or times, are not as at all others").masked
 ):
     """Client to server: `OddResponse`, masked."""
 

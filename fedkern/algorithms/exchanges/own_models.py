@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import once
-from ..core.messages import NOTHING, Message, RemoteFault, Tells
+from ..core import once, tells
+from ..core.messages import Message, RemoteFault
 
 DIMS = {"names": 1 << 15, "package": 512}  # bytes of the texts
 
@@ -39,7 +39,7 @@ class AskOwnModel(Message, kind=228):
 
 
 @dataclass(frozen=True)
-class OwnModel(Message, kind=229, tells=Tells(NOTHING)):
+class OwnModel(Message, kind=229, tells=tells.Nothing()):
     """Client to server: the distribution of its factory, and its version, as JSON; whether it is installed from a folder that may
     change (1 or 0)."""
 

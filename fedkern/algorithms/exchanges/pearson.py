@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import SUM, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded, rounded, summable
 
@@ -35,7 +35,7 @@ class AskPearson(Message, kind=194):
 
 
 @dataclass(frozen=True)
-class PearsonSums(Message, kind=195, tells=Tells(SUM)):
+class PearsonSums(Message, kind=195, tells=tells.Sums()):
     """Client to server: number of rows, their mean weight (of six digits), and sums over them: of y where it is a count; with
     weights of mean 1 of (y - mu)^2 / V, of the variance that this has where the model is right, with squared weights, and of
     mu^2 / V where y is a count. Where rows are successes of trials, the first counts the rarer kind, and the last is 0."""
@@ -65,7 +65,7 @@ class PearsonSums(Message, kind=195, tells=Tells(SUM)):
 
 
 @dataclass(frozen=True)
-class MaskedPearsonSums(Masked, Message, kind=290, tells=Tells(f"{SUM}, masked: {HIDES}")):
+class MaskedPearsonSums(Masked, Message, kind=290, tells=tells.Sums().masked):
     """Client to server: `PearsonSums`, masked."""
 
     words: Annotated[bytes, "masked_pearson"]

@@ -13,8 +13,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import NUMBERS, PART, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -31,7 +31,7 @@ class AskPrediction(Message, kind=59):
 
 
 @dataclass(frozen=True)
-class Prediction(Message, kind=63, tells=Tells(f"{NUMBERS} that is predicted", PART)):
+class Prediction(Message, kind=63, tells=tells.PerRow(tells.PREDICTED)):
     """Client to server: mean and variance of g_j at the new rows."""
 
     round: int
@@ -40,7 +40,7 @@ class Prediction(Message, kind=63, tells=Tells(f"{NUMBERS} that is predicted", P
 
 
 @dataclass(frozen=True)
-class MeanZ(Message, kind=64, tells=Tells(NUMBERS, PART)):
+class MeanZ(Message, kind=64, tells=tells.PerRow()):
     """Client to server, if the job asks for predictions without a party: E z_j of the training rows."""
 
     round: int

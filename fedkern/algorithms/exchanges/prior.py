@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...errors import JobError
-from ..core import once
-from ..core.messages import NOTHING, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, evolve
+from ..core import once, tells
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.rounds import needed
 
 DIMS = {"digest": 64}
@@ -26,7 +26,7 @@ class Expected(Message, kind=96):
 
 
 @dataclass(frozen=True)
-class Holds(Message, kind=97, tells=Tells(NOTHING)):
+class Holds(Message, kind=97, tells=tells.Nothing()):
     """Client to server: it has that file."""
 
     round: int

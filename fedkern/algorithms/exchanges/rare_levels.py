@@ -20,16 +20,20 @@ from numpy.typing import NDArray
 
 from ...models.encoding import OTHER, Column
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from .added import Added
 
 WIDTH = 64  # levels of a question
 DIMS = {"levels": WIDTH}
-TELLS = Tells("which levels of its columns join, for it has them in few rows", "that it has such a level")
+TELLS = tells.Fact(
+    "which levels of its columns join, for it has them in few rows",
+    "that it has such a level",
+    together="that some client has such a level",
+)
 
 Flags = NDArray[np.float64]
 Block = Annotated[Flags, "levels"]
@@ -52,12 +56,7 @@ class RareLevels(Added, Message, kind=298, tells=TELLS):
 
 
 @dataclass(frozen=True)
-class MaskedRareLevels(
-    Masked,
-    Message,
-    kind=299,
-    tells=TELLS._replace(what=f"{TELLS.what}, masked: {HIDES}", computed="that some client has such a level"),
-):
+class MaskedRareLevels(Masked, Message, kind=299, tells=TELLS.masked):
     """Client to server: `RareLevels`, masked."""
 
     words: Annotated[bytes, "masked_levels"]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import FEW_AREAS, SUM, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .added import Added
 from .loo_sums import LEAST
 
@@ -36,7 +36,7 @@ class AskReplicated(Message, kind=206):
 
 
 @dataclass(frozen=True)
-class Replicated(Added, Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS)):
+class Replicated(Added, Message, kind=207, tells=tells.ResponseSums()):
     """Client to server: number of rows, sums of the response and its square, zeros; of each draw the same three of responses that
     were drawn anew; of each tenth of the predictions rows, predictions and responses; of some draws Pearson's chi-square of the
     responses, and of those drawn anew about the same means."""
@@ -49,9 +49,7 @@ class Replicated(Added, Message, kind=207, tells=Tells(SUM, "its response", FEW_
 
 
 @dataclass(frozen=True)
-class MaskedReplicated(
-    Masked, Message, kind=285, tells=Tells(f"{SUM}, masked: {HIDES}", "its response, not whose it is", FEW_AREAS)
-):
+class MaskedReplicated(Masked, Message, kind=285, tells=tells.ResponseSums().masked):
     """Client to server: `Replicated`, masked."""
 
     words: Annotated[bytes, "masked_replicated"]

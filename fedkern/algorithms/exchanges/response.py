@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.rounds import needed
 
 
@@ -24,7 +24,7 @@ class AskResponse(Message, kind=57):
 
 
 @dataclass(frozen=True)
-class Response(Message, kind=58, tells=Tells("values of its rows", "the response of every row")):
+class Response(Message, kind=58, tells=tells.PerRow("values of its rows", "the response of every row")):
     """Client to server: y of all rows (PL: of the rows that are kept for testing)."""
 
     round: int

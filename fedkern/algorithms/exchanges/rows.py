@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
 from ...plain import Record
-from ..core import once, pieces
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells, of_client
+from ..core import once, pieces, tells
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -40,7 +40,7 @@ class AskIds(Message, kind=60):
 
 
 @dataclass(frozen=True)
-class Ids(Message, kind=61, tells=Tells(DIGESTS, "which of all ids that are guessed it has", private=DIGESTS)):
+class Ids(Message, kind=61, tells=tells.PerRow(DIGESTS, "which of all ids that are guessed it has", private=DIGESTS)):
     """Client to server: digests of its row ids, sorted; whether it has the response; where all use it, one digest of it."""
 
     round: int

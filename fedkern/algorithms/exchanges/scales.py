@@ -21,21 +21,9 @@ from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
-from ..core import once
+from ..core import once, tells
 from ..core.kept import GIVEN, load, save
-from ..core.messages import (
-    FEWER,
-    ROTATED,
-    SUM,
-    TWO,
-    ClientEffects,
-    Event,
-    Message,
-    Protocol,
-    RemoteFault,
-    ServerEffects,
-    Tells,
-)
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
 from . import spreads
@@ -56,7 +44,7 @@ class AskMoments(Message, kind=40):
 
 
 @dataclass(frozen=True)
-class ColumnMoments(Message, kind=41, tells=Tells(SUM, "by how much rows differ in each column", TWO)):
+class ColumnMoments(Message, kind=41, tells=tells.Sums(computed="by how much rows differ in each column", where=tells.TWO)):
     """Client to server: values less one, and the sum of squares about the client's own mean, of each column."""
 
     round: int
@@ -74,7 +62,7 @@ class Scaling(Message, kind=42):
 
 
 @dataclass(frozen=True)
-class SecondMoments(Message, kind=43, tells=Tells(SUM, ROTATED, FEWER)):
+class SecondMoments(Message, kind=43, tells=tells.Products()):
     """Client to server: cross-products of its centred and scaled columns, and the rows less one that have both."""
 
     round: int
@@ -91,7 +79,7 @@ class Psi(Message, kind=44):
 
 
 @dataclass(frozen=True)
-class CompletedMoments(Message, kind=49, tells=Tells(SUM, ROTATED, FEWER)):
+class CompletedMoments(Message, kind=49, tells=tells.Products()):
     """Client to server: the covariance of its scaled columns as EM completes it, no means; its rows, how many of them lack a
     value, and how many have both of two columns."""
 

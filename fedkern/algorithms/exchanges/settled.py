@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import BIT, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from ..core.until import Settlement
 
 DIMS: dict[str, int] = {}
@@ -24,12 +24,12 @@ class AskSettled(Message, kind=160):
 
 
 @dataclass(frozen=True)
-class Settled(Settlement, Message, kind=161, tells=Tells(BIT)):
+class Settled(Settlement, Message, kind=161, tells=tells.Bit()):
     """Client to server: 1 where they have, else 0."""
 
 
 @dataclass(frozen=True)
-class MaskedSettled(Masked, Message, kind=296, tells=Tells(f"{BIT}, masked: {HIDES}")):
+class MaskedSettled(Masked, Message, kind=296, tells=tells.Bit().masked):
     """Client to server: `Settled`, masked."""
 
     words: Annotated[bytes, "masked_settled"]

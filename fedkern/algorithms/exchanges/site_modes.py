@@ -13,8 +13,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import LIKELIHOOD, Message, Tells
+from ..core import once, tells
+from ..core.messages import Message
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class AskSiteMode(Message, kind=210):
 
 
 @dataclass(frozen=True)
-class SiteMode(Message, kind=211, tells=Tells(LIKELIHOOD)):
+class SiteMode(Message, kind=211, tells=tells.Figure()):
     """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, 0 without
     a mode.
     """

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import BIT, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .added import Added
 
 
@@ -25,7 +25,7 @@ class AskSumEnd(Message, kind=291):
 
 
 @dataclass(frozen=True)
-class SumEnd(Added, Message, kind=292, tells=Tells(BIT)):
+class SumEnd(Added, Message, kind=292, tells=tells.Bit()):
     """Client to server: nothing but a zero, which is masked."""
 
     round: int
@@ -33,7 +33,7 @@ class SumEnd(Added, Message, kind=292, tells=Tells(BIT)):
 
 
 @dataclass(frozen=True)
-class MaskedSumEnd(Masked, Message, kind=293, tells=Tells(f"{BIT}, masked: {HIDES}")):
+class MaskedSumEnd(Masked, Message, kind=293, tells=tells.Bit().masked):
     """Client to server: `SumEnd`, masked."""
 
     words: Annotated[bytes, "masked_sum_end"]

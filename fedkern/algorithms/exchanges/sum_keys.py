@@ -20,8 +20,8 @@ from typing import Protocol as Shape
 
 from ...errors import JobError
 from ...privacy.masks import KEY, LABEL, Group, Pairs, n_neighbours, public_key
-from ..core import once
-from ..core.messages import NOTHING, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells, evolve
+from ..core import once, tells
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.persistent import PersistentMap
 from ..core.rounds import needed
 
@@ -49,7 +49,7 @@ class AskSumKey(Message, kind=240):
 
 
 @dataclass(frozen=True)
-class SumKey(Message, kind=241, tells=Tells(NOTHING)):
+class SumKey(Message, kind=241, tells=tells.Nothing()):
     """Client to server: its public key, and whether (1 or 0) it signs, and wants the others to."""
 
     key: Annotated[bytes, "key"]
@@ -57,7 +57,7 @@ class SumKey(Message, kind=241, tells=Tells(NOTHING)):
 
 
 @dataclass(frozen=True)
-class SumCommitment(Message, kind=256, tells=Tells(NOTHING)):
+class SumCommitment(Message, kind=256, tells=tells.Nothing()):
     """Client to server, where keys decide who is whose neighbour: the digest of the key that it will tell."""
 
     commitment: Annotated[bytes, "commitment"]
@@ -79,7 +79,7 @@ class SumKeys(Message, kind=242):
 
 
 @dataclass(frozen=True)
-class SumSignature(Message, kind=280, tells=Tells(NOTHING)):
+class SumSignature(Message, kind=280, tells=tells.Nothing()):
     """Client to server: its signature of the keys of all; empty where it has no identity."""
 
     signature: Annotated[bytes, "signature"]

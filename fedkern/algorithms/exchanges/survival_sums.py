@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core import once
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import SUM, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .added import Added
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded
@@ -34,7 +34,7 @@ class AskSurvival(Message, kind=230):
 
 
 @dataclass(frozen=True)
-class SurvivalSums(Added, Message, kind=231, tells=Tells(SUM)):
+class SurvivalSums(Added, Message, kind=231, tells=tells.Sums()):
     """Client to server: number of events; pairs of a row that has its event and one that is at risk after it, and in how many of
     them the first has the higher risk; of each coefficient the score of a slope in time, and its information."""
 
@@ -47,7 +47,7 @@ class SurvivalSums(Added, Message, kind=231, tells=Tells(SUM)):
 
 
 @dataclass(frozen=True)
-class MaskedSurvivalSums(Masked, Message, kind=287, tells=Tells(f"{SUM}, masked: {HIDES}")):
+class MaskedSurvivalSums(Masked, Message, kind=287, tells=tells.Sums().masked):
     """Client to server: `SurvivalSums`, masked."""
 
     words: Annotated[bytes, "masked_survival"]

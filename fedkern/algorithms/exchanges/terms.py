@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
-from ..core import once
-from ..core.masked import HIDES, TELLS, Masked, Sum
-from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
+from ..core import once, tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .rounding import DIGITS, LARGEST, bounded, rounded
 
 Array = NDArray[np.float64]
@@ -101,24 +101,24 @@ class Added:
 
 
 @dataclass(frozen=True)
-class LogTerms(Added, Message, kind=166, tells=Tells(LIKELIHOOD, AREAS, "with few areas")):
+class LogTerms(Added, Message, kind=166, tells=tells.AreaSums(where="with few areas")):
     """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns."""
 
 
 @dataclass(frozen=True)
-class MaskedLogTerms(Masked, Message, kind=266, tells=Tells(f"{LIKELIHOOD}, masked: {HIDES}", AREAS, "with few areas")):
+class MaskedLogTerms(Masked, Message, kind=266, tells=tells.AreaSums(where="with few areas").masked):
     """Client to server: `LogTerms`, masked."""
 
     words: Annotated[bytes, "masked_log_terms"]
 
 
 @dataclass(frozen=True)
-class LogTermsOf(Added, Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+class LogTermsOf(Added, Message, kind=150, tells=tells.Points()):
     """Client to server: log p(y_j | theta) at draws of q."""
 
 
 @dataclass(frozen=True)
-class MaskedLogTermsOf(Masked, Message, kind=255, tells=TELLS):
+class MaskedLogTermsOf(Masked, Message, kind=255, tells=tells.Points().masked):
     """Client to server: a `LogTermsOf`, masked, with a count of each draw that cannot be."""
 
     words: Annotated[bytes, "masked_terms"]

@@ -12,8 +12,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
 from .scales import column_moments
@@ -30,7 +30,7 @@ class AskValues(Message, kind=130):
 
 
 @dataclass(frozen=True)
-class ColumnValues(Message, kind=131, tells=Tells("whether each column has no value, one, two or more different ones")):
+class ColumnValues(Message, kind=131, tells=tells.Fact("whether each column has no value, one, two or more different ones")):
     """Client to server: 0, 1, 2, or 3 for more, of each column."""
 
     round: int

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import once
-from ..core.messages import NOTHING, Message, RemoteFault, Tells
+from ..core import once, tells
+from ..core.messages import Message, RemoteFault
 
 DIMS = {"verdict": 4096, "name": 512}  # bytes at most
 WORDS = (False, True, "settled", "not judged", "approximate")  # `converged` of summary.json, by its number in the message
@@ -23,7 +23,7 @@ class TellVerdict(Message, kind=217):
 
 
 @dataclass(frozen=True)
-class VerdictHeard(Message, kind=218, tells=Tells(NOTHING, private=NOTHING)):
+class VerdictHeard(Message, kind=218, tells=tells.Nothing(private=tells.NOTHING)):
     """Client to server: the verdict has come."""
 
     round: int

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import ONCE
-from ..core.masked import HIDES, Masked, Sum
-from ..core.messages import DRAW, DRAWN, FEWER, LIKELIHOOD, ROTATED, SUM, Message, Tells
+from ..core import tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from .settings import Settings
-
-TOGETHER = "second moments of all clients' rows together, not whose they are"
 
 Coefficients = Annotated[NDArray[np.float64], "c n"]
 
@@ -46,7 +45,7 @@ class GlobalsMoved(Message, kind=31):
 
 
 @dataclass(frozen=True)
-class Locals(Message, kind=32, tells=Tells(DRAW, DRAWN)):
+class Locals(Message, kind=32, tells=tells.Draw()):
     """Client to server: its deviations and lambda^2."""
 
     round: int
@@ -55,7 +54,7 @@ class Locals(Message, kind=32, tells=Tells(DRAW, DRAWN)):
 
 
 @dataclass(frozen=True)
-class MoveTerms(Message, kind=33, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
+class MoveTerms(Message, kind=33, tells=tells.Products(tells.LIKELIHOOD)):
     """Client to server, with `Locals`, if the job has a move: its terms of the move's gradient and precision."""
 
     round: int
@@ -64,7 +63,7 @@ class MoveTerms(Message, kind=33, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
 
 
 @dataclass(frozen=True)
-class SecondMoveTerms(Message, kind=39, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
+class SecondMoveTerms(Message, kind=39, tells=tells.Products(tells.LIKELIHOOD)):
     """Client to server, in the place of `MoveTerms`, in the rounds of the job's second move."""
 
     round: int
@@ -84,7 +83,7 @@ class GlobalsTempered(Message, kind=37):
 
 
 @dataclass(frozen=True)
-class Loglik(Message, kind=38, tells=Tells(LIKELIHOOD, "its centred rows, up to the sign of each")):
+class Loglik(Message, kind=38, tells=tells.Points(computed="its centred rows, up to the sign of each", where="")):
     """Client to server, with `Locals`, if chains exchange temperatures: its log-likelihood, one number for each chain."""
 
     round: int
@@ -92,7 +91,7 @@ class Loglik(Message, kind=38, tells=Tells(LIKELIHOOD, "its centred rows, up to 
 
 
 @dataclass(frozen=True)
-class Sums(Message, kind=34, tells=Tells(DRAW, DRAWN)):
+class Sums(Message, kind=34, tells=tells.Draw()):
     """Client to server, instead of `Locals`: 1 / lambda^2, d / lambda^2, d^2 / lambda^2 (and d, with a slab), to be added."""
 
     round: int
@@ -114,7 +113,7 @@ class Sums(Message, kind=34, tells=Tells(DRAW, DRAWN)):
 
 
 @dataclass(frozen=True)
-class MaskedSums(Masked, Message, kind=267, tells=Tells(f"{DRAW}, masked: {HIDES}", TOGETHER)):
+class MaskedSums(Masked, Message, kind=267, tells=tells.Draw().masked):
     """Client to server: `Sums`, masked."""
 
     words: Annotated[bytes, "masked_sums"]
@@ -132,7 +131,7 @@ class AskStatistics(Message, kind=35):
 
 
 @dataclass(frozen=True)
-class Statistics(Message, kind=36, tells=Tells(SUM, ROTATED, FEWER)):
+class Statistics(Message, kind=36, tells=tells.Products()):
     """Client to server: R and q (with zeros below its rows), rss, its number of rows, its degrees of freedom."""
 
     round: int

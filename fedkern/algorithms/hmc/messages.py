@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
-from ..core.masked import TELLS, Masked, MaskedGradient, MaskedGradientMore, Sum
-from ..core.messages import AREAS, FEW, KNOWN, LABELLED, LIKELIHOOD, Message, Tells
+from ..core import tells
+from ..core.masked import Masked, MaskedGradient, MaskedGradientMore, Sum
+from ..core.messages import Message
 
 Positions = Annotated[NDArray[np.float64], "s xi"]
 Chains = Annotated[NDArray[np.float64], "s"]
@@ -50,7 +51,7 @@ class Decided(Message, kind=93):
 
 
 @dataclass(frozen=True)
-class Slope(Message, kind=94, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
+class Slope(Message, kind=94, tells=tells.AreaSums()):
     """Client to server: dF_j/dxi, and nothing else."""
 
     gradient: Positions
@@ -71,7 +72,7 @@ class Slope(Message, kind=94, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
 
 @dataclass(frozen=True)
-class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
+class SlopeChange(Message, kind=95, tells=tells.AreaSums()):
     """Client to server, at the end of a trajectory: dF_j/dxi, and the change of F_j less that of the kinetic energy."""
 
     gradient: Positions
@@ -94,24 +95,24 @@ class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
 
 @dataclass(frozen=True)
-class LikelihoodSlope(Slope, kind=212, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+class LikelihoodSlope(Slope, kind=212, tells=tells.WeightedSums()):
     """Client to server, of a client without local unknowns: the same, of its log-likelihood."""
 
 
 @dataclass(frozen=True)
-class LikelihoodChange(SlopeChange, kind=213, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+class LikelihoodChange(SlopeChange, kind=213, tells=tells.WeightedSums()):
     """Client to server, of a client without local unknowns: the same, of its log-likelihood, which is all that changes."""
 
 
 @dataclass(frozen=True)
-class MaskedSlope(Masked, Message, kind=246, tells=TELLS):
+class MaskedSlope(Masked, Message, kind=246, tells=tells.WeightedSums().masked):
     """Client to server: a `LikelihoodSlope`, masked."""
 
     words: Annotated[bytes, "masked_slope"]
 
 
 @dataclass(frozen=True)
-class MaskedChange(Masked, Message, kind=247, tells=TELLS):
+class MaskedChange(Masked, Message, kind=247, tells=tells.WeightedSums().masked):
     """Client to server: a `LikelihoodChange`, masked."""
 
     words: Annotated[bytes, "masked_change"]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
-from ..core.masked import TELLS, Masked, Sum
-from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, Tells
+from ..core import tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 
 Places = Annotated[NDArray[np.float64], "c xi"]
 PerPlace = Annotated[NDArray[np.float64], "c"]
@@ -43,7 +44,7 @@ class AskCurvature(Message, kind=200):
 
 
 @dataclass(frozen=True)
-class Curvature(Message, kind=201, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+class Curvature(Message, kind=201, tells=tells.WeightedSums()):
     """Client to server: L_j at each point, its gradient, minus its Hessian (lower triangle, row by row), and by how much L_j is
     another with more nodes."""
 
@@ -88,7 +89,7 @@ class AskValues(Message, kind=214):
 
 
 @dataclass(frozen=True)
-class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+class Values(Message, kind=215, tells=tells.Points()):
     """Client to server: L_j at each draw, in units of `OF_WORDS` or coarser: the highest, and how far below it each is; the most
     by which it is another with more nodes, at the first draws."""
 
@@ -208,14 +209,14 @@ class SummedValues:
 
 
 @dataclass(frozen=True)
-class MaskedCurvature(Masked, Message, kind=244, tells=TELLS):
+class MaskedCurvature(Masked, Message, kind=244, tells=tells.WeightedSums().masked):
     """Client to server: a `SummedCurvature`, masked."""
 
     words: Annotated[bytes, "masked_curvature"]
 
 
 @dataclass(frozen=True)
-class MaskedValues(Masked, Message, kind=245, tells=TELLS):
+class MaskedValues(Masked, Message, kind=245, tells=tells.Points().masked):
     """Client to server: `SummedValues`, masked."""
 
     words: Annotated[bytes, "masked_values"]

@@ -14,9 +14,9 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once
+from ..core import once, tells
 from ..core.masked import ALL
-from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, RemoteFault, Tells
+from ..core.messages import Message, RemoteFault
 from .messages import LOST, OF_WORDS
 
 Array = NDArray[np.float64]
@@ -32,7 +32,7 @@ class AskSingleValues(Message, kind=258):
 
 
 @dataclass(frozen=True)
-class SingleValues(Message, kind=259, tells=Tells(f"{LIKELIHOOD}, without a mask", LABELLED, FEW)):
+class SingleValues(Message, kind=259, tells=tells.Points(f"{tells.LIKELIHOOD}, without a mask")):
     """Client to server: L_j at each draw of these rounds, as it was masked in them; zeros in the place of other rounds."""
 
     values: Annotated[Array, "singles"]

@@ -8,7 +8,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
+from ..core import tells
+from ..core.messages import Message
 
 Places = Annotated[NDArray[np.float64], "c xi"]
 PerPlace = Annotated[NDArray[np.float64], "c"]
@@ -31,7 +32,7 @@ class AskCurvatures(Message, kind=219):
 
 
 @dataclass(frozen=True)
-class Curvatures(Message, kind=220, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
+class Curvatures(Message, kind=220, tells=tells.AreaSums()):
     """Client to server: F_j at each place, its gradient in u, and minus its Hessian in u (lower triangle, row by row)."""
 
     round: int
@@ -49,7 +50,7 @@ class AskMarginals(Message, kind=221):
 
 
 @dataclass(frozen=True)
-class Marginals(Message, kind=222, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
+class Marginals(Message, kind=222, tells=tells.AreaSums()):
     """Client to server: log p(y_j | xi) at each draw, and the standard deviation over these of the error that integrating by
     draws has."""
 

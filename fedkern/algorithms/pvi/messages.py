@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
-from ..core.masked import HIDES, TELLS, Masked, Sum
-from ..core.messages import FEW, FEW_OR_FULL, FEW_OR_SUMS, LABELLED, LIKELIHOOD, NOISED, Message, Tells
+from ..core import tells
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
 from ..exchanges.arrival import SUMS as OF_SLOPES
 from ..exchanges.arrival import AskSlope
 
@@ -37,7 +38,7 @@ class QUpdate(Message, kind=10):
 
 
 @dataclass(frozen=True)
-class SiteDelta(Message, kind=11, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_FULL, NOISED)):
+class SiteDelta(Message, kind=11, tells=tells.Sites(private=tells.NOISED)):
     """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
     updates.
     """
@@ -77,7 +78,7 @@ class ScaledQUpdate(QUpdate, kind=17):
 
 
 @dataclass(frozen=True)
-class ScaledSiteDelta(SiteDelta, kind=18, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_SUMS)):
+class ScaledSiteDelta(SiteDelta, kind=18, tells=tells.Sites(where=tells.FEW_OR_SUMS)):
     """Client to server, of a job that learns its scale: the change in units of 1 / variance, and sums of its residuals.
 
     They are, under the q of the question, the sum of squares about the mean, the addition of q's own spread to it over the
@@ -119,7 +120,7 @@ class CountsQUpdate(QUpdate, kind=22):
 
 
 @dataclass(frozen=True)
-class CountsSiteDelta(SiteDelta, kind=23, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_SUMS)):
+class CountsSiteDelta(SiteDelta, kind=23, tells=tells.Sites(where=tells.FEW_OR_SUMS)):
     """Client to server, of a negative binomial job that learns r: the change, and the first and second derivative in log r of its
     expected log-likelihood under the q and at the r of the question.
     """
@@ -184,7 +185,7 @@ class Parameters(Message, kind=20):
 
 
 @dataclass(frozen=True)
-class Gradient(Message, kind=21, tells=Tells(LIKELIHOOD, LABELLED, FEW, NOISED)):
+class Gradient(Message, kind=21, tells=tells.WeightedSums(private=tells.NOISED)):
     """Client to server: gradient of its expected log-likelihood, clipped and noised if the job is private."""
 
     round: int
@@ -209,32 +210,29 @@ class Gradient(Message, kind=21, tells=Tells(LIKELIHOOD, LABELLED, FEW, NOISED))
 # Where the server gets sums alone --------------------
 
 
-OF_SITES = Tells(f"{LIKELIHOOD}, masked: {HIDES}", "rows and labels, not whose they are", FEW_OR_FULL)
-
-
 @dataclass(frozen=True)
-class MaskedSiteDelta(Masked, Message, kind=250, tells=OF_SITES):
+class MaskedSiteDelta(Masked, Message, kind=250, tells=tells.Sites().masked):
     """Client to server: a `SiteDelta`, masked."""
 
     words: Annotated[bytes, "masked_delta"]
 
 
 @dataclass(frozen=True)
-class MaskedScaledSiteDelta(Masked, Message, kind=251, tells=OF_SITES):
+class MaskedScaledSiteDelta(Masked, Message, kind=251, tells=tells.Sites().masked):
     """Client to server: a `ScaledSiteDelta`, masked."""
 
     words: Annotated[bytes, "masked_scaled_delta"]
 
 
 @dataclass(frozen=True)
-class MaskedCountsSiteDelta(Masked, Message, kind=252, tells=OF_SITES):
+class MaskedCountsSiteDelta(Masked, Message, kind=252, tells=tells.Sites().masked):
     """Client to server: a `CountsSiteDelta`, masked."""
 
     words: Annotated[bytes, "masked_counts_delta"]
 
 
 @dataclass(frozen=True)
-class MaskedGradientOfQ(Masked, Message, kind=253, tells=TELLS):
+class MaskedGradientOfQ(Masked, Message, kind=253, tells=tells.WeightedSums().masked):
     """Client to server: a `Gradient`, masked."""
 
     words: Annotated[bytes, "masked_gradient_of_q"]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
-from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core import once, tells
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap, PersistentSet
 from .two_points import PROBIT, TwoPoints
 
@@ -161,7 +161,7 @@ class AskSums(Message, kind=15):
 
 
 @dataclass(frozen=True)
-class NoisySums(Message, kind=16, tells=Tells("", private="sums of noised sums that were charged before")):
+class NoisySums(Message, kind=16, tells=tells.Public(private="sums of noised sums that were charged before")):
     """Client to server: its `Sums`, functions of noisy sums and of points that follow from them."""
 
     round: int

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
+from ..core import tells
 from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
-from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
+from ..core.messages import Message
 
 Draws = Annotated[NDArray[np.float64], "s xi"]
 Parameters = Annotated[NDArray[np.float64], "k"]
@@ -29,7 +30,7 @@ class Global(Message, kind=70):
 
 
 @dataclass(frozen=True)
-class GlobalGradient(Message, kind=71, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
+class GlobalGradient(Message, kind=71, tells=tells.AreaSums()):
     """Client to server: G_j of each draw, and nothing else. (A client has one open question, so no round is needed.)"""
 
     gradient: Draws
@@ -50,7 +51,7 @@ class GlobalGradient(Message, kind=71, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
 
 @dataclass(frozen=True)
-class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
+class GlobalGradientBound(Message, kind=72, tells=tells.AreaSums()):
     """Client to server, instead, in a job with a trace: also F_j, its term of the bound at these draws, on average."""
 
     gradient: Draws
@@ -92,7 +93,7 @@ class Start(Message, kind=74):
 
 
 @dataclass(frozen=True)
-class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
+class Reached(Message, kind=75, tells=tells.Figure()):
     """Client to server, SFVI-Avg: q(xi) after its steps."""
 
     round: int

@@ -8,7 +8,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import NUMBERS, PART, SPAN, Message, Tells
+from ..core import tells
+from ..core.messages import Message
 
 Rows = Annotated[NDArray[np.float64], "n"]
 Dispersion = Annotated[NDArray[np.float64], "gamma"]
@@ -23,7 +24,7 @@ class Auxiliary(Message, kind=80):
 
 
 @dataclass(frozen=True)
-class Predicted(Message, kind=81, tells=Tells(NUMBERS, SPAN)):
+class Predicted(Message, kind=81, tells=tells.PerRow(computed=tells.SPAN)):
     """Client to server (AV, y at the server): the mean of g_j over its steps."""
 
     round: int
@@ -41,7 +42,7 @@ class Total(Message, kind=82):
 
 
 @dataclass(frozen=True)
-class Moved(Message, kind=83, tells=Tells(NUMBERS, PART)):
+class Moved(Message, kind=83, tells=tells.PerRow()):
     """Client to server (AV, y shared): z_j after its step."""
 
     round: int
@@ -60,7 +61,7 @@ class AuxiliaryTotal(Message, kind=84):
 
 
 @dataclass(frozen=True)
-class Slopes(Message, kind=85, tells=Tells(NUMBERS, SPAN)):
+class Slopes(Message, kind=85, tells=tells.PerRow(computed=tells.SPAN)):
     """Client to server (PL): means over its steps of g_j, of rho_j, and of its part of the slope in log sigma."""
 
     round: int

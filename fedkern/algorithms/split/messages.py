@@ -8,7 +8,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import DRAW, LIKELIHOOD, NUMBERS, PART, Message, Tells
+from ..core import tells
+from ..core.messages import Message
 
 Rows = Annotated[NDArray[np.float64], "s n"]
 Draws = Annotated[NDArray[np.float64], "s"]
@@ -26,9 +27,9 @@ class Begin(Message, kind=50):
 class ZShare(
     Message,
     kind=51,
-    tells=Tells(
-        f"{DRAW} for every row",
-        f"{PART}, and of columns of few values these values, up to their names",
+    tells=tells.PerRow(
+        f"{tells.DRAW} for every row",
+        f"{tells.PART}, and of columns of few values these values, up to their names",
         private="a noised number for every row, charged to its budget",
     ),
 ):
@@ -57,7 +58,7 @@ class PredictorSum(Message, kind=53):
 
 
 @dataclass(frozen=True)
-class LikelihoodShare(Message, kind=54, tells=Tells(NUMBERS, PART)):
+class LikelihoodShare(Message, kind=54, tells=tells.PerRow()):
     """Client to server (PL): rho_j, its sum over rows, and this client's part of the slope in log sigma."""
 
     round: int
@@ -75,7 +76,7 @@ class LikelihoodSum(Message, kind=55):
 
 
 @dataclass(frozen=True)
-class BoundShare(Message, kind=56, tells=Tells(LIKELIHOOD)):
+class BoundShare(Message, kind=56, tells=tells.Figure()):
     """Client to server, if the job asks for the trace of the ELBO: this client's terms of it, one number."""
 
     round: int

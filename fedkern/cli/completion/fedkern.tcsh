@@ -12,7 +12,7 @@ complete fedkern \
         'c/--log-level=/(debug info warning)/' \
         'c/--table=/(csv text)/' \
         'c/--graph=/(graphml csv)/' \
-        'c/--/(apart client clients columns device engine epsilon exp family fast folder grace graph help holder identity json latency level list local log-file log-level mark method mpi name names noise open out party peer peer-key place print-completion print-slurm printed private quiet raw reference response resume rows runs seed server set site socket table test tidy untested until version who yes)/' \
+        'c/--/(apart client clients columns device engine epsilon exp family fast folder grace graph help holder identity json latency level list local log-file log-level mark messages method mpi name names noise open out party peer peer-key place print-completion print-slurm printed private quiet raw reference response resume rows runs seed server set site socket table test tidy untested until verbose version who yes)/' \
         'c/-/(- h n)/' \
         'n/--device/(cpu cuda)/' \
         'n/--log-level/(debug info warning)/' \

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...kernels import ordered, rng
 from ...kernels.families import BERNOULLI, FAMILIES, POISSON
-from ...privacy.disclosure import LEVELS, told_by_values, told_up_to
 
 Array = NDArray[np.float64]
 
 
-RULES = LEVELS["standard"]
 # Of a job whose rows are nobody's, wherever its parties are.
 NOBODYS = "\n[disclosure]  # the rows are nobody's\nrows = 0\nrows_per_coefficient = 0\nrows_per_value = 0\nleverage = 1.0\n"
+# Rows of a client, and rows a coefficient of some kinds, that do for each rule of disclosure control.
+ENOUGH, OF_EACH, COUNTED = 20, 25, ("logistic", "poisson", "ordinal", "survival")
 SHAPES = {"cox": 1.0, "weibull": 1.5}  # of the hazards of survival times: a power of the time, plus 1
 
 
@@ -346,12 +346,7 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
     (out / "truth.json").write_text(
         json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
     )
-    told = told_up_to(settings.columns + 1, RULES, diagonal=False) if kind in ("logistic", "poisson") else 0
-    if kind == "ordinal":
-        told = told_by_values(settings.columns + 4, RULES)
-    if kind == "survival":  # events, of which there are about as many as censored times
-        told = 2 * told_by_values(settings.columns, RULES)
-    few = kind != "sigma" and (settings.rows < RULES.rows_of_one_column or settings.rows <= told)
+    few = kind != "sigma" and settings.rows < (OF_EACH * (settings.columns + 3) if kind in COUNTED else ENOUGH)
     job = f"{federation.job}{NOBODYS}" if few else federation.job
     (out / "job.toml").write_text(job, "utf-8")
     return out / "job.toml"

@@ -22,7 +22,6 @@ from ...errors import JobError, OwnFault, owned
 from ...labels import in_order
 from ...models.encoding import Column, Encoding, Spec
 from ...models.formula.expansion import Formula, Made
-from .. import few
 from ..run import Run
 from ..stage import Stage
 
@@ -193,7 +192,6 @@ def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:
     """Refuses rows that a spline of the agreed knots singles out (OwnFault); a client's own knots were checked before."""
     for k, table in tables.items():
         with owned(k):
-            binding = run.hooks.bindings.get(k)
-            too_few = few.find_few(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
-            if too_few is not None and not too_few.by_summary:
+            too_few = run.find_few(k, table, spec)
+            if too_few is not None:
                 raise OwnFault(f"{too_few.told}; {CURVES}", f"{too_few.own}; {CURVES}")

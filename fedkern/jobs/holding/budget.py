@@ -31,12 +31,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from ...disclosure.rules import NEAR, NEAR_ROWS, OPEN_JOBS
 from ...errors import JobError
 from ...ground import OWN, OWN_FOLDER, Ground, on
 from ...plain import Json
 from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, gather, max_steps, neighbours_of
 from ...privacy.certificate import certificate
-from ...privacy.disclosure import NEAR, NEAR_ROWS, OPEN_JOBS
 from ...privacy.sketch import Sketch
 from ...results.plain import Record
 from .binding import LEDGER, Account

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...privacy.disclosure import NEAR_ROWS
+from ...disclosure.rules import NEAR_ROWS
 from ...privacy.sketch import CELLS, PAIRS, ColumnSketcher, Sketch, nearly_equal
 
 _NONCE = 16  # bytes

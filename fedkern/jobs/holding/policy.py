@@ -50,9 +50,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...data.mark import OF_ROWS
+from ...disclosure.rules import LEVELS, OLD_KEYS, Rules, of_old_keys, with_keys
 from ...errors import JobError
 from ...privacy.accountant import Mechanism, Unit
-from ...privacy.disclosure import LEVELS, OLD_KEYS, Rules, of_old_keys, with_keys
 
 if TYPE_CHECKING:
     from .policy_keys import Data

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from ...disclosure.rules import OPEN_JOBS, Level
 from ...plain import Json
 from ...privacy.accountant import Unit
-from ...privacy.disclosure import OPEN_JOBS, Level
 from ...sections import Section, key, validate_file
 
 Word = TypeVar("Word", bound=str)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from ...disclosure.requirement import ALL, Requirement
+from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
 from ...jobs.keys import (
@@ -29,7 +32,6 @@ from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
 from ...models.mixed.shapes import SHAPES
-from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
 from . import level_keys, own_keys
 from .level_keys import Levels
 from .own_keys import PriorSection
@@ -211,10 +213,6 @@ class Config(JobConfig):
         return self.own  # whose code may answer otherwise when it is asked again
 
     @property
-    def looks_at_values(self) -> bool:
-        return not self.own  # which columns say something, and of what, the factory knows alone
-
-    @property
     def row_kind(self) -> RowKind:
         """The kind of the job's rows, by which its model (`models`) and its steps (`kinds`) are chosen."""
         if self.own:
@@ -263,11 +261,6 @@ class Config(JobConfig):
             return FAMILIES["ordinal-probit" if self.model.link == "probit" else "ordinal"]
         return FAMILIES["bernoulli" if self.hazards else self.model.family]
 
-    def unknowns(self, coefficients: int) -> int:
-        """Returns the number of unknowns of a likelihood without effects, from the number of columns with coefficients."""
-        others = max(len(self.levels) - 1, 1)
-        return coefficients * others if self.nominal else coefficients + others if self.leveled else coefficients
-
     @property
     def secure(self) -> bool:
         return self.job.sums is not None
@@ -301,10 +294,6 @@ class Config(JobConfig):
         return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
 
     @property
-    def groups_asked(self) -> int | None:
-        return None if self.random.group is None else self.rules.groups
-
-    @property
     def rounds_messages(self) -> bool:
         """Whether clients round what they tell to what the answer needs, where no masks hide it."""
         return True
@@ -323,20 +312,8 @@ class Config(JobConfig):
         return self.row.linear and self.random.group is None
 
     @property
-    def tells_combinations(self) -> bool:
-        return not self._plain_linear and not self.own
-
-    @property
-    def tells_products(self) -> bool:
-        return self._plain_linear
-
-    @property
     def joins_levels(self) -> bool:
         return self.disclosure.rare == "join" and not self.own
-
-    @property
-    def takes_summaries(self) -> bool:
-        return self.without_summaries is None and not self._plain_linear
 
     @property
     def approximate(self) -> bool:
@@ -359,48 +336,39 @@ class Config(JobConfig):
         }
         return next((what for what, there in unlike.items() if there), None)
 
-    def weighing(self, coefficients: int) -> tuple[int, int]:
-        if self.own or self.hazards or self._plain_linear:
-            return super().weighing(coefficients)
-        own = coefficients + (self.leveled and not self.nominal)  # a threshold is an intercept
-        return told_by_values(own, self.rules, each=self.rules.weighed), own
-
-    def told_of(self, coefficients: int) -> bool:
-        return not self.own
-
-    def told_up_to(self, coefficients: int) -> int:
-        if self.own or not self.rules.of_coefficients:
-            return 0
+    @property
+    def requirement(self) -> Requirement:
+        asked = replace(super().requirement, groups=self.random.group is not None, names_groups=self.random.group is None)
+        if self.own:  # which columns say something, and of what, the factory knows alone
+            return replace(asked, looks_at_values=False)
         if self._plain_linear:
-            return super().told_up_to(coefficients)
-        linear = self.row.linear  # whose groups of one row or two are looked at
-        more = WITH_MARGINAL * self.unknowns(coefficients) if self._levels_moved else 0
-        unknowns = self.unknowns(coefficients) + self.shapes
-        slopes = 0 if linear else len(self.random.slopes)
-        shapes = 0 if self.hazards or linear else self.shapes
-        return more + told_by_values(unknowns, self.rules, slopes, intercept=self.model.family != "cox", shapes=shapes)
-
-    @property
-    def _levels_moved(self) -> bool:
-        """Whether sums of what changes ordered levels' probabilities are told."""
-        return self.output.marginal and self.leveled and not self.nominal
-
-    @property
-    def counted_too(self) -> str:
-        others = len(self.levels) - 1
+            return replace(asked, tells="products", whole=ALL)
+        others, ordered = max(len(self.levels) - 1, 1), self.leveled and not self.nominal
+        counted_too = ""
         if self.nominal:
-            return f", each for {others} levels beside the first"
-        if self.leveled:
-            twenty = ", twenty rows each with output.marginal" if self._levels_moved else ""
-            return f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
-        if self._plain_linear or not self.shapes:
-            return ""
-        return f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of the family"
-
-    @property
-    def fewer_too(self) -> str:
+            counted_too = f", each for {others} levels beside the first"
+        elif ordered:
+            twenty = ", twenty rows each with output.marginal" if self.output.marginal else ""
+            counted_too = f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
+        elif self.shapes:
+            counted_too = f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of the family"
         levels = "levels (one that nobody has need not be in data.levels)"
-        return levels if self.nominal else f"random slopes or {levels}" if self.leveled else super().fewer_too
+        return replace(
+            asked,
+            tells="values",
+            whole=ALL,
+            blocks=others if self.nominal else 1,
+            more=others if ordered else 0,
+            shapes=self.shapes,
+            of_family=0 if self.hazards or self.row.linear else self.shapes,
+            marginal=WITH_MARGINAL if ordered and self.output.marginal else 0,
+            slopes=0 if self.row.linear else len(self.random.slopes),  # of linear rows small groups are looked at
+            intercept=self.model.family != "cox",
+            weighs=None if self.hazards else int(ordered),  # a threshold is an intercept
+            summaries=self.without_summaries is None,
+            counted_too=counted_too,
+            fewer_too=levels if self.nominal else f"random slopes or {levels}" if ordered else "random slopes",
+        )
 
     @property
     def shapes(self) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level_sums
 from ...algorithms.importance import machine as importance
-from ...jobs import alike
+from ...disclosure import alike
 from ...jobs.stage import Stage
 from ...models import levels
 from ...models.encoding import INTERCEPT
@@ -102,8 +102,8 @@ class LevelModel(Model):
 
     def describe_kind(self) -> Iterator[str]:
         yield self._listed
-        config = self.config
-        least = alike.of_a_level(config, alike.asked(config, config.row.name))
+        asked = self.config.requirement
+        least = alike.of_a_level(asked, alike.of_a_value(asked, self.config.row.name))
         few = f"; one that occurs there must be in {least} rows or more" if least > 1 else ""
         yield f"         each client tells how many of its rows have each{few}"
         yield from super().describe_kind()

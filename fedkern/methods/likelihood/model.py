@@ -23,7 +23,9 @@ from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import OF_REGRESSIONS, OF_SUMS, Settings
 from ...data.design import Design
 from ...data.table import Table
-from ...jobs import few
+from ...disclosure import describe as described
+from ...disclosure.rules import LEVELS as RULES
+from ...disclosure.rules import Rules
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
@@ -38,7 +40,6 @@ from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
 from ...models.weighing import Least, Weighed
-from ...privacy import disclosure
 from ...results.other_way import OF_TWO
 from ...results.verdict import Said
 from . import response_units
@@ -262,7 +263,7 @@ class Model(WeighedModel[OutputSection]):
         """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
         if not self.has_multiples or self.secure:
             return None
-        rows = [float(disclosure.LEVELS["standard"].rows) if self.offset else n for _, n in answers]
+        rows = [float(RULES["standard"].rows) if self.offset else n for _, n in answers]
         return response_units.of_means(self._column, self.telling, answers, rows)
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
@@ -489,9 +490,9 @@ class Model(WeighedModel[OutputSection]):
         at, keeps = self.start_at[np.newaxis], self.may_be_reversed
         return importance.start(settings or self.settings, self.prior, self.telling, self.coordinates, at, keeps_first=keeps)
 
-    def client(self, index: int, likelihood: importance.Model, rules: disclosure.Rules) -> importance.Client:
+    def client(self, index: int, likelihood: importance.Model, rules: Rules) -> importance.Client:
         """Returns a client's machine, before it has seen anything; `rules`: of the job and of the client's holder."""
-        usual, least = disclosure.LEVELS["standard"], None
+        usual, least = RULES["standard"], None
         # Where a number is lowered to that of a file, points at which fewer rows weigh are not asked for more.
         rows, each = (own if given >= own else 0 for given, own in ((rules.rows, usual.rows), (rules.linear, usual.linear)))
         leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
@@ -660,11 +661,11 @@ class Model(WeighedModel[OutputSection]):
 
     def describe_kind(self) -> Iterator[str]:
         """Yields the lines on the disclosure of rows of this kind by clients' answers."""
-        d, wanted = self.encoding.size, self.config.told_up_to(self.encoding.size)
+        d, wanted = self.encoding.size, self.config.requirement.told_up_to(self.encoding.size)
         told = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
         needs = f"; each client needs more than {wanted} rows" if wanted else ""
         yield f"curvature {told}, and their labels{needs}"
-        yield from few.rotation(self.config, d)
+        yield from described.rotation(self.config.requirement, d)
 
     def describe_priors(self) -> str:
         """Returns the priors of coefficients and intercept, on one line."""

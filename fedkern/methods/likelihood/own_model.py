@@ -17,13 +17,13 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Advice, Settings
 from ...algorithms.importance.units import told
+from ...disclosure.rules import Rules
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels import rng
 from ...models.own.given import Given
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
-from ...privacy.disclosure import Rules
 from . import own_keys
 from .keys import Config, OutputSection
 from .model import JITTER, LOOKED, STEP, TOLD

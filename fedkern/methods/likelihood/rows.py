@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import labels
-from ...data.design import Design, column_of, with_event
+from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, who
 from ...data.formula import looked_at
 from ...data.table import Table
+from ...disclosure import alike, counting, few
 from ...errors import JobError, OwnFault
-from ...jobs import alike, counting, few, incomplete
+from ...jobs import incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...models.encoding import Spec
-from ...privacy.disclosure import LEAST_OF_LEVEL
 from .keys import Config
 from .parts import check_parts
 from .pieces import check_pieces
@@ -97,7 +97,8 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     """
     spec = with_event(spec, table)
     check_groups(config, table, spec, client)
-    family, wanted = config.model.family, config.told_up_to(few.coefficients(config, table, spec)) + 1
+    asked = config.requirement
+    family, wanted = config.model.family, asked.told_up_to(few.coefficients(asked, table, spec)) + 1
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)
@@ -227,20 +228,20 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         It has few of one kind; numbers are for the holder.
     """
     table, spec = looked_at(table, spec)
-    numbers = np.bincount(codes)
+    asked, numbers = config.requirement, np.bincount(codes)
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
-    wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(config, table, spec)) + 1), LEAST_OF_LEVEL
+    wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(asked, table, spec)) + 1), LEAST_OF_LEVEL
     if config.random.slopes:  # then a group's message is of its own rows, and not of all of its size
         wanted, pairs = max(wanted, config.rules.sloped_groups), max(pairs, config.rules.sloped_groups)
     remedy = "join these groups to others, leave their rows out, or name another column"
     column = f"{begin}: model.random.group: column {config.random.group!r}"
     text = f"{column} has a group so small, and so few like it, that what is sent tells it"
     if 0 < ones < wanted or 0 < twos < pairs:
-        asked = f"none or {wanted} of one row are asked for, and none or {pairs} of two"
-        own = f"{text}: it has {ones} of one row and {twos} of two; {asked}"
+        those = f"none or {wanted} of one row are asked for, and none or {pairs} of two"
+        own = f"{text}: it has {ones} of one row and {twos} of two; {those}"
         raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
-    found = next(alike.find_alike(config, table, spec, alone), None) if ones else None
+    found = next(alike.find_alike(asked, table, spec, alone), None) if ones else None
     if found is not None:
         among = f"{begin}: among groups of one row"
         raise OwnFault(f"{among}, {found.told}: {found.remedy}", f"{among}, {found.own}: {found.remedy}")

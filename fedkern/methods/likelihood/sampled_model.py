@@ -9,7 +9,7 @@ from ...algorithms.core.messages import ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Settings
-from ...privacy.disclosure import Rules
+from ...disclosure.rules import Rules
 from .keys import OutputSection
 
 

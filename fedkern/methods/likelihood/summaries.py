@@ -1,6 +1,6 @@
 """Says of which rows clients take part by a summary, and how a result names them.
 
-Such a client is too small for values at draws; which these are all places have agreed on before (`jobs.few`). It answers two
+Such a client is too small for values at draws; which these are all places have agreed on before (`jobs.admitted`). It answers two
 questions in the rounds, none about the checks of the model, and a quadratic stands in the place of its log-likelihood
 (`algorithms.importance.summaries`). Source: docs/spec/likelihood.md, section 1.
 """

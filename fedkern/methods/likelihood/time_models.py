@@ -18,7 +18,7 @@ from ...algorithms.exchanges import hazard_curves, level, lifetime_sums, odd_res
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
-from ...jobs.counting import LEAST_AT_RISK
+from ...disclosure.counting import LEAST_AT_RISK
 from ...jobs.stage import Stage
 from ...models import survival, survival_curves, survival_parametric
 from ...models.mixed import Layout, Prior
@@ -150,7 +150,7 @@ class CoxModel(TimeModel):
         return [Stage(pearson.PROTOCOL, {"d": 0}).with_sums(pearson.SUMS, secure=self.secure)]  # of sums at no coefficients
 
     def describe_kind(self) -> Iterator[str]:
-        data, wanted = self.config.data, self.config.told_up_to(self.encoding.size)
+        data, wanted = self.config.data, self.config.requirement.told_up_to(self.encoding.size)
         at = ", ".join(f"{t:g}" for t in self.survival_at)
         curves = f"of which it tells the cumulative hazard at {at}" if at else "which stays with it"
         yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {curves}"
@@ -325,7 +325,7 @@ class LifetimeModel(TimeModel):
         return stage.with_sums(lifetime_sums.SUMS, secure=self.secure)
 
     def describe_kind(self) -> Iterator[str]:
-        wanted = self.config.told_up_to(self.encoding.size)
+        wanted = self.config.requirement.told_up_to(self.encoding.size)
         given = self.config.model.intercept_centre is not None
         pieces = f", constant between {', '.join(f'{cut:g}' for cut in self.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
         of_family = {"weibull": ", log shape ~ N(0, 1)", "exponential": ", constant", "piecewise": pieces}[self.family]

@@ -21,7 +21,6 @@ from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import slope
 from ...errors import owned
-from ...jobs import few
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.expfam import Gaussian, pack, unpack
@@ -121,7 +120,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
         return True
     counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
     counting = counting if rows.units is None else rows.n_units  # a row of trials is two here, with the same columns
-    return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
+    return model.covariance == "full" or model.may_tell_curvature(counting)
 
 
 @guard.check("the distance from the posterior of all rows", lambda *_: Arrived(None, "it could not be computed"))

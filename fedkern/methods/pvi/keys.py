@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from ...disclosure.requirement import ALL, NONE, Kind, Requirement
+from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior
 from ...errors import JobError
 from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
@@ -33,7 +36,6 @@ from ...models.encoding import Column
 from ...models.formula.expansion import Formula
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
-from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_up_to
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
@@ -295,13 +297,9 @@ class Config(JobConfig):
         return max(self.algorithm.min_updates, super().least_updates)
 
     @property
-    def batch(self) -> float:
-        return self.algorithm.batch
-
-    @property
     def secret_batches(self) -> bool:
         """Whether a client alone knows which rows are in the batches of a job that is not private."""
-        return self.batch < 1 and self.algorithm.random_source == "secure"
+        return self.algorithm.batch < 1 and self.algorithm.random_source == "secure"
 
     @property
     def tells_rows(self) -> str | None:
@@ -332,7 +330,7 @@ class Config(JobConfig):
     @property
     def _of_batches(self) -> str | None:
         """Why batches may let messages tell rows."""
-        if self.batch == 1:
+        if self.algorithm.batch == 1:
             return None
         if self.secret_batches:
             return (
@@ -352,25 +350,16 @@ class Config(JobConfig):
         return super().readers
 
     @property
-    def tells_combinations(self) -> bool:
-        return self.privacy is None and self.model.family != "gaussian"  # whose sums tell of no more than two columns at once
-
-    @property
     def joins_levels(self) -> bool:
         return self.disclosure.rare == "join" and self.privacy is None
 
     @property
-    def tells_products(self) -> bool:
-        return self.privacy is None and self.model.family == "gaussian"
-
-    def told_of(self, coefficients: int) -> bool:
-        given = self.model.covariance
-        return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
-
-    def told_up_to(self, coefficients: int) -> int:
-        if self.privacy is not None or self.model.family == "gaussian":  # whose messages tell cross-products alone
-            return super().told_up_to(coefficients)
-        return told_up_to(coefficients, self.rules, diagonal=not self.told_of(coefficients))
+    def requirement(self) -> Requirement:
+        covariance, open_one = self.model.covariance, self.privacy is None
+        whole = {"full": ALL, "auto": range(2, MOST_FULL + 1)}.get(covariance, NONE) if open_one else NONE
+        # Sums of a linear model tell of no more than two columns at once.
+        tells: Kind = "nothing" if not open_one else "products" if self.model.family == "gaussian" else "sites"
+        return replace(super().requirement, tells=tells, whole=whole, covariance=covariance, batch=self.algorithm.batch)
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """Returns how far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""

@@ -19,6 +19,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.box import BoxOfQ
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
+from ...disclosure.rules import VALUES_BY, told_up_to
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
@@ -28,7 +29,6 @@ from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...models.reference import Coding, coding_of
-from ...privacy.disclosure import VALUES_BY, told_up_to
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from ...results import lines
@@ -132,7 +132,11 @@ class Model(WeighedModel[OutputSection]):
     @property
     def told_up_to(self) -> int:
         """The number of a client's rows up to which its messages may determine them."""
-        return self.config.told_up_to(self.encoding.size)
+        return self.config.requirement.told_up_to(self.encoding.size)
+
+    def may_tell_curvature(self, n_rows: int) -> bool:
+        """Tells whether a client with so many rows may tell X'WX."""
+        return self.config.requirement.may_tell_curvature(n_rows, self.encoding.size)
 
     @property
     def told_by_curvature(self) -> int:

@@ -19,7 +19,7 @@ from ...data.design import Design, check_counts, describe_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import column_notes, few, incomplete
+from ...jobs import admitted, column_notes, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
@@ -105,7 +105,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         check_counts(table, model.counted_weights, client)
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
-    notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
+    notes = [*design.notes, *incomplete.own_notes(model.config, table), *admitted.private_notes(model.config, table.n_rows)]
     notes += [
         *nothing.describe_columns(),
         *linearised.describe_rows(model, client, design.X),

@@ -14,7 +14,8 @@ from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
-from ...jobs import few, incomplete, joining, memory, secure, wire
+from ...disclosure import describe as described
+from ...jobs import incomplete, joining, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
@@ -157,7 +158,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     more = "; more if columns turn out to be categorical" if unknown else ""
     trials = f", successes of {model.trials} trials" if model.trials else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
-    yield from few.curvature(config, d)
+    yield from described.curvature(config.requirement, d)
     if a.variant == "pvi" and (said := linear.of_clip(model)):
         yield f"clip     {said}"
     yield from (f"clip     {note}" for note in linearised.of_clip(model))

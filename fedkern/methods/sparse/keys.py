@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
+from ...disclosure.requirement import Requirement
 from ...jobs.keys import (
     Chains,
     CommonOutputSection,
@@ -167,8 +169,8 @@ class Config(JobConfig):
         return self.disclosure.rare == "join"
 
     @property
-    def tells_products(self) -> bool:
-        return True
+    def requirement(self) -> Requirement:
+        return replace(super().requirement, tells="products")
 
     @property
     def tells_rows(self) -> str | None:

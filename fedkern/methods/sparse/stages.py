@@ -16,7 +16,8 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
-from ...jobs import few, joining, memory, secure
+from ...disclosure import describe as described
+from ...jobs import joining, memory, secure
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.sparse import relative
@@ -178,7 +179,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
         yield f"         runs again {words}, with all its messages"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"columns  {_coefficients(model)} coefficients" + ("" if model.is_graph else f"; response {model.encoding.response}")
-    yield from few.rotation(config, len(model.nodes) if model.is_graph else model.coefficients.size)
+    yield from described.rotation(config.requirement, len(model.nodes) if model.is_graph else model.coefficients.size)
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"

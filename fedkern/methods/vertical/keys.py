@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from ...disclosure.requirement import Requirement
 from ...jobs import incomplete
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
@@ -217,6 +219,10 @@ class Config(JobConfig):
     def shared(self) -> bool:
         """Whether clients use the response."""
         return self.algorithm.response == "shared"
+
+    @property
+    def requirement(self) -> Requirement:
+        return replace(super().requirement, each_row=True)
 
     @property
     def readers(self) -> str:  # slopes, or the sum itself, tell each client the sum of the others' parts of every row

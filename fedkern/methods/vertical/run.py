@@ -16,7 +16,7 @@ from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes, convergence, few, incomplete
+from ...jobs import admitted, column_notes, convergence, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -192,7 +192,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
     for k, column in arrays.items():
         gone = at.complete[k] - at.n_rows
         others = [f"{gone} more rows are left out: another party lacks a cell of them, or the whole row"] if gone else []
-        run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults, len(column.X))
+        run.note_rows(k, [*column.notes, *others, *admitted.private_notes(config, len(column.X))], column.faults, len(column.X))
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         said = column_notes.exchange_notes(run, degenerate, split=True)

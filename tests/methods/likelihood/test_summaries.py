@@ -19,7 +19,7 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.api import find_ending
 from fedkern.cli.show import describe_result
 from fedkern.errors import JobError, OwnFault
-from fedkern.jobs import few
+from fedkern.jobs import admitted
 from fedkern.jobs.hooks import RunHooks
 from fedkern.methods.likelihood import summaries
 from fedkern.results.verdict import HEADS
@@ -33,11 +33,11 @@ SIZES = (49, 106, 216)
 @pytest.fixture
 def by_a_summary(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has these clients take part by a summary, whatever rules count of their rows."""
-    kept = few.kept
-    monkeypatch.setattr(few, "find_few", lambda *args, **more: None)
+    kept = admitted.kept
+    monkeypatch.setattr(admitted, "find_few", lambda *args, **more: None)
 
     def choose(*clients: int) -> None:
-        monkeypatch.setattr(few, "kept", lambda *args, **more: kept(*args, **more)._replace(summaries=frozenset(clients)))
+        monkeypatch.setattr(admitted, "kept", lambda *args, **more: kept(*args, **more)._replace(summaries=frozenset(clients)))
 
     return choose
 

@@ -13,7 +13,8 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core import masked
-from fedkern.algorithms.core.messages import RemoteFault, Tells
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.core.tells import Tells
 from fedkern.algorithms.core.until import Moving
 from fedkern.algorithms.exchanges.settled import Settled
 from fedkern.algorithms.sfvi import machine as sfvi_machine

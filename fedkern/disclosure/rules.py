@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from ..data.design import LEAST_OF_LEVEL
+
 LEAST_ROWS = 20  # of a client; of more than three columns as many were computed from what a job at the defaults sends
-LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 
 Level = Literal["none", "standard", "strict"]
 
@@ -39,7 +40,7 @@ class Rules(NamedTuple):
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import LEVELS, Rules
+    >>> from fedkern.disclosure.rules import LEVELS, Rules
     >>> LEVELS["standard"].rows, LEVELS["strict"].rows
     (10, 20)
     >>> Rules(rows=7).of_coefficients
@@ -129,7 +130,6 @@ LEVELS: Mapping[Level, Rules] = {
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
 VALUES, VALUES_BY = 400, 4  # log-likelihoods, at most; rows a coefficient that have more cells than those that are told
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: all were never determined of more
-MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
 OPEN_JOBS = 20  # on the same rows of a client, with other columns: sums of several tell what no two of them do
@@ -158,7 +158,7 @@ def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import LEVELS, with_keys
+    >>> from fedkern.disclosure.rules import LEVELS, with_keys
     >>> with_keys(LEVELS["standard"], {"rows": 7, "rows_per_coefficient": 0}).of_coefficients
     False
     """
@@ -181,7 +181,7 @@ def of_old_keys(old: Mapping[str, Any], *, holder: bool = False) -> dict[str, An
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import of_old_keys
+    >>> from fedkern.disclosure.rules import of_old_keys
     >>> of_old_keys({"least_rows": 50})
     {'level': 'strict', 'rows': 50, 'rows_per_value': 25}
     """
@@ -231,7 +231,7 @@ def told_by_values(
 
     Examples
     --------
-    >>> from fedkern.privacy.disclosure import LEVELS, told_by_values
+    >>> from fedkern.disclosure.rules import LEVELS, told_by_values
     >>> [told_by_values(d, LEVELS["standard"]) for d in (2, 3, 4)], told_by_values(3, LEVELS["standard"], shapes=1)
     ([50, 54, 48], 75)
     """

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.cells import Text, floats, labels
+from ..data.design import LEAST_OF_LEVEL, column_of
+from ..data.table import Table
 from ..models.encoding import Spec
-from ..privacy.disclosure import COARSE, LEAST_OF_LEVEL
-from .cells import Text, floats, labels
-from .design import column_of
-from .table import Table
+from .rules import COARSE
 
 Array = NDArray[np.float64]
 

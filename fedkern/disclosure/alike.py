@@ -18,17 +18,16 @@ from scipy.special import expit
 
 from ..data import fitted
 from ..data.cells import MOST_OFF, Text, floats, labels, number
-from ..data.design import column_of, level_numbers
+from ..data.design import LEAST_OF_LEVEL, column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_faults
 from ..data.table import Table
-from ..kernels.families import FAMILIES, NOMINAL, is_linear
+from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
 from ..models.weighing import effective, leverages
-from ..privacy.disclosure import LEAST_OF_LEVEL
-from .keys import DataSection, JobConfig
+from .requirement import Fit, Requirement
 
 Array = NDArray[np.float64]
 
@@ -42,29 +41,47 @@ SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r i
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
-class Found(NamedTuple):
-    """Describes rows that are singled out: for others, for the holder, a remedy for both, the key of the rule that they break,
-    and the number that they would do for."""
+class Broken(NamedTuple):
+    """Describes a rule that a client's rows break.
+
+    Attributes
+    ----------
+    told, own : what others read of it, and what its holder reads
+    remedy : for both
+    key : of [disclosure], whose number the rule is
+    enough : the number that these rows would do for; None where no number would, or nobody knows
+    of_values : whether it is about values in the rows, which may be faults
+    of : the things of which there are too few
+    by_summary : whether the client can take part by a summary all the same
+    """
 
     told: str
     own: str
     remedy: str
     key: str
-    enough: float
+    enough: float | None = None
+    of_values: bool = False
+    of: str = "rows"
+    by_summary: bool = False
+
+    @property
+    def change(self) -> str:
+        """How the number has to change for these rows to do."""
+        return "raise" if self.key == "leverage" else "lower"
 
 
-def asked(config: JobConfig, family: str) -> int:
+def of_a_value(asked: Requirement, family: str) -> int:
     """Returns how many rows must share a value of a covariate; 0 where that is not asked."""
-    if not isinstance(config.data, DataSection):  # a vertical client tells a number for every row
+    if asked.each_row:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
-    wanted = math.ceil(config.rules.rows_per_value / config.batch)
+    wanted = math.ceil(asked.rules.rows_per_value / asked.batch)
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
 def find_alike(
-    config: JobConfig, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: tuple[int, int] = (0, 1)
-) -> Iterator[Found]:
+    asked: Requirement, table: Table, spec: Spec, weights: Array, *, covariates: bool = True, weighing: tuple[int, int] = (0, 1)
+) -> Iterator[Broken]:
     """Yields values that too few of a client's rows have, and rows that weigh too much.
 
     Parameters
@@ -73,22 +90,22 @@ def find_alike(
     covariates : whether they are looked at, or the response alone
     weighing : effective number of rows that are asked for, as the fit weighs them, where that is more; of how many coefficients
     """
-    wanted, search = asked(config, spec.family), config.rules.search
-    splines = getattr(config.model, "splines", {})
+    wanted, search = of_a_value(asked, spec.family), asked.rules.search
+    splines = asked.fit.splines
     table, columns = with_splines(splines, table, _columns(table, spec))
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
 
-    def words(every: tuple[Rare, ...], by: str = "") -> Found:
+    def words(every: tuple[Rare, ...], by: str = "") -> Broken:
         owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
         return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
 
-    every = _of_values(config, table, spec, columns, weights, wanted, filled, covariates=covariates)
+    every = _of_values(asked, table, spec, columns, weights, wanted, filled, covariates=covariates)
     if every:
         yield words(every)
     alone = bool(every)  # then what the fit makes of the rows says the same once more
     levered = (
-        _of_leverage(config, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
+        _of_leverage(asked, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
     )
     if levered is not None:
         yield levered
@@ -96,16 +113,16 @@ def find_alike(
         return
     family = FAMILIES[spec.family]
     if family.leveled:
-        few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)
+        few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(asked, wanted)
         if 0 < few < least_of:
             yield words((Rare((str(spec.response),), few, wanted=least_of),))
             return
-        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(config, table, columns, spec, weights))
+        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(asked, table, columns, spec, weights))
     elif family.measured:
         return
     else:
         y, trials = events(table, spec)
-        exposed = _exposed(table, spec, y, trials, weights, config.model)
+        exposed = _exposed(table, spec, y, trials, weights, asked.fit)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             yield words((Rare((str(spec.response),), few, wanted=fewest),))
         elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
@@ -114,7 +131,7 @@ def find_alike(
         if exposed is not None and (number := effective(exposed)) < wanted:
             yield _words_of_offset(number, table, spec, wanted)
             return
-        fits = _weighed(config, table, columns, spec, y, trials, weights, exposed)
+        fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
     for own, why in fits:
         if why == BY_FIT and (number := effective(own)) < max(wanted, weighing[0]):
             yield _words_of_fit(number, wanted, weighing)
@@ -123,7 +140,7 @@ def find_alike(
             yield words(found, why)
             alone = True
         if not search and covariates and levered is None and why == BY_FIT:
-            levered = _of_leverage(config, table, spec, columns, own)
+            levered = _of_leverage(asked, table, spec, columns, own)
             if levered is not None:
                 yield levered
 
@@ -141,7 +158,7 @@ def _columns(table: Table, spec: Spec) -> list[Column]:
 
 
 def _of_values(
-    config: JobConfig,
+    asked: Requirement,
     table: Table,
     spec: Spec,
     columns: list[Column],
@@ -152,7 +169,7 @@ def _of_values(
     covariates: bool,
 ) -> tuple[Rare, ...]:
     """Finds values that too few rows have, or cells that have nearly all of a sum, whatever the fit makes of them."""
-    family, search, response = FAMILIES[spec.family], config.rules.search, str(spec.response)
+    family, search, response = FAMILIES[spec.family], asked.rules.search, str(spec.response)
     fewest = min(LEAST_OF_LEVEL, wanted)
     # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
     together = 0 if family.linear and spec.weight is None else fewest
@@ -187,11 +204,11 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
     return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
 
 
-def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Found | None:
+def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
     of numbers. (Of levels rows are counted.)"""
     numbers = [column for column in columns if column.kind == "numeric"]
-    if config.rules.leverage >= 1 or not numbers:
+    if asked.rules.leverage >= 1 or not numbers:
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
         design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
@@ -199,20 +216,20 @@ def _of_leverage(config: JobConfig, table: Table, spec: Spec, columns: Sequence[
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not FAMILIES[spec.family].linear:
-        precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
+        precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     leverage = leverages(X, np.diag(precision))
     row = int(leverage.argmax())
-    if leverage[row] <= config.rules.leverage:
+    if leverage[row] <= asked.rules.leverage:
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
     value = floats(table.columns[name])[there[row]]
     told = "has a row that is nearly alone in some sum of its columns, which what is sent tells"
     own = (
-        f"{table.place(int(there[row]))} has leverage {leverage[row]:.2f} in what is sent, and at most {config.rules.leverage:g} "
+        f"{table.place(int(there[row]))} has leverage {leverage[row]:.2f} in what is sent, and at most {asked.rules.leverage:g} "
         f"is taken; its cell of {name!r} is farthest from the others: {value:.6g}"
     )
     remedy = f"mend the cell if it is wrong, cap it or take logarithms in all files, take fewer columns, {POOL}"
-    return Found(told, own, remedy, "leverage", math.ceil(100 * leverage[row]) / 100)
+    return Broken(told, own, remedy, "leverage", math.ceil(100 * leverage[row]) / 100)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
@@ -236,7 +253,7 @@ def _number(name: str) -> Column:
 
 
 def _weighed(
-    config: JobConfig,
+    asked: Requirement,
     table: Table,
     columns: Sequence[Column],
     spec: Spec,
@@ -252,16 +269,11 @@ def _weighed(
     if exposed is not None:
         yield exposed, f", as {spec.offset!r} lets them weigh,"
     if spec.family.endswith("negative-binomial"):
-        yield weights * (_r(config) + y), ", as their counts let them weigh,"
-    at_fit = _at_fit(config, table, columns, spec, y, trials, weights)
+        # Rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone.
+        yield weights * ((SMALL_R if asked.fit.r is None else asked.fit.r) + y), ", as their counts let them weigh,"
+    at_fit = _at_fit(asked, table, columns, spec, y, trials, weights)
     if at_fit is not None:
         yield at_fit, BY_FIT
-
-
-def _r(config: JobConfig) -> float:
-    """Returns r of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
-    given = getattr(config.model, "scale", None)
-    return float(given) if isinstance(given, (int, float)) else SMALL_R
 
 
 def _multiplies_events(spec: Spec) -> bool:
@@ -327,12 +339,12 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def of_a_level(config: JobConfig, wanted: int) -> int:
+def of_a_level(asked: Requirement, wanted: int) -> int:
     """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
 
     A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
     """
-    return min(LEAST_OF_LEVEL, wanted) if getattr(config.model, "family", "") in NOMINAL else wanted
+    return min(LEAST_OF_LEVEL, wanted) if asked.nominal else wanted
 
 
 def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:
@@ -351,18 +363,18 @@ def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> 
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _level_weights(config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
+def _level_weights(asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
     """Yields (n,) the weights of the rows in X'WX where logistic models fit the levels.
 
     Nominal levels have a model of each level against the others, with weights of its own. Ordered levels have a model of all up
     to a level against those above: they are weighed together, since all have the same slopes.
     """
     codes, k = levels_of(table, spec), len(spec.levels)
-    nominal = getattr(config.model, "family", "") in NOMINAL
+    nominal = asked.nominal
     splits = [(codes == j) if nominal else (codes >= j) for j in range(1, k)]
     together = np.zeros(len(weights))
     for split in splits:
-        own = _at_fit(config, table, columns, spec, split.astype(np.float64), None, weights)
+        own = _at_fit(asked, table, columns, spec, split.astype(np.float64), None, weights)
         if own is None:
             return
         if nominal:
@@ -379,7 +391,7 @@ def _offset(table: Table, spec: Spec) -> Array | None:
     return np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
 
 
-def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: object) -> Array | None:
+def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, fit: Fit) -> Array | None:
     """Returns (n,) the weight of each row in X'WX by its offset; None without an offset.
 
     The offset stands beside the best intercept, or beside its prior's centre where that leaves fewer rows, or without an
@@ -398,14 +410,13 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
-    centre = getattr(model, "intercept_centre", None)
-    intercepts = (low, low if centre is None else centre) if getattr(model, "intercept", True) else (0.0,)
+    intercepts = (low, low if fit.centre is None else fit.centre) if fit.intercept else (0.0,)
     chances = (expit(offset + intercept) for intercept in intercepts)
     return min((weights * chance * (1 - chance) for chance in chances), key=effective)
 
 
 def _at_fit(
-    config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
+    asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
 ) -> Array | None:
     """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
     covariates = [column for column in columns if column.name != spec.offset]
@@ -414,7 +425,7 @@ def _at_fit(
         return None
     none, offset = np.zeros(len(weights)), _offset(table, spec)
     offset = none if offset is None else offset
-    precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
+    precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     every = np.ones(len(y)) if trials is None else trials
     link, weighed = FAMILIES[spec.family].link, none.copy()
     weighed[counted] = fitted.weights(
@@ -425,13 +436,12 @@ def _at_fit(
     return weighed
 
 
-def _precision(config: JobConfig, columns: Sequence[Column], design: Standardised) -> Array:
+def _precision(asked: Requirement, columns: Sequence[Column], design: Standardised) -> Array:
     """Returns (d,) the prior's precision of each coefficient, of columns in their own standard deviations.
 
     A scale that the job file gives may be far from these.
     """
-    common, sd = (getattr(config.model, name, None) for name in ("prior_precision", "prior_sd"))
-    common = sd**-2 if common is None and sd is not None else common
+    common = asked.fit.precision
     if common is None:  # of columns in the standard deviations of all sites
         return np.ones(len(design.scale))
     given = {column.name: column.scale if column.kind == "numeric" else 1.0 for column in columns}
@@ -440,7 +450,7 @@ def _precision(config: JobConfig, columns: Sequence[Column], design: Standardise
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
-def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> Found:
+def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> Broken:
     """Returns the texts on the columns with the fewest rows, and on others with few rows, so that all is mended at once.
 
     `by`: the reason why they are few.
@@ -452,7 +462,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     if one.far:
         far = "has a cell" if len(one.columns) == 1 else "have cells together"
         text = f"{far} so far from all others that what is sent tells its row"
-        return Found(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, "rows_per_value", 1)
+        return Broken(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, "rows_per_value", 1)
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
     more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -466,7 +476,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     if one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels):
         alone = f"has nearly all of its sum in few rows, by their effective number at most {one.n_rows}; {wanted} are asked for"
     where = _farthest(one, table) if one.n_rows <= 2 and not by else ""
-    return Found(
+    return Broken(
         f"{both} {text}{f' (the same of {names}{more})' if also else ''}",
         f"{own} {alone}{where}{f' (the same of {numbers}{more})' if also else ''}",
         remedy,
@@ -477,31 +487,23 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
 
 def _remedy(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> str:
     """Returns the remedy for columns that single out rows."""
-    if any(name in splines for name in one.columns):
-        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}"
-    if {spec.weight, spec.trials, spec.offset} & set(one.columns):
-        return "mend the cells if they are wrong, leave these rows out, run the job without this column"
-    if one.far:
-        needed = {spec.response, *spec.times, spec.upper}
-        without = "leave the row out" if set(one.columns) <= needed else "put the column into data.ignore"
-        return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}"
-    if one.columns == (spec.response,):
-        return "mend the cells if they are wrong, pool them with another site's"
-    if any(name.endswith(MARK) for name in one.columns):
+    columns, wrong = set(one.columns), "mend the cells if they are wrong"
+    if columns & set(splines):
+        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), {wrong}, {POOL}"
+    if any(name.endswith(MARK) for name in columns):
         return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
-    which = "the column" if len(one.columns) == 1 else "one of these columns"
-    if len(one.columns) == 1 and column_of(spec, table, one.columns[0]).kind == "categorical":
+    if len(columns) == 1 and column_of(spec, table, one.columns[0]).kind == "categorical":
         cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
-        kind = (
-            ""
-            if isinstance(cells, Text) and cells.kind() == "categorical"
-            else ', and kind = "categorical" in [data.columns.NAME]'
-        )
-        return f'set disclosure.rare = "join"{kind}, mend the cells if they are wrong, {POOL}, take a model without the column'
-    if spec.coefficients is not None:  # by a formula
-        return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job"
-    mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
-    return f"{mend}, put {which} into data.ignore"
+        known = isinstance(cells, Text) and cells.kind() == "categorical"
+        kind = "" if known else ', and kind = "categorical" in [data.columns.NAME]'
+        return f'set disclosure.rare = "join"{kind}, {wrong}, {POOL}, take a model without the column'
+    if one.far:
+        wrong = "mend the cell if it is wrong, cap it or take logarithms in all files"
+    if columns & {spec.weight, spec.trials, spec.offset} or columns <= {spec.response, *spec.times, spec.upper}:
+        return f"{wrong}, {'leave the row out' if one.far else POOL}"
+    which = "the column" if len(columns) == 1 else "one of these columns"
+    without = f"put {which} into data.ignore" if spec.coefficients is None else "leave out a term of the job"
+    return f"{wrong}, {without}" if one.far else f"{wrong}, join rare values in all files, {POOL}, {without}"
 
 
 def _farthest(one: Rare, table: Table) -> str:
@@ -518,7 +520,7 @@ def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
 
 
-def _words_of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Found:
+def _words_of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Broken:
     remedy = (
         "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
         f"narrower prior, {POOL}"
@@ -528,13 +530,13 @@ def _words_of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Found:
     text += "what is sent tells these"
     own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
     if weighing[0] > wanted:
-        return Found(text, own, remedy, "rows_per_coefficient", int(10 * few / weighing[1]) / 10)
-    return Found(text, own, remedy, "rows_per_value", int(few))
+        return Broken(text, own, remedy, "rows_per_coefficient", int(10 * few / weighing[1]) / 10)
+    return Broken(text, own, remedy, "rows_per_value", int(few))
 
 
-def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> Found:
+def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> Broken:
     name = name_column(str(spec.offset), table.names, spec.known)
     remedy = "take the logarithm of an exposure, mend cells that are wrong, leave data.offset out"
     text = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     own = f"gives rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
-    return Found(f"{name} {text}", f"{spec.offset!r} {own}", remedy, "rows_per_value", int(few))
+    return Broken(f"{name} {text}", f"{spec.offset!r} {own}", remedy, "rows_per_value", int(few))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 from ..data.design import Identifies, describe
 from ..data.faults import Refusals
@@ -10,22 +10,26 @@ from ..data.formula import check
 from ..data.table import Table
 from ..errors import OwnFault
 from ..models.encoding import Spec
-from .keys import JobConfig
-from .parties import Parties
+from .requirement import Requirement
+
+Look = Callable[[Table, Spec, str], None]  # OwnFault where a table does not do
 
 
-def find_refusals(config: JobConfig, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
-    """Returns the faults of a client's cells and columns; what counts rows looks at those without a fault (`usable`)."""
+def find_refusals(asked: Requirement, look: Look | None, table: Table, spec: Spec, client: str) -> Refusals:
+    """Returns the faults of a client's cells and columns; what counts rows looks at those without a fault (`usable`).
+
+    `look`: the method's own, beside those of columns; None where clients have columns apart, of which few rows count.
+    """
     found = Refusals(table.n_rows)
-    # Too few is all that is said of no rows; of columns apart few rows count.
-    if not table.n_rows or parties.specs is not None or not config.looks_at_values:
+    # Too few is all that is said of no rows.
+    if not table.n_rows or look is None or not asked.looks_at_values:
         return found
     with found.collecting():
         # Rows of each level are counted by the job's rules, where these ask for any.
-        describe(table, spec, client, least_of_level=None if config.least_of_level is None else 0)
-    for look in (check, partial(parties.check, config)):
+        describe(table, spec, client, least_of_level=None if asked.level == "none" else 0)
+    for each in (check, look):
         with found.collecting():
-            look(found.usable(table), spec, client)
+            each(found.usable(table), spec, client)
     return found
 
 

@@ -1,0 +1,262 @@
+"""Finds which clients go on in an open job that counts rows, where each lives, before anything of their rows leaves.
+
+A client whose rows break a rule of the job's level, or of its own holder's policy (`JobConfig.rules`), ends the job, or the job
+goes on without it (`disclosure.small`); what these rules ask for is `disclosure.few`.
+
+A refusal is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by little from
+an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same of few rows
+and of rows that are nearly an earlier job's.
+
+In a private job nothing is counted: whether one row more is there must not show. Its holder reads a note in its own folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..algorithms.core.messages import reading
+from ..data.faults import Faults, Refusals, own_text
+from ..data.header import check_header
+from ..data.table import Table
+from ..disclosure.few import find_few
+from ..disclosure.refusals import find_refusals, say_the_same
+from ..disclosure.rules import LEVELS
+from ..errors import JobError, OwnFault, owned
+from ..models.encoding import Spec
+from ..transports.place import Place
+from . import holders
+from .holding.binding import Binding
+from .keys import JobConfig
+from .parties import Parties
+
+LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
+KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
+
+
+class Kept(NamedTuple):
+    """Says which clients go on.
+
+    Attributes
+    ----------
+    parties : those that stay, with the tables that were read (each is given once, and read again after that)
+    numbers : the number that each had before
+    notes : for the reader of the result
+    own : the texts for the left-out clients that live here, by the number that they had
+    apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
+        all rows are in this process
+    summaries : the numbers, among `parties`, of those that take part by a summary
+    """
+
+    parties: Parties
+    numbers: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    own: Mapping[int, str] = {}
+    apart: Mapping[str, str] = {}
+    summaries: frozenset[int] = frozenset()
+
+
+def lowered(config: JobConfig) -> str | None:
+    """Returns the warning about an open job whose own numbers ask for less than level "standard"; None for other jobs."""
+    if config.level == "none":
+        return None
+    usual, p = config.model_copy(update={"disclosure": type(config.disclosure)(level="standard")}), 10
+    less = [
+        name for name in KEYS if (given := getattr(config.disclosure, name)) is not None and given < getattr(usual.rules, name)
+    ]
+    if config.disclosure.rows_per_coefficient is not None and config.requirement.told_up_to(p) < usual.requirement.told_up_to(p):
+        less.append("rows_per_coefficient")
+    if config.disclosure.leverage is not None and config.rules.leverage > usual.rules.leverage:
+        less.append("leverage")
+    if not less:
+        return None
+    keys = ", ".join(f"disclosure.{name}" for name in less)
+    return f'this job asks for less than level "standard" ({keys}): what a client sends may tell some of its rows, or all of them'
+
+
+def first(config: JobConfig) -> list[tuple[str, str]]:
+    """Returns the first warnings about a job, each with a word for it: that it lowers a number, or tells rows by itself."""
+    said = [("LOWERED", lowered(config)), ("ROWS", config.tells_rows if config.level != "none" else None)]
+    return [(word, text) for word, text in said if text]
+
+
+def kept(
+    place: Place,
+    config: JobConfig,
+    parties: Parties,
+    bindings: Mapping[int, Binding],
+    between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
+) -> Kept:
+    """Reads the rows of the clients that live here, and returns who goes on.
+
+    Parameters
+    ----------
+    bindings : client that lives here -> the policies that bind its data
+    between : client -> a context in which its account and its policies are asked: it reports their refusals
+
+    Raises
+    ------
+    OwnFault
+        A client has too few rows, and the job does not leave it out.
+    HolderError
+        The same, or its rows are nearly an earlier job's, where its policy forbids that.
+    """
+    everybody = tuple(range(parties.n_clients))
+    if config.privacy is not None or not config.counts_rows:
+        return Kept(parties, everybody)
+    if config.level == "none":
+        return _in_one_process(place, config, parties)
+    leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
+    summed, faulty = set[int](), Refusals()
+    for k in place.mine(parties.n_clients):
+        why: list[str] = []
+        with faulty.collecting(), owned(k):
+            (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
+            # The rows are noted before they are counted: the answer depends on them.
+            with between(k):
+                near = holders.asked(config, parties, k, bindings[k], table, spec)
+            refusals = faults_of(config, parties, table, spec, name)
+            few = None
+            with refusals.collecting():
+                few = find_few(holders.bound(config, policies), refusals.usable(table), spec, name)
+            if few is not None and few.by_summary:
+                summed.add(k)
+                few = None
+            why = [*(near or ()), *([few.own] if few else [])]
+            if near is not None and why and not leaves_out:
+                with between(k):
+                    holders.refuse(holders.who(parties.names, k), policies, [*why, *map(own_text, refusals.errors)])
+            if few is not None and not leaves_out:
+                also = "" if config.secure else ' (where clients have rows of their own also by disclosure.small = "leave-out")'
+                remedy = f"leave it out of data.clients{also}"
+                say_the_same(refusals, f"{few.told}; {remedy}")
+                refusals.errors.append(OwnFault(f"{few.told}; {remedy}", few.own))
+            if not why or not leaves_out or (few and few.of_values):  # a value that is a fault is told as one
+                refusals.refuse()
+            if not why:
+                tables[k] = table
+        if why:
+            own[k] = "; ".join(why)
+    faulty.refuse()
+    # All places must leave out the same clients, and learn no more than which.
+    left = _joined(place, own) if leaves_out else []
+    summaries = _joined(place, summed) if config.requirement.summaries else []
+    numbers = tuple(k for k in everybody if k not in left)
+    what = "rows" if not config.requirement.groups else "rows or groups"
+    what = f"{what} or events" if getattr(config.data, "event", None) is not None else what
+    notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
+    among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, summaries=among)
+
+
+def faults_of(config: JobConfig, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
+    """Returns the faults of a client's cells and columns, in an open job."""
+    look = partial(parties.check, config) if parties.specs is None else None
+    return find_refusals(config.requirement, look, table, spec, client)
+
+
+def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
+    """Returns a client's rows, and the facts of their columns."""
+    table = parties.rows(k)
+    if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
+        check_header(table.names, parties.spec, table.source, parties.names[k])
+    return table, parties.spec_of(table.names)
+
+
+def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
+    """Returns that all go on, and who would not if parties were apart."""
+    usual = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
+    tables, apart, faulty = dict[int, Table](), dict[str, str](), Refusals()
+    for k in place.mine(parties.n_clients):
+        with faulty.collecting(), owned(k):
+            (tables[k], spec), name = _read(parties, k), parties.names[k]
+            refusals = faults_of(config, parties, tables[k], spec, name)
+            with refusals.collecting():
+                few = find_few(usual.requirement, refusals.usable(tables[k]), spec, name)
+                if few is not None and not few.by_summary:
+                    apart[name] = few.numbers
+            refusals.refuse()
+    faulty.refuse()
+    everybody = tuple(range(parties.n_clients))
+    return Kept(_renumbered(parties, everybody, tables), everybody, apart=apart)
+
+
+def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
+    """Returns the line on a job whose rows are all in this process: what would be asked of them if parties were apart."""
+    if not kept.apart:
+        return []
+    said = "; ".join(f"{name!r} would be refused ({numbers} would do)" for name, numbers in kept.apart.items())
+    return [f"all rows are in this process; with parties apart, {said}"]
+
+
+def renamed(config: JobConfig) -> list[str]:
+    """Returns a line on keys of earlier versions, with those that are meant."""
+    if not config.old_keys:
+        return []
+    now = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.disclosure.model_dump(exclude_none=True).items())
+    return [f"{', '.join(f'data.{name}' for name in config.old_keys)}: the table [disclosure] has these now ({now})"]
+
+
+def leave_out(place: Place, kept: Kept) -> list[int]:
+    """Goes on without some clients, and returns which of the others live here. JobError where nobody is left."""
+    if not kept.numbers:
+        raise JobError(
+            "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
+            'earlier job, which its holder forbids ([disclosure], small = "leave-out"); a holder reads which in '
+            "fault.txt of its own folder, or by fedkern check JOB --local FILE"
+        )
+    place.leave_out(kept.numbers, kept.parties.names)
+    return place.mine(kept.parties.n_clients)
+
+
+def _joined(place: Place, own: Iterable[int]) -> list[int]:
+    """Returns the clients, of all places, that are left out or take part by a summary."""
+    mine = json.dumps(sorted(own)).encode()
+    all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
+    with reading("the server: which clients are left out, or take part by a summary"):
+        return [int(k) for k in json.loads(all_of_them)]
+
+
+def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:
+    """Returns some of the parties, under new numbers; tables that were read are given once from memory."""
+
+    def rows(k: int) -> Table:
+        read = tables.pop(numbers[k], None)
+        return parties.rows(numbers[k]) if read is None else read
+
+    return replace(
+        parties,
+        names=tuple(parties.names[k] for k in numbers),
+        rows=rows,
+        header=lambda k: parties.header(numbers[k]),
+        holding=lambda k: parties.holding(numbers[k]),
+        fingerprint=lambda k: parties.fingerprint(numbers[k]),
+        site=lambda k: parties.site(numbers[k]),
+    )
+
+
+def describe_unusable(config: JobConfig, n_rows: int, faults: Faults) -> str | None:
+    """Returns a sentence for a holder none of whose rows can be used in a private job, which pays for them; else None.
+
+    It names kinds of faults, and no cell: `check --local` and rows.json have these.
+    """
+    if config.privacy is None or faults.rows < n_rows:
+        return None
+    kinds = "; ".join(kind for kind, _ in faults.counts)
+    why = f" ({kinds})" if kinds else ": it has none"
+    return (
+        f"no row can be used{why}; a private job goes on all the same, adds noise and spends the budget, for nobody "
+        "may see it: stop it, and look into the rows (fedkern check JOB --local FILE)"
+    )
+
+
+def private_notes(config: JobConfig, n_rows: int) -> list[str]:
+    """Returns notes for the client's own eyes, in a private job: nothing was counted, and only its certificate protects it."""
+    least = LEVELS["standard"].rows
+    if config.privacy is None or config.unit == "case" or n_rows >= least:
+        return []
+    return [f"{n_rows} rows: an open job would ask for {least}; this one counts none, and its noise is all that protects them"]
