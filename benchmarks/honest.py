@@ -254,7 +254,8 @@ def compared(told: dict[str, Any], one: DataSet, d: pd.DataFrame, stored: dict[s
     Nothing, where there is no result, or no reference of its family.
     """
     reference = stored.get("" if "random" in told["job"]["model"] else f"{one.source} {told['job']['model']['family']}")
-    if "numbers" not in told or reference is None:
+    joined = told["job"].get("disclosure", {}).get("rare") == "join"  # whose levels are others
+    if "numbers" not in told or reference is None or joined:
         return {}
     # Where the result counts the first label, and not the second, coefficients have other signs.
     turned = one.family == "bernoulli" and str(told["positive"]) == one.labels(d)[0]

@@ -655,7 +655,7 @@ COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and 
     "age in bands": (10 * np.round(AGE[:300, None].clip(40, 80) / 10), True),
     "yes or no": (YES[:300, :6], False),
     "yes or no, more numbers than combinations": (YES[:2500, :8], False),
-    "yes or no, three of each": (np.repeat(YES[:10, :3], 3, axis=0), True),
+    "yes or no, three of each": (np.repeat(YES[:11, :3], 3, axis=0), True),
     "yes or no, two of one": (np.repeat(np.eye(4), [12, 12, 12, 2], axis=0), False),
     "two values that are no whole numbers": (np.where(YES[:30, :2] > 0, np.pi, np.sqrt(2)), True),
     "the same, of one alone": (np.where(np.arange(30)[:, None] == [3, 4], np.pi, np.sqrt(2)), False),

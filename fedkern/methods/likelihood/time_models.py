@@ -128,7 +128,8 @@ class CoxModel(TimeModel):
 
     def doubts(self, log_likelihood_at_start: float) -> list[str]:
         """Returns the doubt of rows that say nothing: each term of their likelihood is 1."""
-        return [NO_EVENT.format(self.encoding.response)] if log_likelihood_at_start == 0 else []
+        values = len(self.summaries) < len(self.names)  # of summaries nothing is known there
+        return [NO_EVENT.format(self.encoding.response)] if values and log_likelihood_at_start == 0 else []
 
     @property
     def sums_stage(self) -> Stage:

@@ -117,7 +117,9 @@ def test_times_have_the_posterior_of_all_values(by_a_summary: Callable[..., None
         x, group, end = rng.normal(size=n), rng.integers(0, 2, n), rng.exponential(2.0, n)
         time = rng.weibull(1.3, n) * np.exp(-0.6 * x + 0.4 * group)
         data[name] = {"x": x, "group": group, "t": np.minimum(time, end), "d": (time <= end).astype(int)}
-    job = {"job": JOB["job"], "data": {"time": "t", "event": "d"}, "model": {"family": family}}
+    job: dict[str, Any] = {"job": JOB["job"], "data": {"time": "t", "event": "d"}, "model": {"family": family}}
+    by_a_summary(0, 1, 2)
+    assert fedkern.run({**job, "algorithm": {"approximate": True}}, data=data).converged == "approximate"
     by_a_summary()
     whole = fedkern.run(job, data=data)
     by_a_summary(0)

@@ -111,8 +111,9 @@ def masked(text: str) -> str:
 def visible(result: Any, wire: list[Any]) -> dict[str, Any]:
     """Everything about a run that others than its server can see, but for what is a function of the noisy sums."""
     out = result.folder
-    # Where a long note is cut depends on the digits of its numbers; the summary has all notes whole.
-    printed = [line for line in describe_result(result) if not line.startswith("note: ")]
+    # How wide columns are, and where a long note is cut, depends on the digits of numbers; the summary has all notes whole.
+    of_numbers = ("note: ", "intercept", "theta")
+    printed = [" ".join(line.split()) for line in describe_result(result) if not line.startswith(of_numbers)]
     seen: dict[str, Any] = {"transcript": list(wire), "printed": masked("\n".join(printed))}
     wire.clear()
     public = [p for p in out.rglob("*") if p.is_file() and not {"checkpoint"} & set(p.parts) and "client-" not in str(p)]
