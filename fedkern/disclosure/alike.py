@@ -492,7 +492,8 @@ def _remedy(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> st
         return f"choose knots that have ten rows beyond the outer ones ([model.splines]), {wrong}, {POOL}"
     if any(name.endswith(MARK) for name in columns):
         return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
-    if len(columns) == 1 and column_of(spec, table, one.columns[0]).kind == "categorical":
+    # Of two levels the other would be all that is left.
+    if len(columns) == 1 and len(column_of(spec, table, one.columns[0]).levels or ()) > 2:
         cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
         known = isinstance(cells, Text) and cells.kind() == "categorical"
         kind = "" if known else ', and kind = "categorical" in [data.columns.NAME]'

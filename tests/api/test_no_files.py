@@ -13,7 +13,7 @@ PACKAGE = Path(fedkern.__file__).parent
 CONTRACTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 (CONTRACT,) = (contract for contract in CONTRACTS if contract["name"] == "machines do no I/O")
 FORBIDDEN = frozenset(CONTRACT["forbidden_modules"])
-LAYERS = ("algorithms", "privacy", "models", "kernels")
+LAYERS = ("disclosure", "algorithms", "privacy", "models", "kernels")
 OF_THE_SYSTEM = {"os", "io", "fcntl", "secrets", "shutil", "tempfile", "pathlib"}
 
 

@@ -38,6 +38,7 @@ KEYS = {
     "digest",
     "disclosure",
     "notes",
+    "findings",
 }
 
 

@@ -47,7 +47,7 @@ def test_a_column_with_one_value_a_site_is_named_only_where_all_have_the_same(
     assert any("'flat' has one value at every client" in note for note in notes) == said
 
 
-def write(folder: Path, method: str, rows: int = 40) -> None:
+def write(folder: Path, method: str, rows: int = 60) -> None:
     """Three clients; the bad columns are bad at each. Of vertical jobs each has columns of its own."""
     rng = np.random.default_rng(4)
     folder.mkdir(parents=True, exist_ok=True)

@@ -32,8 +32,9 @@ def tables(folder: Path, p: int, rows: int, kind: str) -> dict[str, Any]:
         files.append(str(path))
     data: dict[str, Any] = {"clients": files, "response": "y", **few.ANY}
     if kind == "full":
-        data["least_rows"] = 19  # of fewer than two a coefficient
-        return {"job": {"rounds": 2}, "data": data, "model": {"covariance": "full"}}
+        del data["least_rows"]  # with which rows are searched, in memory of its own
+        asked = {"rows": 1, "rows_per_coefficient": 0, "rows_per_value": 1, "leverage": 1.0}
+        return {"job": {"rounds": 2}, "data": data, "model": {"covariance": "full"}, "disclosure": asked}
     if kind in ("mrf", "sem"):
         del data["response"]
     job = {"job": {"method": "sparse", "rounds": 6}, "data": data, "algorithm": {"burn_in": 2, "chains": 1}}

@@ -114,10 +114,10 @@ class TestTheLine:
         monkeypatch.chdir(tmp_path)
 
     def test_of_few_rows(self, tmp_path: Path) -> None:
-        path = federation(tmp_path, "pvi")
-        told = computed(path)
+        path, each = federation(tmp_path, "pvi"), "disclosure.rows_per_coefficient=2"
+        told = computed(path, each)
         assert "of a client with at most 2,400 combinations of covariates: how often each occurs; of a client" in told
-        linear = computed(path, "model.family=gaussian")
+        linear = computed(path, "model.family=gaussian", each)
         assert "combinations" not in linear
         assert "of every client: by second moments of its columns, response included, how many rows have a value of" in linear
         assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no more in any way that was tried" in told
@@ -147,9 +147,9 @@ class TestTheLine:
             computed(path, "model.covariance=diagonal")
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:
-        path = federation(tmp_path, "pvi")
-        assert "labels, and sums over this client's rows" in said(path)
-        without = said(path, "data.standardise=none")
+        path, each = federation(tmp_path, "pvi"), "disclosure.rows_per_coefficient=2"
+        assert "labels, and sums over this client's rows" in said(path, each)
+        without = said(path, "data.standardise=none", each)
         assert "names, levels and labels of its columns" in without
         assert "sums over" not in without
 

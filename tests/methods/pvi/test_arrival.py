@@ -192,7 +192,7 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="client 's1' has too few rows for its coefficients and a full covariance"):
         fedkern.check(job(tmp_path, [site(200), site(46)], data=declared, disclosure={"level": "strict"}))
     fedkern.check(job(tmp_path, [site(200), site(47)], data=declared, disclosure={"level": "strict"}))
-    fedkern.check(job(tmp_path, [site(200), site(30)], disclosure={"level": "strict"}))  # each level in half of the rows
+    fedkern.check(job(tmp_path, [site(200), site(33)], disclosure={"level": "strict"}))  # each level in half of the rows
 
 
 def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
