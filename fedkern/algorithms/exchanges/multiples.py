@@ -90,15 +90,17 @@ def compare_multiples(logs: Array, errors: Array) -> Multiples:
     above = off > 0 if torn else nobody
     agree = ~above if torn else np.abs(off) <= np.log(NEARER)
     sides = [one for one in (logs[agree], logs[above]) if len(one)]
+    sure = (above if torn else ~agree) & (np.abs(off) > SURE * errors)
     squares = sum(float(((one - one.mean()) ** 2).sum()) for one in sides)
     free = agree.sum() + above.sum() - len(sides)
     sd = np.sqrt((WORTH * USUAL**2 + squares) / (WORTH + free))
-    # The distance of two means, or of one site from the mean of those that agree, each as well as its own rows tell it.
+    # The distance of two means, or of one site from the mean of those that agree, each as well as its own rows tell it; but a
+    # site in another unit makes all errors look large, which are no larger than those that agree differ.
     apart = np.abs((logs[above].mean() if torn else logs) - logs[agree].mean()) * np.ones(m)
+    errors = np.minimum(errors, sd)
     own = (errors[above] ** 2).mean() if torn else errors**2
     apart /= np.sqrt((sd**2 + (errors[agree] ** 2).mean()) / agree.sum() + (sd**2 + own) / max(int(above.sum()), 1))
     gap = np.full(m, high - low) if torn else np.abs(off)
-    sure = (above if torn else ~agree) & (np.abs(off) > SURE * errors)
     several = m > 2  # two sites do not tell how sites differ
     odd = sure & ((gap > np.log(FACTOR)) | (several & (apart > NOTED)))
     unit = odd & ((gap > np.log(ANOTHER)) | (several & (gap > np.log(FACTOR)) & (apart > CERTAIN)))

@@ -24,7 +24,7 @@ SECURE = {"sums": "secure"}
 Frames = dict[str, pd.DataFrame]
 
 
-def counts(excess: float, seed: int = 1, n: int = 60) -> Frames:
+def counts(excess: float, seed: int = 1, n: int = 90) -> Frames:
     """Three clients; `excess`: the a of a variance m + a m^2."""
     rng, found = np.random.default_rng([seed, round(1000 * excess)]), {}
     for name in ("ada", "bo", "cy"):

@@ -414,7 +414,7 @@ def test_rows_that_end_by_their_entry_had_as_well_never_been_there(tmp_path: Pat
 
 
 def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_there_are(tmp_path: Path) -> None:
-    """Two coefficients: more than thirty events of each client."""
+    """Two coefficients: more than 36 events of each client."""
     frames = federation()
     died = frames["bo"].died.to_numpy().copy()
     died[np.flatnonzero(died)[30:]] = 0
@@ -424,7 +424,7 @@ def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_the
     assert "30" not in str(caught.value)
     fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
     assert "30 events, 30 of them" in fault
-    assert "or 31 such ones" in fault
+    assert "or 37 such ones" in fault
     assert not (tmp_path / "out" / "ledger").exists() or not [*(tmp_path / "out" / "ledger").glob("bo*")]
 
 
@@ -549,8 +549,8 @@ def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, c
     said = capsys.readouterr().out
     assert "hazards  each client's own baseline, which stays with it" in said
     assert "response months, event died" in said
-    assert "needs more than 30 events" in said
-    assert "of a client with 31 events, the fewest that this job takes" in said
+    assert "needs more than 36 events" in said
+    assert "of a client with 37 events, the fewest that this job takes" in said
     assert "SurvivalSums" in said
     assert "Replicated" not in said
 
