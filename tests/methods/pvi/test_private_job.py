@@ -40,6 +40,7 @@ METRICS = {"round", "updates", "metrics"}
 CLIENT = {"updates", "status"}
 # Every number of a certificate is a function of the job file and of how often the server asked.
 CERTIFICATE = {
+    "mechanisms",
     "claim",
     "epsilon",
     "delta",

@@ -102,7 +102,7 @@ def test_a_list_that_is_no_map_is_a_doubt_of_every_result(tmp_path: Path) -> Non
     said = fedkern.run(job(tmp_path, tmp_path / "all")).summary
     assert said["converged"] is False
     assert said["verdict"].startswith("not converged: all 16 areas are neighbours of all others")
-    assert [line for line in fedkern.check(job(tmp_path, tmp_path / "all")) if line.startswith("doubt    all 16 areas")]
+    assert [line for line in fedkern.check(job(tmp_path, tmp_path / "all")) if line.startswith("DOUBT    all 16 areas")]
 
 
 def test_positions_are_said_where_they_are_read(tmp_path: Path) -> None:
