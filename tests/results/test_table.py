@@ -144,7 +144,7 @@ def test_a_few_lines_say_what_it_is_and_the_verdict_in_words(federated: tuple[Re
         "bernoulli (logit): y ~ age + sex + site",
         "3 clients by pvi, federated",
         "priors: coefficients N(0, 100^2) per sd, intercept N(pooled level, 5^2)",
-        f"test rows: {', '.join(f'{name} {value:.4f}' for name, value in result.metrics.items())}",
+        f"test rows: {', '.join(f'{name.replace('_', '-')} {value:.4f}' for name, value in result.metrics.items())}",
         "settled",
     ]
     assert lines[5].split("   ")[-1] == "odds ratio (2.5 %, 97.5 %)"
