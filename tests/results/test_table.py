@@ -140,11 +140,12 @@ def test_a_level_that_is_none_is_refused(federated: tuple[Result, pd.DataFrame, 
 def test_a_few_lines_say_what_it_is_and_the_verdict_in_words(federated: tuple[Result, pd.DataFrame, Path]) -> None:
     result, _, _ = federated
     lines = repr(result).splitlines()
+    scores = {name.replace("_", "-"): value for name, value in result.metrics.items()}
     assert lines[:5] == [
         "bernoulli (logit): y ~ age + sex + site",
         "3 clients by pvi, federated",
         "priors: coefficients N(0, 100^2) per sd, intercept N(pooled level, 5^2)",
-        f"test rows: {', '.join(f'{name.replace('_', '-')} {value:.4f}' for name, value in result.metrics.items())}",
+        f"test rows: {', '.join(f'{name} {value:.4f}' for name, value in scores.items())}",
         "settled",
     ]
     assert lines[5].split("   ")[-1] == "odds ratio (2.5 %, 97.5 %)"
