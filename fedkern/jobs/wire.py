@@ -78,8 +78,9 @@ def describe_messages(
             sizes = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
             yield from describe.describe_disclosure(config.requirement, sizes, spec, to_all=allgather)
     yield f"{CONTROL} besides"
-    leaves_out = getattr(config.data, "small", None) == "leave-out"
-    control = _control(allgather, device, leaves_out, bool(config.read_alike))
+    asked = config.requirement
+    told_few = asked.counts and asked.level != "none" and (asked.small == "leave-out" or asked.summaries)
+    control = _control(allgather, device, told_few, bool(config.read_alike))
     yield from laid_out(("message", "what", "bytes", ""), control)
     for kind, text in _texts(spec).items():
         if kind in listed:
@@ -162,7 +163,7 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
     return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
 
 
-def _control(allgather: bool, device: bool, leaves_out: bool, read_alike: bool) -> list[Sequence[str]]:
+def _control(allgather: bool, device: bool, told_few: bool, read_alike: bool) -> list[Sequence[str]]:
     """Returns the kinds of control messages of a rank, or of an engine's site."""
     rows = [
         ("hello", "version, instruction set, digest of the job; of a rank also its cores and host", f"{tags.HELLO.size}", ""),
@@ -172,8 +173,8 @@ def _control(allgather: bool, device: bool, leaves_out: bool, read_alike: bool) 
         ("fault", "exit code, what others may read of it; that it comes may be due to rows", "its text", "at a fault"),
         ("bye", "that its part has ended", "0", "at the end"),
     ]
-    if leaves_out:
-        rows.insert(1, ("run", "numbers of its clients that have too few rows", "its text", "at the start"))
+    if told_few:
+        rows.insert(1, ("run", "numbers of its clients that have too few rows, or take part by a summary", "its text", "at the start"))
     if read_alike:
         rows.insert(1, ("run", "terms of model.formula, and the version of formulaic", "its text", "at the start"))
     if device:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedkern
 from fedkern.api import check_job, perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.jobs.run import Output
@@ -163,6 +164,19 @@ def test_a_refusal_is_listed_where_there_is_a_budget_and_only_there(tmp_path: Pa
         spent = {"job": {"rounds": 400}, "privacy": privacy | {"epsilon": 2.0}}
         checked_and_run(path, tmp_path / variant, **(private | spent), wanted=("Refused",))
         checked_and_run(path, tmp_path / f"{variant}-open", algorithm={"variant": variant})
+
+
+def test_that_rows_are_too_few_is_listed_where_the_server_reads_it(tmp_path: Path) -> None:
+    path, few = small(tmp_path), "numbers of its clients that have too few rows, or take part by a summary"
+
+    def control(**sections: Any) -> str:
+        return str(fedkern.check(path, **sections, verbose=True))
+
+    assert few not in control(disclosure={"level": "strict"})
+    assert few not in control(disclosure={"level": "none", "small": "leave-out"})
+    assert few in control(disclosure={"level": "strict", "small": "leave-out"})
+    asked = {"level": "standard", "rows_per_coefficient": 1}
+    assert few in control(job={"method": "likelihood"}, model={"family": "bernoulli"}, disclosure=asked)
 
 
 @pytest.mark.parametrize("method", ["pvi", "sparse"])
