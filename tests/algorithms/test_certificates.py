@@ -120,7 +120,7 @@ def test_a_field_that_cannot_be_is_refused_by_its_name(field: str) -> None:
         refused({**SPENT, field: value}, field)
 
 
-@pytest.mark.parametrize("field", SPENT.keys() - {"mechanisms"})  # which certificates of earlier versions say in words
+@pytest.mark.parametrize("field", [name for name in SPENT if name != "mechanisms"])  # of earlier versions in words
 def test_a_field_that_is_missing_is_named(field: str) -> None:
     refused({name: value for name, value in SPENT.items() if name != field}, rf"\.{field} is missing")
 
