@@ -174,7 +174,8 @@ def _control(allgather: bool, device: bool, told_few: bool, read_alike: bool) ->
         ("bye", "that its part has ended", "0", "at the end"),
     ]
     if told_few:
-        rows.insert(1, ("run", "numbers of its clients that have too few rows, or take part by a summary", "its text", "at the start"))
+        what = "numbers of its clients that have too few rows, or take part by a summary"
+        rows.insert(1, ("run", what, "its text", "at the start"))
     if read_alike:
         rows.insert(1, ("run", "terms of model.formula, and the version of formulaic", "its text", "at the start"))
     if device:
