@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-MOST_SUMMED = 300  # columns whose sums are looked at
+MOST_SUMMED = 300  # columns whose sums are looked at: of more no client tells more than each column's own
 MOST_MULTIPLIED = 5e9  # multiplications, of smaller groups of rows first
 MOST_IN_PAIRS, MOST_IN_THREES, MOST_SETS = 2_000, 100, 500  # columns, of which two or three depend on each other; such sets
 MOST_DIFFERENT, MOST_VALUES = 12, 3  # values of a column that has few; of one of which each value is a factor

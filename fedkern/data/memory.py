@@ -208,10 +208,9 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         return _objects(series.to_list(), name, source, keep)
     if (order := _order(series)) is not None:
         return ordered(series.to_list(), order)
-    if dtype.startswith(("Categorical", "Enum")):
-        return replace(as_text([*map(plain, series.to_list())]), category=True)
-    if dtype.startswith(("String", "Date", "Time", "Null")):
-        return as_text([*map(plain, series.to_list())])
+    category = dtype.startswith(("Categorical", "Enum"))
+    if category or dtype.startswith(("String", "Date", "Time", "Null")):
+        return replace(typed(series.to_list()), category=category)
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
 
 

@@ -14,21 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.encoding import Column
-from ..models.weighing import effective
 from .cells import MOST, Cells, Text, labels
-from .directions import HEAVY, MOST_IN_PAIRS
+from .directions import HEAVY, MOST_IN_PAIRS, MOST_SUMMED
 from .directions import search as search_directions
 from .incomplete import marked
-from .standardised import Part, design, middle
+from .standardised import BLOCK, Part, design, middle
 from .table import Table
 
-__all__ = ["ENOUGH_DIGITS", "Rare", "Standardised", "effective", "heavy", "rare", "standardised", "without_faults"]
-
 Array = NDArray[np.float64]
-
-BLOCK = 1 << 16
-MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client tells more than each column's own
-ENOUGH_DIGITS = 1e-9  # of an eigenvalue of cross-products of columns of length 1: leverages are then right to 1e-5
 
 
 class Rare(NamedTuple):

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.cells import MISSING, Text, floats
-from ..data.rare import effective
 from ..data.rounded import join_rounded
 from ..data.table import Table
 from ..kernels.survival import arranged
 from ..models.encoding import Spec
+from ..models.weighing import effective
 
 Floats = NDArray[np.float64]
 LEAST_AT_RISK = 5  # rows at the time of an event that counts as one: of two, the term is a function of one difference of rows

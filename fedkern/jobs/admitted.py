@@ -169,7 +169,7 @@ def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
 
 def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
     """Returns that all go on, and who would not if parties were apart."""
-    usual = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
+    usual = config.at_standard()
     tables, apart, faulty = dict[int, Table](), dict[str, str](), Refusals()
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):

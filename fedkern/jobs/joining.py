@@ -51,8 +51,7 @@ def describe(config: JobConfig) -> list[str]:
 
 def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> int:
     """Returns the rows that a level must have which is kept; at level "none", where nothing is asked, as at "standard"."""
-    if config.level == "none":
-        config = config.model_copy(update={"disclosure": config.disclosure.model_copy(update={"level": "standard"})})
+    config = config.at_standard() if config.level == "none" else config
     return of_a_value(holders.bound(config, policies), family)
 
 

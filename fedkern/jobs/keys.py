@@ -320,6 +320,10 @@ class JobConfig(Section):
         copy._alone = True
         return copy
 
+    def at_standard(self) -> Self:
+        """Returns the same job at level "standard", as parties apart have it, with its own numbers."""
+        return self.model_copy(update={"disclosure": self.disclosure.model_copy(update={"level": "standard"})})
+
     @property
     def old_keys(self) -> tuple[str, ...]:
         """The keys of [data] in the job file that [disclosure] has now."""

@@ -23,7 +23,7 @@ from ..data.header import naming_rows
 from ..data.joined import as_agreed
 from ..data.table import Table
 from ..disclosure import few
-from ..disclosure.rules import Rules
+from ..disclosure.requirement import Requirement
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
@@ -303,16 +303,14 @@ class Run(At[C]):
                 self._look_again(k, as_agreed(table, encoding), spec, categories)
         return encoding
 
-    def rules_of(self, client: int) -> Rules:
-        """Returns the rules for the rows of a client that lives here: the job's and its holder's, the stricter one of each."""
+    def requirement_of(self, client: int) -> Requirement:
+        """Returns what is asked of the rows of a client that lives here, by the job and by its holder."""
         binding = self.hooks.bindings.get(client)
-        return holders.bound(self.config, () if binding is None else binding.policies).rules
+        return holders.bound(self.config, () if binding is None else binding.policies)
 
     def find_few(self, k: int, table: Table, spec: Spec) -> few.Few | None:
         """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
-        binding = self.hooks.bindings.get(k)
-        asked = holders.bound(self.config, () if binding is None else binding.policies)
-        found = few.find_few(asked, table, spec, self.names[k])
+        found = few.find_few(self.requirement_of(k), table, spec, self.names[k])
         return None if found is None or found.by_summary else found
 
     def secret_key(self, client: int, exchange: str) -> int:

@@ -26,11 +26,6 @@ INTERVAL = ("mean", "sd", "q025", "q975")
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
-def first_line(summary: Record) -> str:
-    """Returns the verdict, and of a response of two labels the one that counts as 1."""
-    return f"{summary['verdict']}{event(summary)}{family(summary)}"
-
-
 def event(summary: Record) -> str:
     """Returns the clause on the label of a response that counts as 1; "" where no label does."""
     encoding = summary["encoding"]
@@ -79,15 +74,6 @@ def _coded(summary: Record) -> dict[str, str]:
             there = {name: level for level, name in names.items() if name in parameters} if len(lacking) == 1 else {}
             found |= {name: f"{before}{column['name']}[{level} vs {lacking[0]}]" for name, level in there.items()}
     return found
-
-
-def of_summary(summary: Record) -> list[dict[str, Any]]:
-    """Returns the rows of a summary that has its contrasts: parameters on the data's scale, contrasts for levels."""
-    contrasts, coded = contrasts_of(summary), _coded(summary)
-    hidden = own_levels(summary).keys() - coded.keys() if contrasts else set()
-    every = {name: row for name, row in summary["parameters"].items() if "_std" not in name.partition("[")[0]}
-    every = {coded.get(name, name): row for name, row in every.items() if name not in hidden} | contrasts
-    return [{"parameter": name, "site": "", **row} for name, row in every.items()]
 
 
 def beside_each_other(summary: Record) -> dict[str, Any]:

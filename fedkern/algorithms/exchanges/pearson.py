@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models import glm
 from ...privacy.masks import ONCE
 from ..core import once, tells
 from ..core.masked import Masked, Sum
@@ -23,6 +24,7 @@ from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded, rounded, summable
 
 Array = NDArray[np.float64]
+MOST_OF_A_ROW = 1e15  # masked sums have room for more rows than there are
 OF_ROWS = ("events", "misfit", "noise", "slope")
 
 
@@ -73,6 +75,12 @@ class MaskedPearsonSums(Masked, Message, kind=290, tells=tells.Sums().masked):
 
 SUMS = (Sum(PearsonSums, MaskedPearsonSums, ONCE),)
 NOBODY = PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def answer_at(mean: Array, rows: glm.Rows, family: str, scale: float = 1.0, *, masked: bool) -> PearsonSums:
+    """Returns the answer of a client with these rows at coefficients; of masked sums a row adds no more than `MOST_OF_A_ROW`."""
+    n, *sums = glm.pearson_sums(rows, mean, family, scale, MOST_OF_A_ROW if masked else np.inf)
+    return make_reply(PearsonSums(0, n, *sums))
 
 
 def make_reply(sums: PearsonSums) -> PearsonSums:

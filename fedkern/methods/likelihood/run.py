@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,12 +67,12 @@ def _find_mode_and_draw(
 ) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model, shown = read.model, run.with_lines(lines.to_mode_and_draws())
-    clients = {k: model.client(k, likelihood, run.rules_of(k)) for k, likelihood in read.likelihoods.items()}
-    start = model.start
+    clients = {k: model.client(k, likelihood, run.requirement_of(k).rules) for k, likelihood in read.likelihoods.items()}
+    start: Callable[[], tuple[importance.Server, ServerEffects]] = model.start
     if model.asks_dispersion:  # so that it is said before anybody waits for draws
-        mode, clients = shown.exchange(stage_of_mode(model), lambda: model.start(model.mode_alone), clients)
+        mode, clients = shown.exchange(stage_of_mode(model), partial(model.start, model.mode_alone), clients)
         dispersion.say(run, model, mode, read.rows)
-        start = lambda: importance.go_on(mode, model.settings)  # noqa: E731
+        start = partial(importance.go_on, mode, model.settings)
     server, ended = shown.exchange(stage_of_draws(model).with_alias(alias), start, clients)
     for k, client in ended.items():
         if client.refused:

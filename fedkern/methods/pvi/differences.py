@@ -129,7 +129,6 @@ def _unseen(model: Model, server: Server) -> list[str]:
 
 
 SET = "model.site_intercepts = true"
-INTERCEPTS = f"set {SET}, which gives each client an intercept of its own"
 
 
 def first(tested: heterogeneity.Heterogeneity | None) -> str:

@@ -22,13 +22,12 @@ from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian
-from ...models.glm import Rows, pearson_sums
+from ...models.glm import Rows
 from ...results import case_weights, dispersion, guard
 from .keys import Config
 from .model import Model, Server
 
 Array = NDArray[np.float64]
-MOST = 1e15  # that a row adds to a sum over clients alone; these sums have room for more rows than there are
 
 
 @dataclass(frozen=True)
@@ -123,5 +122,4 @@ def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> p
     if model.box is not None:
         model.box.check(asked.mean, type(asked).__name__)
     with owned(client):
-        n, *sums = pearson_sums(rows, asked.mean, model.family, scale_of(model), MOST if model.secure else np.inf)
-    return pearson.make_reply(pearson.PearsonSums(0, n, *sums))
+        return pearson.answer_at(asked.mean, rows, model.family, scale_of(model), masked=model.secure)
