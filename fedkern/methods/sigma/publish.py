@@ -426,7 +426,7 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
     notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
-    if prior.errors:
+    if any(error > ERROR / 10 for _, error in prior.errors):
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
         where, by = "what the networks of the prior miss", "train"
         if model.common.within:
