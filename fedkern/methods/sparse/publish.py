@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import fits as site_fits
-from ...algorithms.exchanges import loo_sums
+from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
@@ -230,7 +230,7 @@ def with_others(fit: Fit, others: Record) -> Fit:
 
 
 @guard.figure("leave-one-out sums", lambda fit, *_: fit)
-def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
+def with_sums(fit: Fit, asked: once.Server[LooSums], names: Sequence[str]) -> Fit:
     """Adds the leave-one-out scores of rows."""
     content = loo.summary(in_order(asked.replies))
     notes = [*fit.notes, *loo.notes(content, asked, names)]
