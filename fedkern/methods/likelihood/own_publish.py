@@ -16,7 +16,7 @@ from ...finding import Finding
 from ...jobs.publish import Fit
 from ...models.weighted import Weighted
 from ...results import guard
-from ...results.verdict import Verdict, against, not_judged
+from ...results.verdict import Verdict, against
 from ...results.weighted import WeightedDraws
 from .differently import describe_sensitivity, leave_out_clients, sensitivity
 from .own_model import OwnModel
@@ -42,11 +42,8 @@ def bare(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
         arrays=arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains if walked is None else walked.settings.chains,
         draws=model.output.draws if walked is None else walked.settings.draws,
-        encoding={},
         more=_about(model),
         inference=INFERENCE if walked is None else "",
     )
@@ -132,10 +129,8 @@ def of_variational(model: OwnModel, rounds: int, draws: Weighted | None, judged:
         stop="rounds",
         rounds=rounds,
         verdict=against(doubts, judged),
-        clients={name: {"updates": rounds, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
-        encoding={},
         notes=[*_prior_said(model), local],
         more=more,
         inference="importance sampling about a variational fit",

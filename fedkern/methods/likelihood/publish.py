@@ -98,8 +98,6 @@ def bare(model: Model, ended: Ended, test: Design | None) -> Fit:
         arrays=arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict_of.not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains if walked is None else walked.settings.chains,
         draws=model.output.draws if walked is None else walked.settings.draws,
         encoding=model.encoding.to_dict(),

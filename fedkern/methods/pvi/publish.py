@@ -107,7 +107,6 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
         clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,

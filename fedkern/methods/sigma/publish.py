@@ -201,8 +201,6 @@ def bare(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) ->
         arrays=_arrays(server),
         stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),

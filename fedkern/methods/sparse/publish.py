@@ -150,7 +150,6 @@ def bare(model: SparseModel, server: gibbs.Server, scales: Array, released: Samp
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict.not_judged("nothing was looked at"),
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)

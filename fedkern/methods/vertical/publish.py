@@ -149,8 +149,6 @@ def bare(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         arrays={**fitted.arrays, **moments},
         stop="settled" if model.until_settled and fitted.rounds < model.rounds else fitted.stop,
         rounds=fitted.rounds,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
         chains=output.chains,
         draws=output.draws,
         encoding={"id": model.id, "response": model.response, "rows": model.n_rows, "test_rows": model.n_test},
