@@ -31,6 +31,7 @@ from .differently import (
 )
 from .level_predictive import predictive_of
 from .model import TOLD, Model
+from .own_model import OwnModel
 from .predictive import one_row
 
 Array = NDArray[np.float64]
@@ -83,27 +84,36 @@ class Ended:
     sizes: tuple[int, ...] = ()
 
 
+def released(model: Model | OwnModel, ended: Ended) -> Fit:
+    """Returns the posterior of weighted draws, or of chains, and nothing else."""
+    if (walked := ended.chains) is not None:
+        return Fit(
+            posterior=release_walks(model, walked),
+            arrays={"xi": hmc.draws(walked)},
+            stop=str(walked.stop),
+            rounds=walked.round,
+            chains=walked.settings.chains,
+            draws=walked.settings.draws,
+        )
+    assert ended.mode is not None
+    weights = importance.read_result(ended.mode).posterior
+    assert weights is not None  # there are rounds of draws
+    return Fit(
+        posterior=release_draws(model, weights),
+        arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
+        stop=str(ended.mode.stop),
+        rounds=ended.mode.round,
+        chains=model.output.chains,
+        draws=model.output.draws,
+        inference=INFERENCE,
+    )
+
+
 def bare(model: Model, ended: Ended, test: Design | None) -> Fit:
     """Returns the result of a job, without anything that is judged or said of it."""
     assert ended.mode is not None
-    walked, server = ended.chains, ended.mode if ended.chains is None else ended.chains
-    if walked is None:
-        weights = importance.read_result(ended.mode).posterior
-        assert weights is not None  # there are rounds of draws
-        posterior, arrays = release_draws(model, weights), {"draws": weights.draws, "log_ratios": weights.log_ratios}
-    else:
-        posterior, arrays = release_walks(model, walked), {"xi": hmc.draws(walked)}
-    return Fit(
-        posterior=posterior,
-        arrays=arrays,
-        stop=str(server.stop),
-        rounds=server.round,
-        chains=model.output.chains if walked is None else walked.settings.chains,
-        draws=model.output.draws if walked is None else walked.settings.draws,
-        encoding=model.encoding.to_dict(),
-        more={**model.kind_in_summary, **({} if walked else model.data_in_summary(importance.read_result(ended.mode).began))},
-        inference=INFERENCE if walked is None else "",
-    )
+    data = {} if ended.chains else model.data_in_summary(importance.read_result(ended.mode).began)
+    return replace(released(model, ended), encoding=model.encoding.to_dict(), more={**model.kind_in_summary, **data})
 
 
 @guard.check("the judging of the result", bare)
@@ -115,8 +125,6 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     made, sampled = bare(model, ended, test), importance.read_result(ended.mode)
     weights, posterior = sampled.posterior, cast(WeightedDraws, made.posterior)
     assert weights is not None
-    assert sampled.log_evidence is not None
-    evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
     # Wherever effects are compared a level's coefficient says what it is compared with.
     against, levels = contrasts.of_levels(model, on_data_scale)
@@ -129,12 +137,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
-        "k_hat": weights.k_hat,
-        "ess": weights.effective,
-        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
-        "rounds_to_mode": sampled.newton,
-        "rounds_of_draws": sampled.rounds,
-        "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
+        **describe_draws(sampled, model.units.log_volume),
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_contrasts(against, posterior.weights),
@@ -181,6 +184,21 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         ],
         more=more,
     )
+
+
+def describe_draws(sampled: importance.Found, log_volume: float = 0.0) -> Record:
+    """Returns the entries of summary.json on weighted draws and the way to them; `log_volume`: of the units of the rows."""
+    weights, known = sampled.posterior, sampled.log_evidence
+    assert weights is not None
+    assert known is not None
+    return {
+        "k_hat": weights.k_hat,
+        "ess": weights.effective,
+        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
+        "rounds_to_mode": sampled.newton,
+        "rounds_of_draws": sampled.rounds,
+        "log_evidence": {"value": known[0] - log_volume, "error": known[1]},
+    }
 
 
 @guard.figure("what the draws say of the model's own terms", {})
@@ -247,7 +265,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
 
 def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
     """The result of chains: draws of equal weight, and nothing that needs the density at them."""
-    s, made = server.settings, bare(model, ended, test)
+    made = bare(model, ended, test)
     posterior = cast(WeightedDraws, made.posterior)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
@@ -260,13 +278,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
-        "chains": {
-            "acceptance": server.acceptance.tolist(),
-            "step_size": server.step_size.tolist(),
-            "divergences": int(server.divergences.sum()),
-            "warmup": s.warmup,
-            "leapfrog_steps": s.leapfrog,
-        },
+        "chains": hmc.summary(server),
         **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
         **scored,
@@ -288,7 +300,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     )
 
 
-def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
+def release_walks(model: Model | OwnModel, server: hmc.Server) -> WeightedDraws:
     """Returns the posterior of chains, on the data's scale."""
     xi = hmc.draws(server)
     chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
@@ -339,7 +351,7 @@ def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: floa
     return Verdict(True, f"{why} (wanted {wanted:g})")
 
 
-def release_draws(model: Model, weights: weighted.Weighted) -> WeightedDraws:
+def release_draws(model: Model | OwnModel, weights: weighted.Weighted) -> WeightedDraws:
     """Returns the posterior of weighted draws, on the data's scale."""
     theta, standard, others = model.at_references(weights.draws)
     output = model.output

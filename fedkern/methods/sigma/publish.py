@@ -383,14 +383,7 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
         about = {} if ended.weights is None else {"weights": ended.weights.content}
         return about | ({} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]})
     slowest = released.slowest()
-    chains = {
-        "acceptance": server.acceptance.tolist(),
-        "step_size": server.step_size.tolist(),
-        "divergences": int(server.divergences.sum()),
-        "warmup": server.settings.warmup,
-        "leapfrog_steps": server.settings.leapfrog,
-    }
-    return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+    return {"chains": hmc.summary(server) | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
 
 
 def _about_weights(model: SigmaModel, checks: nested.Found) -> dict[str, object]:
