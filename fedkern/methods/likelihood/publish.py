@@ -14,9 +14,10 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.publish import Fit
-from ...models import psis, weighted
+from ...models import weighted
 from ...results import guard, loo, unseen
 from ...results import verdict as verdict_of
+from ...results.other_way import Reversed
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
@@ -160,17 +161,9 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     return replace(
         made,
         verdict=summaries.judged(
-            judge_draws(
-                sampled,
-                (
-                    *ended.doubts,
-                    *model.doubts(sampled.began),
-                    *filter(None, [given_scales.doubt(sampled, model)]),
-                    *([] if other_way is None else filter(None, [other_way.doubt])),
-                    *filter(None, [ended.checked.doubt]),
-                ),
-                model.settings.effective,
-                model.reason(sampled.reason),
+            verdict_of.against(
+                _doubts(model, ended, sampled, other_way),
+                judge_draws(sampled, model.settings.effective, model.reason(sampled.reason)),
             ),
             sampled,
         ),
@@ -271,10 +264,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)
     other_way = find_reversed(at_mode, model, ended.checked.events)
-    of_columns = filter(None, [given_scales.doubt(at_mode, model)])
-    of_response = [] if other_way is None else filter(None, [other_way.doubt])
-    doubts = [*ended.doubts, *of_columns, *of_response, *filter(None, [ended.checked.doubt])]
-    judged = verdict_of.against(doubts, judged)
+    judged = verdict_of.against(_doubts(model, ended, at_mode, other_way), judged)
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
@@ -298,6 +288,13 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         ],
         more=more,
     )
+
+
+def _doubts(model: Model, ended: Ended, at_mode: importance.Found, other_way: Reversed | None) -> list[str]:
+    """Returns why no result of these files can stand: doubts of rows, of given scales, of a turned response, of the checks."""
+    turned = "" if other_way is None else other_way.doubt
+    found = filter(None, [given_scales.doubt(at_mode, model), turned, ended.checked.doubt])
+    return [*ended.doubts, *model.doubts(at_mode.began), *found]
 
 
 def release_walks(model: Model | OwnModel, server: hmc.Server) -> WeightedDraws:
@@ -334,21 +331,18 @@ def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]
 
 
 @guard.check("the weights", verdict_of.not_judged("no check is known"))
-def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float, reason: str) -> Verdict:
-    """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
+def judge_draws(sampled: importance.Found, wanted: float, reason: str) -> Verdict:
+    """Returns whether the result of weighted draws is right, by their weights.
 
     Parameters
     ----------
     wanted : the number of effective draws that the job asks for
     reason : why they are not right; "" where they are
     """
-    if doubts or not sampled.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, reason])), doubts=doubts)
-    weights = sampled.posterior
-    assert weights is not None
-    n = len(weights.draws)
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
-    return Verdict(True, f"{why} (wanted {wanted:g})")
+    if not sampled.converged:
+        return Verdict(False, reason)
+    assert sampled.posterior is not None
+    return verdict_of.of_weights(sampled.posterior, wanted)
 
 
 def release_draws(model: Model | OwnModel, weights: weighted.Weighted) -> WeightedDraws:

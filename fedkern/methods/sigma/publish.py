@@ -313,9 +313,7 @@ def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
     """Judges by the searches, the lattice and the weights whether the result is right."""
     if not checks.converged:
         return Verdict(False, checks.reason)
-    weights, wanted = checks.posterior, model.nested.effective
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
-    return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
+    return verdict.of_weights(checks.posterior, model.nested.effective)
 
 
 @guard.check("whether the fit has settled", not_judged("no check is known"))

@@ -175,7 +175,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     doubts = [*doubts, *([turned.doubt] if turned else [])]
     return replace(
         bare(model, server, scales, released),
-        verdict=Verdict(False, "; ".join(doubts), judged.worst, tuple(doubts)) if doubts else judged,
+        verdict=verdict.against(doubts, judged),
         notes=[
             *([turned.note] if turned else []),
             *_silent(model, server),

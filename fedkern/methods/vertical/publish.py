@@ -24,7 +24,7 @@ from ...results import guard
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
 from ...results.plain import Record
-from ...results.verdict import Verdict, not_judged, of_movement, with_clients
+from ...results.verdict import Verdict, against, not_judged, of_movement, with_clients
 from . import normal
 from .model import PRODUCT, VerticalModel
 from .pull import Pulls, measure_pulls
@@ -166,7 +166,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
     return replace(
         made,
-        verdict=_verdict(model, fitted),
+        verdict=against(fitted.doubts, _verdict(model, fitted)),
         metrics=scores.get("rules", {}).get(output.rule, {}),
         notes=[
             *_of_responses(model, rows),
@@ -198,8 +198,6 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
 
     In a private job clients make none: its verdict may be that the server's unknowns still move, and never that all have settled.
     """
-    if fitted.doubts:
-        return Verdict(False, "; ".join(fitted.doubts))
     if model.network:
         return not_judged("optimised")
     if model.inference == "soul":
