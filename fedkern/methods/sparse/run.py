@@ -268,21 +268,15 @@ def _judge(data: Data) -> gibbs.Judge | None:
 
     def judge(trace: Any) -> bool:
         if isinstance(trace, Streams):
-            mixed = [trace.streams[name].rhat_ess() for name in (*streamed.JUDGED, "average") if name in trace.streams]
+            mixed = {name: trace.streams[name].rhat_ess() for name in streamed.JUDGED if name in trace.streams}
         else:
-            kept = {name: trace[name] for name in (*samples.JUDGED, *samples.PRINTED) if name in trace.names()}
-            if "sites" in trace.names():
-                kept |= {f"theta@{i}": own for i, own in enumerate(np.moveaxis(trace["sites"], 2, 0))}
-            mixed_by_name, unknown = (
-                {name: mixing.rhat_ess(draws) for name, draws in kept.items()},
-                dict[str, NDArray[np.bool_]](),
-            )
-            if told is not None and len(told) == sum(name.startswith("theta@") for name in kept):  # nobody is lost
-                unknown = samples.find_unprinted(told, [str(i) for i in range(len(told))])
-            mixed = [samples.blank(both, unknown[name]) if name in unknown else both for name, both in mixed_by_name.items()]
-        rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in mixed)
-        ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in mixed)
-        return rhat <= until.rhat and ess >= until.ess
+            kept = {name: trace[name] for name in samples.JUDGED if name in trace.names()}
+            sites = list(np.moveaxis(trace["sites"], 2, 0)) if "sites" in trace.names() else []
+            numbers = [str(i) for i in range(len(sites))]
+            kept |= {f"theta@{i}": own for i, own in zip(numbers, sites)}
+            mixed = samples.mix(kept, told if told is not None and len(told) == len(sites) else None, numbers)  # nobody is lost
+        slowest = mixing.slowest(mixed)
+        return slowest is not None and slowest[0] <= until.rhat and slowest[1] >= until.ess
 
     return judge
 
