@@ -179,14 +179,14 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
 
 
 def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
-    """Asks for (M, w) the number of different values of each client's columns; None where no draw of the server is made."""
-    clients = {k: column_values.Client(model.counted(own)) for k, own in columns.items()}
-    stage = stages.valued(model)
-    tell = column_values.AllValues in stage.protocol.to_client
-    server, clients = run.exchange(stage, lambda: column_values.start(model.names, tell=tell), clients)
-    if server is not None and server.every is not None:
-        model.refuse_constants(server.every)
-    return next((party.every for party in (server, *clients.values()) if party is not None and party.every is not None), None)
+    """Asks for (M, w) the number of different values of each client's columns; at the server's place, None elsewhere."""
+    clients = {k: once.ready_client(column_values.ColumnValues(0, model.counted(own))) for k, own in columns.items()}
+    server, _ = run.ask(stages.valued(model), column_values.QUESTION, column_values.AskValues(0), clients)
+    if server is None:
+        return None
+    every = np.stack([told.values for told in in_order(server.replies)])
+    model.refuse_constants(every)
+    return every
 
 
 def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
@@ -319,8 +319,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, m, judge, _trace(model, client=False), variant.without)
-        rows = () if stage.allgather else data.scales.rows  # clients have not been told them
-        return replace(server, rows=rows, told=data.tells, together=n // m), questions
+        return replace(server, rows=data.scales.rows, told=data.tells, together=n // m), questions
 
     clients = {
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(run, model, k, variant))
