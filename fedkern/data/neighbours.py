@@ -220,7 +220,8 @@ def _of_gal(path: str | Path, names: Sequence[str], ids: Ids | None, column: str
         if not words:
             continue
         if len(words) != 2:
-            raise JobError(f"{path}, line {number}: has {len(words)} words; wanted an area and the number of its neighbours{BLANKS}")
+            wanted = f"wanted an area and the number of its neighbours{BLANKS}"
+            raise JobError(f"{path}, line {number}: has {len(words)} words; {wanted}")
         count, near = _count(path, number, words[1]), list[str]()
         if count and at < len(lines):
             near, at = lines[at][1], at + 1
