@@ -43,7 +43,7 @@ ALARMS = {
     "far cells": "so far from all others|far from all others",
     "coded apart": "code it alike|two values, and not the same",
     "levels": "written alike|write them alike|begin at another number",
-    "multiple": "times those of the others|times that at|sites' median",
+    "multiple": "times those of the others|times that at|the others'",
 }
 SETS = """
 MASS::Boston | gaussian | medv ~ crim + zn + indus + nox + rm + age + dis + rad + tax + ptratio + lstat

@@ -34,6 +34,11 @@ for (one in args[-1]) {
 """
 
 
+def installed(package: str) -> bool:
+    """Tells whether a package that is no package of R's is installed; of R's, Rscript tells when they are written."""
+    return package not in ELSEWHERE or package == "uci" or find_spec(package) is not None
+
+
 def write(names: Sequence[str], folder: Path) -> None:
     """Writes those of R's data sets (`PACKAGE::NAME`) into the folder that it has not."""
     folder.mkdir(parents=True, exist_ok=True)

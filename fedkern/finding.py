@@ -106,6 +106,12 @@ class Finding(str):
         return entry is not None and entry.routine
 
     @property
+    def doubt(self) -> bool:
+        """Whether no result can stand with it."""
+        entry = catalogue().get(self.id)
+        return entry is not None and entry.severity == "doubt"
+
+    @property
     def content(self) -> dict[str, Any]:
         """Its entry of `summary.json`."""
         return {"id": self.id, "values": dict(self.values)}

@@ -16,11 +16,9 @@ from scipy.linalg import lstsq, qr
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
-from .coded import find_codes
-from .isolated import FAR, decide, repeated, robust
-from .zeros import judge
+from .isolated import decide, find_codes, judge
 
-__all__ = ["Degenerate", "degenerate", "numeric_places", "with_far"]
+__all__ = ["Degenerate", "degenerate", "with_far"]
 
 Array = NDArray[np.float64]
 
@@ -73,55 +71,26 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
 
 
 def with_far(
-    known: Degenerate,
-    X: np.ndarray,
-    encoding: Encoding,
-    y: Array | None = None,
-    offset: Array | None = None,
-    sources: Mapping[str, Array] | None = None,
+    known: Degenerate, columns: Mapping[str, Array], encoding: Encoding, y: Array | None, offset: Array | None
 ) -> Degenerate:
     """Adds the columns, or the response, in which few cells, or a repeated value, are far from the others.
 
-    Of a response that is a count they are codes for a missing value (`coded`); of other responses nothing is looked for. What a
-    formula makes of columns is not looked at, for a product with an indicator is 0 in many rows, and so is a spline's basis.
+    Of a response that is a count they are codes for a missing value; of other responses nothing is looked for. What a formula
+    makes of columns is not looked at, for a product with an indicator is 0 in many rows, and so is a spline's basis.
 
     Parameters
     ----------
-    known : the degenerate columns so far, of the same encoding
-    X : (n, d) as above
+    known : the degenerate columns so far
+    columns : the numeric ones of the file, in their own units (`far.columns`)
     y, offset : (n,) the response, and what is added to the predictor; NaN where a row has none
-    sources : of a formula: the numeric columns of the file that it reads, in their own units
     """
-    low, high, _ = _ends(X)
-    looked_at = dict(sources or {})
-    some = X[:: max(1, len(X) // BLOCK)]
-    for name, at in numeric_places(encoding) if encoding.formula is None else ():
-        centre, sd = robust(np.asarray(X[:BLOCK, at], np.float64))
-        alone = not max(high[at] - centre, centre - low[at]) < FAR / 2 * sd
-        # Of a long table every k-th row shows whether a value is repeated: then all are looked at.
-        ends = _own(encoding, name, np.array([low[at], high[at]]))
-        if alone or (ends == 0).any() or repeated(_own(encoding, name, some[:, at])):
-            looked_at[name] = _own(encoding, name, X[:, at])
-    far, zeros = judge(looked_at)
+    far, zeros = judge(columns)
     family = FAMILIES[encoding.family]
     if y is not None and encoding.response is not None and family.continuous and family.concave:  # else few cells decide nothing
         far += [encoding.response] * decide(np.asarray(y, np.float64))
     elif y is not None and encoding.response is not None and family.counted and family.link == "log":
         far += [encoding.response] * bool(find_codes(np.asarray(y, np.float64), offset).any())
     return replace(known, far=tuple(far), zeros=zeros)
-
-
-def _own(encoding: Encoding, name: str, x: np.ndarray) -> Array:
-    """Returns the cells of a numeric column in its own unit; zeros as such."""
-    centre, scale = next(column.constants for column in encoding.columns if column.name == name)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = centre + scale * np.asarray(x, np.float64)
-        return np.where(np.abs(values) < ROUNDING * (abs(centre) + scale), 0.0, values)
-
-
-def numeric_places(encoding: Encoding) -> list[tuple[str, int]]:
-    """Returns each numeric column with the place of its coefficient."""
-    return [(column.name, int(at[0])) for column, at in _columns(encoding) if column.levels is None]
 
 
 def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:

@@ -13,16 +13,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
-from .coded import find_codes, find_codes_of_times
-from .degenerate import numeric_places
-from .isolated import FAR, LEAST, coded, distances, robust
+from .isolated import FAR, LEAST, coded, distances, find_codes, find_codes_of_times, robust
 from .table import Table
 
-__all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust", "spelled"]
+__all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust"]
 
 Array = NDArray[np.float64]
 
@@ -45,9 +42,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None, offset: Arra
     response, offset : (n,) of the same rows; looked at where it is a measurement, or a count by its exposure
     """
     lines = _twice(table)
-    there = numeric_places(encoding) if encoding.formula is None else [(n, 0) for n in encoding.formula.numbers]
-    for name, _ in there:
-        values = numbers(table, name)
+    for name, values in columns(table, encoding).items():
         codes = coded(values)
         lines += _of(name, np.where(np.isin(values, codes), np.nan, values) if codes else values, table)
         if any_thousandths(values):
@@ -65,9 +60,11 @@ def notes(table: Table, encoding: Encoding, response: Array | None, offset: Arra
     return [*lines, *(_code(encoding.response, code, int((response == code).sum()), LEAVE_OUT) for code in codes)]
 
 
-def sources(table: Table, encoding: Encoding) -> dict[str, Array]:
-    """Returns the numeric columns of a file of which a formula makes the model's; none where there is no formula."""
-    return {} if encoding.formula is None else {name: numbers(table, name) for name in encoding.formula.numbers}
+def columns(table: Table, encoding: Encoding, rows: np.ndarray | slice = slice(None)) -> dict[str, Array]:
+    """Returns the numeric columns of a file, or those of which a formula makes the model's; `rows`: those that are looked at."""
+    formula, covariates = encoding.formula, encoding.columns
+    names = [one.name for one in covariates if one.levels is None] if formula is None else formula.numbers
+    return {name: numbers(table, name)[rows] for name in names}
 
 
 def count_notes(table: Table, name: str, family: str, y: Array, offset: Array | None = None) -> list[str]:
@@ -149,14 +146,6 @@ def repeated_ids(table: Table, row_id: str | None) -> list[str]:
         f"{int(again.sum())} rows, the first in {first}: where rows are in the file twice leave one of each out; where they are "
         "of one patient, who is in several rows, they are alike, and intervals too narrow unless the model has an effect of it"
     ]
-
-
-def spelled(encoding: Encoding) -> Iterator[str]:
-    """Yields notes on levels that may be one, for an encoding of one table alone."""
-    for column in encoding.columns:
-        for same in spellings(column.levels or ()):
-            said = ", ".join(map(repr, same))
-            yield f"column {column.name!r}: the levels {said} {one_but_for(same)}: write them alike"
 
 
 def any_thousandths(values: Array) -> bool:

@@ -18,16 +18,32 @@ others' median, with a gap between it and the nearest of them; where all others 
 They matter if their squares are large beside the root of the number of rows: with an effect f of the column (in standard
 deviations of the response for one of the column), wrong cells at distances D move a slope by about f sum(D^2) / sqrt(n) of its
 standard deviations.
+
+Zeros may be measured: a dose is 0 for those who got none, and about 100 for all others; a cholesterol of 0 never was. One file
+looks like the other. But a dose is 0 for some at every site, and a code stands where a site did not measure. So each client tells
+the shares of zeros in such columns, in whole percents, and the server compares them (`exchanges.column_notes`).
+
+Counts and survival times have no spread by which one is far: counts vary with their exposure, and some far more than Poisson's.
+Of them a cell is a code if all of these hold:
+
+- it is one of the values that many programs write for a missing one (99, 999), which are ordinary ones elsewhere;
+- among the logarithms (of counts by their exposure) nothing stands between it and the others: of one or two such cells they are
+  three times as large as any other, and of more 1.5 times;
+- it is more than 4 standard deviations of these logarithms above their median, or 3 where there are more than two such cells;
+  standard deviations are those of the upper half, for counts of 0 make the lower one wide.
+
+Counts matter if they move the client's level by a standard error, times if they are a twentieth of all others together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Cells = NDArray[np.bool_]
 
 FAR = 20.0  # robust standard deviations
 FAR_OF_LOGS, BESIDE_LOGS = 5.0, 2.0
@@ -48,6 +64,19 @@ MOST = 0.5  # of all cells: a value in more of them is no code that a client can
 MOST_OF_A_CODE = 0.95  # the same of a usual code, which is nothing else
 TAIL = 0.01  # of the others at each end, which do not make their standard deviation
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
+
+# Of zeros
+DIFFERENT = 3  # values beside 0 that a measured column has: a column of 0 and 1 is of another kind
+ONE_SIDE = 0.95  # of the other cells are above zero, or below: a few cells of a wide column may not be
+FEWER, MORE = 2, 1  # how many zeros stand apart: so few that they may be slips, or more
+# Of counts and times
+NINES = (99.0, 999.0, 9999.0, 99999.0)
+CODES_OF_COUNTS = (*NINES, *(float(f"{one}"[:1] * width + f"{one}"[1:]) for one in (77, 88, 97, 98) for width in (1, 2, 3)))
+FEW_COUNTS = 2  # cells: what is asked of more is less, for chance makes no heavy tail have one value several times
+FOLD, FOLD_OF_SEVERAL = 3.0, 1.5  # as large as any other, by the exposure
+APART_OF_FEW, APART_OF_SEVERAL = 4.0, 3.0  # standard deviations of the others' logarithms from their median
+LEAST_SD = 0.1
+PART = 0.05  # of all other times together
 
 
 def decide(values: Array) -> bool:
@@ -225,3 +254,98 @@ def robust(values: Array) -> tuple[float, float]:
     others = values[values != different[np.argmax(count)]]
     sd = NORMAL * float(np.median(np.abs(others - np.median(others))))
     return centre, sd if sd > 0 else float(others.std())
+
+
+# Zeros --------------------
+
+
+def judge(columns: Mapping[str, Array]) -> tuple[list[str], dict[str, tuple[int, int]]]:
+    """Returns columns in which cells decide that are no zeros, or few of them; and name -> share of zeros.
+
+    Parameters
+    ----------
+    columns : name -> values in the column's own unit; NaN where there is no cell
+
+    Returns
+    -------
+    names; name -> percent, rounded down but 1 at least, and whether the zeros stand apart and matter (0, `MORE` or `FEWER`).
+    Their share is then (sqrt(z) - 1)^2 / n of z zeros in n cells: less than the true one nearly always.
+    """
+    far, shares = list[str](), dict[str, tuple[int, int]]()
+    for name, values in columns.items():
+        there = values[np.isfinite(values)]
+        others = there[there != 0]
+        n, z = len(there), len(there) - len(others)
+        matters = decide(there)
+        if matters and (not z or decide(others)):
+            far.append(name)
+        elif z and max((others > 0).sum(), (others < 0).sum()) >= ONE_SIDE * len(others):
+            if len(others) and len(np.unique(others)) < DIFFERENT:
+                continue
+            apart = 0 if not matters else FEWER if z <= max(FEW, int(OF_ROWS * n)) else MORE
+            shares[name] = max(1, int(100 * (np.sqrt(z) - 1) ** 2 / n if matters else 100 * z / n)), apart
+        elif matters:
+            far.append(name)
+    return far, shares
+
+
+# Counts and times --------------------
+
+
+def find_codes(y: Array, offset: Array | None = None) -> Cells:
+    """Returns (n,) which counts are a code for a missing value, and matter.
+
+    Parameters
+    ----------
+    y : (n,) counts; NaN where a row has none
+    offset : (n,) the logarithm of each row's exposure
+    """
+    rate = np.log(np.maximum(y, 0.0) + 0.5) if offset is None else np.log(np.maximum(y, 0.0) + 0.5) - offset
+    there = np.isfinite(rate)
+    for found in _highest(y, rate):
+        others = there & ~found
+        level = y[others].sum() / ((y[others] + 0.5) @ np.exp(-rate[others]))
+        excess = (y[found] - level * (y[found] + 0.5) * np.exp(-rate[found])).sum()
+        if excess > np.sqrt(y[others].sum() + 1):
+            return found
+    return np.zeros(len(y), bool)
+
+
+def find_codes_of_times(time: Array) -> Cells:
+    """Returns (n,) which times are a code for a missing value, and matter; `time`: (n,), NaN where a row has none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(time > 0, np.log(time), np.nan)
+    for found in _highest(time, logs):
+        if time[found].sum() > PART * time[np.isfinite(logs) & ~found].sum():
+            return found
+    return np.zeros(len(time), bool)
+
+
+def _highest(values: Array, logs: Array) -> Iterator[Cells]:
+    """Yields cells that are codes and stand far above all others by their logarithms, the most first."""
+    there = np.isfinite(logs)
+    usual = there & np.isin(values, CODES_OF_COUNTS)
+    if not usual.any():
+        return
+    # A code's value may be an ordinary one as well (a count where exposures are large): only the highest are looked at.
+    order = np.argsort(np.where(there, -logs, np.inf), kind="stable")
+    run = int(np.argmin(np.append(usual[order], False)))
+    falls = -np.diff(np.append(logs[order], -np.inf))[:run]
+    for n in 1 + np.flatnonzero(falls > np.log(FOLD_OF_SEVERAL))[::-1]:
+        found = np.zeros(len(values), bool)
+        found[order[:n]] = True
+        if _stands_apart(values, logs, found, there & ~found):
+            yield found
+
+
+def _stands_apart(values: Array, logs: Array, found: Cells, others: Cells) -> bool:
+    """Tells whether the cells that are found are so far above all others."""
+    n = int(found.sum())
+    few = n <= FEW_COUNTS
+    if others.sum() < LEAST or n > MOST * (n + others.sum()) or (few and not np.isin(values[found], NINES).all()):
+        return False
+    lowest, highest = logs[found].min(), logs[others].max()
+    centre, *ends = np.quantile(logs[others], (0.5, 0.84, 0.975))
+    sd = max(ends[0] - centre, (ends[1] - centre) / 1.96, LEAST_SD)
+    gap, apart = (FOLD, APART_OF_FEW) if few else (FOLD_OF_SEVERAL, APART_OF_SEVERAL)
+    return bool(lowest - highest > np.log(gap) and lowest - centre > apart * sd)

@@ -72,8 +72,8 @@ class Check(At[C]):
             if not split:
                 describe(rows, self.parties.spec, self.names[k], least_of_level=self.config.least_of_level)
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
-        said = column_notes.exchange_notes(self, degenerate, split=split, told=False)
-        return [f"note     {note}" for note in (*said.doubts, *said.notes)]
+        found = column_notes.exchange_notes(self, degenerate, split=split, told=False)
+        return [f"note     {one}" for one in sorted(found, key=lambda one: not one.doubt)]
 
     def unknown(self, encoding: Encoding) -> list[str]:
         """Returns the columns that only their rows can tell to be categorical."""
@@ -126,7 +126,7 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
         encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
     design = encode(table, encoding, private=True, missing=True)
     nothing = degenerate(design.X, encoding, intercept=intercept)
-    return with_far(nothing, design.X, encoding, design.y, design.offset, far.sources(table, encoding))
+    return with_far(nothing, far.columns(table, encoding), encoding, design.y, design.offset)
 
 
 def public(spec: Spec) -> Spec:

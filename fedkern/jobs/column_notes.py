@@ -6,27 +6,20 @@ Clients name theirs in a job that is not private, in the run and in `check`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from ..algorithms.exchanges import column_notes, column_zeros
+from ..algorithms.exchanges import column_notes
 from ..data.degenerate import Degenerate
 from ..errors import JobError
+from ..finding import Finding
 from ..kernels.families import FAMILIES
 from .run import At
 from .stage import Stage
 
 
-@dataclass(frozen=True)
-class Said:
-    """Holds the lines for a reader, and the reasons why no result of these files can stand; at the server."""
-
-    notes: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
-
-
-def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> Said:
-    """Returns the notes that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
+def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> list[Finding]:
+    """Returns findings that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
     A column whose constants the job file gives is taken as right: of its far cells nothing is told. `told`: columns are centred
     by what all clients have told, as they are in a run and not in `check`.
@@ -45,29 +38,32 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         constant = tuple(name for name in own.constant if name not in differ)
         zeros = {name: own.zeros[name] for name in _not_given(at, tuple(own.zeros))}
         if at.config.secure:
-            zeros = column_zeros.in_tenths(zeros)
+            zeros = column_notes.in_tenths(zeros)
         mended = replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking, zeros=zeros)
         clients[k] = column_notes.Client(mended)
     graph = getattr(at.config.model, "kind", "") in ("mrf", "sem")
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split, graph), clients)
     if server is None:
-        return Said()
+        return []
     _check_ignored(at, server.misspelt)
     missing, common = server.zeros(at.sizes)
     far = {name: where for name, where in missing.items() if name not in server.far} | server.far
     spec = at.parties.spec_of(tuple(far))
-    right = POSITIVE if not FAMILIES[spec.family].measured else LIKELIHOOD if at.config.job.method == "likelihood" else RESPONSE
+    measured = FAMILIES[spec.family].measured
+    of_response = ("student-family" if at.config.job.method == "likelihood" else "sparse-student") if measured else "logarithms"
     response = spec.response or at.config.data.response  # of areas the agreement is about covariates alone
     coded = {getattr(at.config.data, "time", None): "times"}
     if FAMILIES[spec.family].counted:
         coded[response] = "counts"
-    doubts = [
-        CODED.format(name, coded[name], where)
-        if name in coded
-        else FAR.format(name, where, right if name == response else COLUMN)
-        for name, where in far.items()
-    ]
-    return Said([*server.notes, *(ZEROS.format(*one) for one in common.items() if one[0] not in far)], doubts)
+    found = server.found
+    found += [Finding.of("column-of-zeros", column=name, clients=where) for name, where in common.items() if name not in far]
+    for name, where in far.items():
+        if name in coded:
+            found.append(Finding.of("column-of-codes", column=name, what=coded[name], clients=where))
+        else:
+            remedy = of_response if name == response else "declare-column"
+            found.append(Finding.of("column-with-far-cells", column=name, clients=where, owner=name, remedies=[remedy]))
+    return found
 
 
 def _check_ignored(at: At[Any], misspelt: Mapping[str, Mapping[str, str]]) -> None:
@@ -84,24 +80,3 @@ def _not_given(at: At[Any], names: tuple[str, ...]) -> tuple[str, ...]:
     """Returns those of the columns whose constants the job file does not give."""
     known = at.parties.spec_of(names).columns if names else {}
     return tuple(name for name in names if name not in known or known[name].center is None)
-
-
-FAR = (
-    "column {!r} has a cell, or several with one value, far from all others at {}: see rows.json there; a wrong cell, or a code "
-    "for a missing value, changes the result by itself: mend it, make it empty (model.missing says what becomes of the row), or "
-    "leave its row out; where it is right, {}"
-)
-ZEROS = (
-    "column {!r} has zeros far from all its other cells at {}, and no other client shows that they are none: where they are "
-    "measured (a dose that was not given), nothing is to be done; where they stand for a missing value, make these cells empty, "
-    "and say what becomes of the rows (model.missing)"
-)
-CODED = (
-    "column {!r} has {} that look like a code for a missing value (99, 999) at {}: see rows.json there; they change the "
-    "result by themselves: leave their rows out (on a map make the cells empty, and the areas are predicted); where they are "
-    "right, no family here gives such a row less weight: say what the result is without it"
-)
-COLUMN = "give center and scale of the column in [data.columns], and nothing more is said"
-LIKELIHOOD = 'errors are not normal: model.family = "student" gives such a row next to no weight'
-POSITIVE = 'take logarithms of the response in all files, with model.family = "student"'
-RESPONSE = 'errors are not normal: job.method = "sparse" with model.errors = "student" gives such a row next to no weight'

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
+from ..algorithms.exchanges.compare import spelled
 from ..data import far, table
 from ..data.design import check_header, encode, with_event
 from ..data.dialect import Dialect, stem
@@ -350,7 +351,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unusable = admitted.describe_unusable(config, rows.n_rows, faults)
     notes = (*notes, *admitted.private_notes(config, rows.n_rows), *([] if unusable is None else [unusable]))
     if not spec.private:
-        notes = (*notes, *far.notes(rows, encoding, design.y, design.offset), *far.spelled(encoding))
+        notes = (*notes, *far.notes(rows, encoding, design.y, design.offset), *spelled(encoding.columns))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     # A refused job reads nothing more.

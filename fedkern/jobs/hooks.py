@@ -15,10 +15,11 @@ from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
-from ..algorithms.exchanges import certificates, slips
+from ..algorithms.exchanges import certificates, compare
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
+from ..finding import Finding, Value
 from ..ground import Ground
 from ..printing import printable
 from ..privacy.noise import SecureSource
@@ -72,6 +73,7 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self.doubts: list[str] = []
+        self.columns: list[dict[str, Value]] = []  # the table of columns by client, at the server
         self.apart: Mapping[str, str] = {}  # clients that would be refused if parties were apart, and why
         self.left_out = 0  # clients that have too few rows, without whom the job goes on
         self._twins: list[tuple[int, ...]] = []  # clients that have the same covariates
@@ -92,14 +94,22 @@ class RunHooks(Keeper):
         for group in groups:
             if group not in self._twins:
                 self._twins.append(group)
-                self.doubts.append(slips.describe_twins(self.names, group))
+                self.doubts.append(self._one_file(group))
 
     def compare_twins(self, answers: Sequence[tuple[float, float]]) -> None:
         """Takes the doubt back where such clients have responses of their own; `answers`: sums of each client's (`level`)."""
         before, self._twins = self._twins, []
         for group in before:
-            self.doubts.remove(slips.describe_twins(self.names, group))
-            self.note_twins(slips.with_one_response(group, answers))
+            self.doubts.remove(self._one_file(group))
+            self.note_twins(compare.with_one_response(group, answers))
+
+    def _one_file(self, group: Sequence[int]) -> Finding:
+        return Finding.of("one-file-twice", clients=[self.names[k] for k in group])
+
+    def find(self, findings: Iterable[Finding]) -> None:
+        """Notes findings at the server, or doubts the result where it cannot stand with one."""
+        for one in findings:
+            (self.doubts if one.doubt else self.notes).append(one)
 
     def __enter__(self) -> RunHooks:
         return self

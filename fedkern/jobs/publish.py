@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
+from ..algorithms.exchanges.compare import flagged
 from ..errors import FedkernError, JobError, mark_party
 from ..finding import Finding
 from ..results import guard
@@ -157,8 +158,11 @@ def publish(run: Run[C], fit: Fit) -> Result:
         content = {key: plain(value) for key, value in made.items()}
     # What is said of the numbers themselves may have failed just now, too.
     judged, notes = guard.judged(judged), [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]
-    found = [one.content for one in (*judged.doubts, *notes) if isinstance(one, Finding)]
+    doubts = dict.fromkeys([*judged.doubts, *hooks.doubts])
+    found = [one.content for one in (*doubts, *notes) if isinstance(one, Finding)]
     said = {**judged.content, "notes": notes, "findings": found}
+    if hooks.columns and not run.config.private:
+        said["columns"] = flagged(hooks.columns, (*doubts, *notes))
     content |= {key: plain(value) for key, value in said.items()}
     if run.config.counts_rows and not run.config.private:
         content["disclosure"] = {

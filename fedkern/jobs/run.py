@@ -19,6 +19,7 @@ from ..algorithms.core.persistent import PersistentMap
 from ..algorithms.exchanges import certificates, column_sums, rare_levels
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
+from ..algorithms.exchanges.compare import compare, find_twins, table_of
 from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
@@ -285,9 +286,10 @@ class Run(At[C]):
         told = spec_of_agreement(self.config, spec)
         clients = {k: agreement.Client(told, summary, name=self.names[k]) for k, summary in summaries.items()}
         server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(told, self.names), clients)
-        self.hooks.notes += () if server is None else server.notes
-        self.hooks.doubts += () if server is None else server.doubts
-        self.hooks.note_twins(() if server is None else server.twins)
+        if server is not None:
+            self.hooks.columns += table_of(server.facts)
+            self.hooks.find(compare(server.facts))
+            self.hooks.note_twins(find_twins(server.facts))
         self.hooks.sizes = self.hooks.sizes if server is None else server.sizes or self.hooks.sizes
         encoding = anyone(server, clients).encoding
         assert isinstance(encoding, Encoding)
@@ -365,8 +367,7 @@ class Run(At[C]):
         stage = column_sums_stage(column_sums.blocks(lacking)).with_alias(alias and f"column-sums-{alias}")
         server, clients = self.exchange(stage, lambda: column_sums.start(lacking, n), clients)
         if server is not None:
-            self.hooks.notes += server.notes
-            self.hooks.doubts += server.doubts
+            self.hooks.find(server.found)
         for k, client in clients.items():
             self.hooks.own_notes.setdefault(k, []).extend(client.notes)
         return replace(encoding, columns=column_sums.with_constants(known, anyone(server, clients)))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.slips import one_but_for, spellings
+from ..algorithms.exchanges.compare import one_but_for, spellings
 from ..data import table
 from ..data.cells import MISSING, Cells, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL

@@ -1,9 +1,10 @@
-"""Says at which clients counts, by their exposure, are a multiple of the others': exposures, or counts, in another unit.
+"""Says at which clients a positive response, or a count by its exposure, is in another unit, from sums that clients tell anyway.
 
-An effect of areas takes such a factor up, so that no check of the model sees it. Clients tell the sums of both before the first
-round (`exchanges.level`).
+Each tells the sum of its responses and how many rows it has, or their exposure (`exchanges.level`); where the server gets sums
+alone, each client compares its own with all others' (`exchanges.odd_response`). A gamma response has the same shape in any unit,
+and an effect of clients or areas takes the factor up: no check of the model sees it.
 
-Source: docs/concepts/convergence.md, "Exposures in another unit".
+Source: docs/concepts/convergence.md, "A response in another unit", "Exposures in another unit".
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..algorithms.exchanges.multiples import in_words, name_multiples
+from ..algorithms.exchanges.apart import describe_levels, in_words, is_another_level
+from ..algorithms.exchanges.odd_response import Compared
 from ..finding import Finding
-from .verdict import Said
+
+DISPERSED = 2.0  # the squared coefficient of variation that a row has at most
 
 
-def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, float]]) -> Said:
-    """Returns what is to be said of the clients' counts by their exposure.
+def of_exposures(response: str, names: Sequence[str], answers: Sequence[tuple[float, float]]) -> list[Finding]:
+    """Returns findings on the clients' counts by their exposure.
 
     Parameters
     ----------
@@ -26,9 +29,45 @@ def compare(response: str, names: Sequence[str], answers: Sequence[tuple[float, 
     answers : of each the sum of its counts, and of its exposures
     """
     told = [(name, math.log(y / e), y**-0.5) for name, (y, e) in zip(names, answers, strict=True) if min(y, e) > 0]
-    found = name_multiples([one[0] for one in told], [one[1] for one in told], [one[2] for one in told])
-    of = {"column": response, "others": found.others}
-    notes = tuple(Finding.of("rate-apart", client=name, times=in_words(off), **of) for name, off in found.odd)
-    if not found.unit:
-        return Said(notes)
-    return Said(notes, (Finding.of("exposures-in-another-unit", where=found.where, times=found.times, **of),))
+    whose, logs, errors = zip(*told) if told else ((), (), ())
+    return describe_levels(whose, logs, errors, "rate-apart", "exposures-in-another-unit", column=response)
+
+
+def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, float]], rows: Sequence[float]) -> list[Finding]:
+    """Returns findings on the clients' responses.
+
+    Parameters
+    ----------
+    column : of the response, with quotes
+    names : of the clients
+    answers : of each the sum of its responses, and the number of its rows or their exposure
+    rows : how many rows each has at least
+    """
+    told = [(name, math.log(y / n), _error(y, r)) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
+    whose, logs, errors = zip(*told) if told else ((), (), ())
+    return describe_levels(whose, logs, errors, "response-apart", "response-in-another-unit", column=column)
+
+
+def of_client(column: str, own: tuple[float, float], y: float, n: float, rows: float, *, several: bool) -> Compared:
+    """Compares a client's response with that of all others together, where the server gets sums alone.
+
+    Parameters
+    ----------
+    own, rows : its own sums, and how many rows it has
+    y, n : the sums of all clients
+    several : whether the others are more than one client
+    """
+    others = y - own[0], n - own[1]
+    if not min(*own, *others) > 0:
+        return Compared()
+    off = math.log(own[0] / own[1] * others[1] / others[0])
+    noted, doubt = is_another_level(off, _error(own[0], rows), several=several)
+    if not noted:
+        return Compared()
+    note = Finding.of("response-apart-here", column=column, times=in_words(math.exp(off)))
+    return Compared((note,), doubt, doubt and off > 0)
+
+
+def _error(y: float, rows: float) -> float:
+    """Returns the standard error of the logarithm of a mean, at most: that of a count, and of what varies beside it."""
+    return math.sqrt(1 / max(y, 1.0) + DISPERSED / max(rows, 1.0))

@@ -96,7 +96,7 @@ def page(run: RunFiles, method: Report | None = None) -> str:
     with guard.collecting() as faults:
         tiles = measured(run) if method is None else method.tiles(run)
         sections = [learning(run)] if method is None else _sections(run, method)
-        more = [_record(run)] if run.own else [_privacy(run), _wire(run), _ledger(run), _record(run)]
+        more = [_record(run)] if run.own else [_columns(run), _privacy(run), _wire(run), _ledger(run), _record(run)]
         head = _head(run, tiles)
     failed = [f"failed, and left out of this page: {', '.join(faults.names())}"] if faults.found else []
     return document(run.own or run.name, [*sections, *more], **{**head, "notes": [*failed, *head["notes"]]})
@@ -106,6 +106,19 @@ def page(run: RunFiles, method: Report | None = None) -> str:
 def _sections(run: RunFiles, method: Report) -> list[str]:
     """Returns a method's own sections."""
     return method.sections(run)
+
+
+@guard.figure("the columns by client", "")
+def _columns(run: RunFiles) -> str:
+    """Returns each client's numeric columns; the flagged ones first."""
+    rows = sorted(run.summary.get("columns", ()), key=lambda row: not row["flag"])
+    head = ["column", "client", "rows", "mean", "sd", "flag"]
+    cells = []
+    for row in rows:
+        numbers_of_it = ["" if row[key] is None else number(row[key]) for key in head[2:5]]
+        cells.append([str(row["column"]), str(row["client"]), *numbers_of_it, str(row["flag"])])
+    text = "A flag is the id of a finding, which the notes above say in words."
+    return section("Columns by client", paragraph(text), details("All columns", table(head, cells))) if cells else ""
 
 
 @guard.figure("the page's tiles", [])

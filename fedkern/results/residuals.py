@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges import spreads
+from ..algorithms.exchanges.apart import Apart, compare_spreads
 from ..algorithms.exchanges.sums import PearsonSums
 from ..finding import Finding
 from .heterogeneity import generalised_inverse
@@ -48,7 +49,7 @@ class Residuals:
     clients: tuple[str, ...]
     coefficients: tuple[str, ...]
     variance: Array
-    spread: spreads.Spreads
+    spread: Apart
     width: Array
     rows: Array
 
@@ -60,7 +61,7 @@ class Residuals:
     @property
     def words(self) -> str:
         """The clients whose residuals are larger or smaller, in words."""
-        who = ", ".join(f"{self.spread.ratio[k]:.3g} times at {self.clients[k]}" for k in np.flatnonzero(self.spread.odd))
+        who = ", ".join(f"{self.spread.times[k]:.3g} times at {self.clients[k]}" for k in np.flatnonzero(self.spread.odd))
         return f"errors do not vary alike at all clients: their standard deviation is {who} that at {self._others}"
 
     @property
@@ -93,7 +94,7 @@ class Residuals:
 
     def notes(self, own: Verdict) -> Iterator[str]:
         """Yields a note for a reader beside the verdict."""
-        wasteful = bool((np.abs(np.log(self.spread.ratio[self.spread.odd])) > np.log(NOTED)).any())
+        wasteful = bool((np.abs(self.spread.off[self.spread.odd]) > np.log(NOTED)).any())
         if own.converged is False if self.off else wasteful:
             yield Finding.of("errors-vary-otherwise", words=self.words, remedy=self.remedy)
 
@@ -126,9 +127,9 @@ def compare_clients(
     left = np.maximum(left, 0.0)
     if (degrees < 1).any() or not (left > 0).all():
         return None
-    rule = {"apart": APART, "sure": 1 - ALPHA / (2 * len(told))}
+    compare = partial(compare_spreads, apart=APART, sure=1 - ALPHA / (2 * len(told)))
     # A weight may be a precision, or a number of equal rows: clients differ where they do by either.
-    by_weights, of_rows = (spreads.compare_spreads(sums, degrees, **rule) for sums in (left, left / np.maximum(weight, 1e-300)))
+    by_weights, of_rows = (compare(sums, degrees) for sums in (left, left / np.maximum(weight, 1e-300)))
     if not (by_weights.odd.any() and of_rows.odd.any()):
         return None
     variance = left / degrees

@@ -117,6 +117,13 @@ class Result:
         """Doubts and notes by their ids, with the values that stand in them: each is a text, too."""
         return shown.findings(self.summary)
 
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        """The table of columns by client: each client's rows, mean and sd of each numeric column, and `flag`, the ids of findings
+        on it. Empty where the server has no client's own numbers, as of a private job and with secure sums.
+        """
+        return [*self.summary.get("columns", [])]
+
     def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None, levels: bool = True) -> Rows[TableRow]:
         """Returns the rows of `table`, each a dictionary."""
         columns = self.job.get("data", {}).get("columns") or {}

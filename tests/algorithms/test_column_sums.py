@@ -180,33 +180,35 @@ def compared(factor: float, n: int, shift: float = 0.0, two: int = 0) -> tuple[c
 @pytest.mark.parametrize(("factor", "shift"), [(18.0, 0.0), (1.0, 500.0)], ids=["large", "far"])
 def test_another_unit_at_one_client_is_a_doubt_and_its_holder_is_told(factor: float, shift: float, n: int) -> None:
     server, ended = compared(factor, n, shift)
-    (doubt,) = server.doubts
+    (doubt,) = server.found
+    assert doubt.doubt
     assert doubt.startswith("column 'x' is in another unit at one client")
     assert not any(repr(name) in doubt for name in NAMES)
     (said,) = ended[1].notes
-    assert "of column 'x'" in said
+    assert "column 'x'" in said
     assert not any("'other'" in note for one in ended.values() for note in one.notes)
 
 
 @pytest.mark.parametrize("n", [3, 7])
 def test_alike_clients_have_no_note(n: int) -> None:
     server, ended = compared(1.0, n)
-    assert (server.notes, server.doubts) == ((), ())
+    assert server.found == ()
     assert not any(one.notes for one in ended.values())
 
 
 def test_patients_who_differ_are_a_note() -> None:
     """A hospital for children among three: the others find that all others together vary more."""
     server, _ = compared(0.7, 3, -62.0)
-    assert server.doubts == ()
-    (note,) = server.notes
+    (note,) = server.found
+    assert not note.doubt
     assert "clients its mean, standard deviation or codes are not those of all others together" in note
 
 
 def test_a_unit_that_makes_numbers_small_is_a_doubt() -> None:
     """Mean and standard deviation are the same small part of all others', as mmol/l for mg/dl makes them."""
     server, _ = compared(1 / 18.0, 3, 0.0)
-    (doubt,) = server.doubts
+    (doubt,) = server.found
+    assert doubt.doubt
     assert "column 'x'" in doubt
 
 
@@ -240,7 +242,7 @@ def test_the_response_s_units_are_those_without_masks(family: str) -> None:
     for name in ("level", "scale", "pooled"):
         assert getattr(server.units, name) == pytest.approx(getattr(plain.units, name), rel=1e-14)
     assert server.rows == plain.rows
-    assert (server.note, server.doubt) == ("", "")
+    assert (server.note, server.found) == ("", ())
 
 
 def test_responses_whose_digits_would_be_lost_end_the_job_with_the_client_s_name() -> None:

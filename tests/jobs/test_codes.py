@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.constants import find_constants
+from fedkern.algorithms.exchanges.apart import with_one_value
 from fedkern.data.isolated import coded, decide, repeated
 from support import few
 
@@ -54,8 +54,7 @@ def test_zeros_that_stand_for_missing_values_let_no_result_stand_and_the_remedy_
     assert wrong.summary["converged"] is False
     assert ALL in wrong.summary["verdict"]
     assert PART in wrong.summary["verdict"]
-    (note,) = (text for text in wrong.summary["notes"] if text.startswith("c: column 'chol' has one value there"))
-    assert "make such cells empty in its file, and say what becomes of the rows (model.missing)" in note
+    assert "Make such cells empty in its file, and say what becomes of the rows (model.missing)" in wrong.summary["verdict"]
     own = {n: json.loads((out / f"client-{n}" / "rows.json").read_text())["notes"] for n in clients}
     assert any("column 'chol': 0 stands in 50 rows, far from all other cells" in line for line in own["b"])
     assert any("column 'chol' has one value here" in line and "model.missing" in line for line in own["c"])
@@ -93,7 +92,7 @@ def test_where_sums_are_masked_the_client_says_it_of_itself(tmp_path: Path) -> N
     assert said["converged"] is False
     assert "column 'chol' is in another unit at one client, or has a wrong cell there" in said["verdict"]
     own = json.loads((tmp_path / "out" / "client-c" / "rows.json").read_text())["notes"]
-    assert any("column 'chol' has one value there" in line for line in own)
+    assert any("column 'chol' has one value at c" in line for line in own)
 
 
 @pytest.mark.parametrize("code", [-9.0, 99.0, 999.0, 0.0, 7777.0])
@@ -171,7 +170,7 @@ def test_a_code_in_a_measured_response_is_named(response: float, tmp_path: Path,
 
 
 def constants(means: list[float], sds: list[float], n: float = 100.0) -> list[bool]:
-    odd = find_constants(np.array(means), np.array(sds) ** 2, np.full(len(means), n)).odd
+    odd = with_one_value(np.array(means), np.array(sds) ** 2, np.full(len(means), n))
     return [bool(one) for one in odd]
 
 

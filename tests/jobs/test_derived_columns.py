@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges import slips
+from fedkern.algorithms.exchanges.compare import Facts, compare
 from fedkern.models.encoding import Column
 
 pytest.importorskip("formulaic")
@@ -61,7 +61,7 @@ def test_the_server_compares_no_products() -> None:
     sums, squares = sizes[:, None] * (means - centre), sizes[:, None] * (sds**2 + (means - centre) ** 2)
 
     def said(*derived: str) -> str:
-        return str(slips.of_units(slips.Sums(("a", "b"), names, sizes, centre, sums, squares, frozenset(derived))))
+        return str(compare(Facts(("a", "b"), names, sizes, centre, sums, squares, frozenset(derived))))
 
     assert "column 'age:sex[T.w]' has one value at b" in said()
     assert "column" not in said("age:sex[T.w]")

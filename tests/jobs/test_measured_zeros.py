@@ -10,8 +10,8 @@ import pytest
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import column_notes
-from fedkern.algorithms.exchanges.column_zeros import in_tenths, lacking
-from fedkern.data.zeros import FEWER, judge
+from fedkern.algorithms.exchanges.column_notes import in_tenths, lacking_zeros
+from fedkern.data.isolated import FEWER, judge
 
 SIZES = ((400, 300, 200), (120, 80, 60, 40), (1000, 30, 300), (60, 50, 40), (25,) * 8)
 NOTE = "column 'dose' has zeros far from all its other cells at "
@@ -55,7 +55,7 @@ def found(random: np.random.Generator, sizes: tuple[int, ...], shares: Any, sd: 
             return True
         if zeros:
             told[k] = zeros["dose"]
-    return bool(lacking(told, sizes))
+    return bool(lacking_zeros(told, sizes))
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -84,8 +84,8 @@ def test_a_usual_code_needs_no_comparison_and_few_zeros_only_that_others_have_no
     slip[:2] = 0.0
     _, zeros = judge({"x": slip})
     assert zeros["x"][1] == FEWER
-    assert lacking({0: zeros["x"]}, (200, 100)) == [0]
-    assert lacking({0: zeros["x"], 1: (2, 0)}, (200, 100)) == []
+    assert lacking_zeros({0: zeros["x"]}, (200, 100)) == [0]
+    assert lacking_zeros({0: zeros["x"], 1: (2, 0)}, (200, 100)) == []
     assert judge({"x": (values > 50).astype(float)}) == ([], {})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.slips import Sums, describe_twins, find_twins, of_units, spellings
+from fedkern.algorithms.exchanges.compare import Facts, compare, find_twins, spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import any_thousandths, coded
 from fedkern.errors import JobError
@@ -74,8 +74,8 @@ def test_columns_of_few_whole_numbers_are_rarely_taken_for_another_code(kind: st
         centre = np.concatenate(clients).mean()
         sums, squares = (np.array([[((own - centre) ** power).sum()] for own in clients]) for power in (1, 2))
         sizes = np.array([float(len(own)) for own in clients])
-        told = Sums(tuple("abcdef"[:m]), (Column("x", "numeric"),), sizes, np.array([centre]), sums, squares)
-        found += any("has two values" in doubt for doubt in of_units(told)[1])
+        told = Facts(tuple("abcdef"[:m]), (Column("x", "numeric"),), sizes, np.array([centre]), sums, squares)
+        found += any(one.id == "column-coded-otherwise" for one in compare(told))
     assert found <= (2 if kind == "graded" else 0)
 
 
@@ -173,7 +173,7 @@ def test_one_file_at_two_clients_is_found_in_whatever_order_its_rows_are(order: 
     clients["copy"] = clients["a"].iloc[turned].reset_index(drop=True)
     result = fedkern.run(PVI, data=clients).summary
     assert result["converged"] is False
-    assert "clients 'a' and 'copy' have as many rows, and the same sums of every numeric covariate" in result["verdict"]
+    assert "clients 'a', 'copy' have as many rows, and the same sums of every numeric covariate" in result["verdict"]
     clients["copy"].loc[7, "lab"] += 1e-6  # another file
     assert "as many rows" not in fedkern.run(PVI, data=clients).summary["verdict"]
 
@@ -190,16 +190,16 @@ def test_one_design_with_responses_of_their_own_is_no_file_twice(method: str) ->
     job = {"job": {"method": method}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
     assert "as many rows" not in fedkern.run(job, data=clients).summary["verdict"]
     clients["c"] = clients["a"].iloc[::-1].reset_index(drop=True)
-    assert "clients 'a' and 'c' have as many rows" in fedkern.run(job, data=clients).summary["verdict"]
+    assert "clients 'a', 'c' have as many rows" in fedkern.run(job, data=clients).summary["verdict"]
 
 
-def told_sums(tables: list[np.ndarray]) -> Sums:
+def told_sums(tables: list[np.ndarray]) -> Facts:
     """What clients tell of these columns."""
     rows = np.concatenate(tables)
     centre, columns = rows.mean(axis=0), tuple(Column(f"x{j}") for j in range(rows.shape[1]))
     sums, squares = (np.array([((one - centre) ** power).sum(axis=0) for one in tables]) for power in (1, 2))
     sizes = np.array([float(len(one)) for one in tables])
-    return Sums(tuple(map(str, range(len(tables)))), columns, sizes, centre, sums, squares)
+    return Facts(tuple(map(str, range(len(tables)))), columns, sizes, centre, sums, squares)
 
 
 def test_shares_and_scores_that_are_the_same_by_chance_are_no_file_twice() -> None:
@@ -227,7 +227,6 @@ def test_files_twice_are_found_in_any_unit(unit: float) -> None:
         told = told_sums([*tables, random.permutation(tables[3]), np.sort(tables[3], axis=0)])
         (group,) = find_twins(told)
         assert group == (3, 5, 6)
-        assert describe_twins(told.clients, group).startswith("clients '3' and '5' and '6' have as many rows")
 
 
 def test_an_ignored_column_that_no_file_has_ends_the_job(tmp_path: Path) -> None:
@@ -289,3 +288,22 @@ def test_names_of_rows_that_repeat_are_told_to_their_holder(method: str, tmp_pat
     a, b = (str(json.loads((tmp_path / f"client-{name}" / "rows.json").read_text())["notes"]) for name in "ab")
     assert "1 name stands in 3 rows, the first in row 4" in b
     assert "is to name rows" not in a
+
+
+def test_columns_by_client_are_one_table_with_a_flag_where_something_is_found() -> None:
+    clients = {"a": frame(1), "b": frame(2), "c": frame(3).assign(age=lambda f: f["age"] * 365.25)}
+    result = fedkern.run(PVI, data=clients)
+    assert {(row["column"], row["client"]) for row in result.columns} == {(x, k) for x in ("age", "smoker") for k in "abc"}
+    assert [(row["client"], row["flag"]) for row in result.columns if row["flag"]] == [("c", "column-in-another-unit")]
+    (row,) = (row for row in result.columns if (row["column"], row["client"]) == ("age", "b"))
+    assert row["rows"] == 60
+    assert row["mean"] == float(f"{clients['b']['age'].mean():.4g}")
+    assert row["sd"] == float(f"{clients['b']['age'].std(ddof=0):.4g}")
+    assert not fedkern.run({"job": {"sums": "secure"}, **PVI}, data=clients).columns, "no client's own numbers are known"
+
+
+def test_of_few_rows_no_mean_stands_in_the_table() -> None:
+    clients = {"a": frame(1), "b": frame(2), "c": frame(3, 9)}
+    told = {row["client"]: row["mean"] for row in fedkern.run(PVI, data=clients).columns if row["column"] == "age"}
+    assert told["c"] is None
+    assert told["a"] is not None

@@ -106,7 +106,7 @@ def test_a_code_for_a_missing_value_counts_as_one(in_files: bool, tmp_path: Path
     empty = {name: frame.replace({"x": {-9.0: np.nan}}) for name, frame in data.items()}
     ended = fedkern.run(job, data=None if in_files else empty)
     assert ended.converged == "settled"
-    assert not noted(ended, "standard deviation of column")
+    assert not [one for one in ended.findings if one.id.startswith("column-")]
     near_least_squares(ended, {name: frame.dropna() for name, frame in empty.items()}, "x")
 
 
@@ -120,7 +120,7 @@ def test_a_column_that_is_right_as_it_is_has_center_and_scale() -> None:
     data, model = frames(site), {"family": "gaussian"}
     first = fitted(data, model=model)
     assert first.converged is False
-    assert "give center and scale of it in [data.columns.x]" in noted(first, "standard deviation of column 'x'")
+    assert "give center and scale of it in [data.columns.x]" in first.summary["verdict"]
     ended = fitted(data, model=model, data={"columns": {"x": {"center": 50.0, "scale": 35.0}}})
     assert ended.converged == "settled"
     near_least_squares(ended, data, "x")

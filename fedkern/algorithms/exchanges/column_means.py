@@ -2,9 +2,9 @@
 
 Means show a unit that a standard deviation does not.
 
-A mean is sent as a whole number of quarters of the client's standard deviation, which its moments have told before: enough for
-`centres`, and for so many rows (`centres.LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds no
-row to the moments, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs). Source:
+A mean is sent as a whole number of quarters of the client's standard deviation, which its moments have told before: enough to
+compare it, and for so many rows (`LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds no row to
+the moments, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs). Source:
 sparse.md, section 7.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core import once, tells
 from ..core.messages import Message
-from . import centres
+from .apart import LEAST
 from .values import MORE
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ class ColumnMeans(Message, kind=136, tells=tells.Sums("means of columns, to a qu
 
 def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
     """Returns which columns are compared: those with three different values or more, and with enough rows."""
-    return np.asarray((values >= MORE) & (degrees >= centres.LEAST))
+    return np.asarray((values >= MORE) & (degrees >= LEAST))
 
 
 def make_reply(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:

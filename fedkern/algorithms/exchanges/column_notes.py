@@ -19,14 +19,19 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
+from ...finding import NAMES, Finding
 from ..core import once, pieces, tells
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import column_zeros
 
 DIMS = {"schema": pieces.PIECE}
 NEAR = 0.7  # of two names' letters that are alike, from which on one may be meant by the other
+EXPECTED, OF_ALL = 12.0, 8.0  # zeros, of one other client and of all: shares differ between hospitals
+LESS = 20  # times as small a share is nearly none
+FEWER = 2  # says that zeros that stand apart are few
+TENTH = 10  # percent
+ASSUMED = 40  # rows of a client that has not told their number
 
 
 @dataclass(frozen=True)
@@ -79,26 +84,13 @@ class Degenerate:
     apart: tuple[str, ...] = ()
     zeros: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    def describe_columns(self) -> list[str]:
-        """Returns notes for the client alone."""
-        lines = [f"column {name!r} {_CONSTANT}" for name in self.constant]
-        lines += [f"column {name!r} {_FOLLOWS.format(_named(others))}" for name, others in self.collinear.items()]
-        return [*lines, *(f"column {name!r} {_COARSE}" for name in self.coarse)]
+    def describe_columns(self) -> list[Finding]:
+        """Returns findings for the client alone."""
+        lines = [Finding.of("column-constant-here", column=name) for name in self.constant]
+        return [*lines, *_collinear(self, HERE, "column-collinear"), *(_coarse(name, HERE) for name in self.coarse)]
 
 
-_OUT = "out (by data.ignore, or as a term of model.formula)"
-_FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
-_OF_A_GRAPH = (
-    "follows from {}, and edges among them say so and nothing else; where they are shares of a whole, which sum to 1 or 100, "
-    "take logarithms of their ratios in all files, as log(a / b), in their place: each goes against all others still if one of "
-    "them is left out"
-)
-_SAME = f"unless they have different ones its effect is the prior's; leave it {_OUT}"
-_CONSTANT = (
-    "has one value here: by itself this client tells nothing of its effect, and beside the others its level does; if the value "
-    "stands for a missing one (0, -9, 999), make these cells empty, and say what becomes of the rows (model.missing)"
-)
-_COARSE = "has values that differ in their last digits only, and most of them are lost: subtract a constant from it in the file"
+EVERY, HERE = "every client", "this client"  # of which a finding is
 
 
 def near_names(ignored: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -110,38 +102,70 @@ def near_names(ignored: Sequence[str], names: Sequence[str]) -> dict[str, tuple[
     return {name: tuple(one for text in texts for one in alike[text]) for name, texts in near.items()}
 
 
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:6])) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+def _collinear(one: Degenerate, where: str, id: str) -> list[Finding]:
+    return [Finding.of(id, column=name, others=others, where=where) for name, others in one.collinear.items()]
 
 
-def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
-    """Returns the notes of a job whose clients each have columns of their own."""
-    lines = []
-    for client, one in zip(clients, answers):
-        texts = [(name, "has one value: its effect is the prior's; put it into data.ignore") for name in one.constant]
-        texts += [(name, _FOLLOWS.format(_named(others))) for name, others in one.collinear.items()]
-        texts += [(name, _COARSE) for name in one.coarse]
-        lines += [f"client {client!r}: column {name!r} {text}" for name, text in texts]
-    return lines
+def _coarse(name: str, where: str) -> Finding:
+    return Finding.of("column-coarse", column=name, where=where)
 
 
-def notes(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[str]:
-    """Returns notes on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
-    lines = []
-    for what, judged in (("constant", 0), ("collinear", 1)):
-        able = [one for one in answers if one.judged[judged]]
-        for name in getattr(able[0], what) if able else ():
-            if not all(name in getattr(one, what) for one in able):
-                continue
-            if what == "constant":
-                text = "has one value at every client: " + _SAME
-            else:
-                text = "at every client " + (_OF_A_GRAPH if graph else _FOLLOWS).format(_named(able[0].collinear[name]))
-            lines.append(f"column {name!r} {text}")
+def _names(clients: Sequence[str]) -> str:
+    more = f" and {len(clients) - NAMES} more" if len(clients) > NAMES else ""
+    return ", ".join(map(repr, clients[:NAMES])) + more
+
+
+def of_each(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[Finding]:
+    """Returns findings on the columns of a job whose clients each have columns of their own."""
+    found = list[Finding]()
+    for who, one in zip(map(repr, clients), answers):
+        found += [Finding.of("column-constant", column=name, where=who) for name in one.constant]
+        found += [*_collinear(one, who, "column-collinear"), *(_coarse(name, who) for name in one.coarse)]
+    return found
+
+
+def of_all(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[Finding]:
+    """Returns findings on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
+    found, (varied, complete) = list[Finding](), ([one for one in answers if one.judged[at]] for at in (0, 1))
+    for name in varied[0].constant if varied else ():
+        if all(name in one.constant for one in varied):
+            found.append(Finding.of("column-constant", column=name, where=EVERY))
+    for one in _collinear(complete[0], EVERY, "nodes-collinear" if graph else "column-collinear") if complete else ():
+        if all(one.values["column"] in own.collinear for own in complete):
+            found.append(one)
     for name in dict.fromkeys(name for one in answers for name in one.coarse):
         where = [client for client, one in zip(clients, answers) if name in one.coarse]
-        lines.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
-    return lines
+        found.append(_coarse(name, EVERY if len(where) == len(clients) else _names(where)))
+    return found
+
+
+def in_tenths(zeros: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Returns the shares as a client tells them where its own numbers are not the server's to know: a tenth, or less."""
+    return {name: (TENTH if percent >= TENTH else 1, apart) for name, (percent, apart) in zeros.items()}
+
+
+def lacking_zeros(shares: Mapping[int, tuple[int, int]], sizes: Sequence[int]) -> list[int]:
+    """Returns the clients whose zeros of one column stand apart and are missing elsewhere: they may be a code.
+
+    Zeros at all clients are measured. Client k says that its zeros stand apart from its other cells, and are p_k of these at
+    least. Client j lacks them if it has less than a twentieth of that part where 12 cells or more would be zeros with that part.
+    They are also lacking where no other client has any, though all together would have 8, or where k's zeros are so few that they
+    may be slips.
+
+    Parameters
+    ----------
+    shares : client -> percent of its cells that are zeros, and whether they stand apart (2: and are few); others have none
+    sizes : (m,) the clients' numbers of rows; 0 of those that have not told it
+    """
+    rows = [size or ASSUMED for size in sizes]
+    found = []
+    for k in (k for k, one in shares.items() if one[1]):
+        share, others = shares[k][0] / 100, [j for j in range(len(rows)) if j != k]
+        fewer = [j for j in others if LESS * (shares[j][0] if j in shares else 0) < shares[k][0]]
+        alone = not any(j in shares for j in others) and (shares[k][1] == FEWER or share * sum(rows[j] for j in others) >= OF_ALL)
+        if alone or any(share * rows[j] >= EXPECTED for j in fewer):
+            found.append(k)
+    return sorted(found)
 
 
 @dataclass(frozen=True)
@@ -166,19 +190,19 @@ class Server:
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
 
     @property
-    def notes(self) -> list[str]:
-        """The notes, once all have answered."""
+    def found(self) -> list[Finding]:
+        """Findings on columns from which nothing can be learnt, once all have answered."""
         told = in_order(self.told)
-        return split_notes(self.clients, told) if self.split else notes(self.clients, told, graph=self.graph)
+        return of_each(self.clients, told) if self.split else of_all(self.clients, told, graph=self.graph)
 
     @property
-    def far(self) -> dict[str, str]:
+    def far(self) -> dict[str, list[str]]:
         """The columns in which few cells decide -> the clients where they do."""
         told = in_order(self.told)
         names = dict.fromkeys(name for one in told for name in one.far)
-        return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
+        return {name: [client for client, one in zip(self.clients, told) if name in one.far] for name in names}
 
-    def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
+    def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those of one client
         whom nobody tells apart. Zeros that several have are measured, as a dose of those who got none: nothing is said.
 
@@ -187,14 +211,14 @@ class Server:
         sizes : the clients' numbers of rows; () where they were not told
         """
         told = in_order(self.told)
-        lacking, common = dict[str, str](), dict[str, str]()
+        lacking, common = dict[str, list[str]](), dict[str, list[str]]()
         for name in dict.fromkeys(name for one in told for name, (_, apart) in one.zeros.items() if apart):
             shares = {k: one.zeros[name] for k, one in enumerate(told) if name in one.zeros}
             split = self.split or len(told) == 1
-            found = [] if split else column_zeros.lacking(shares, sizes or [0] * len(told))
+            found = [] if split else lacking_zeros(shares, sizes or [0] * len(told))
             where = found or [k for k, (_, apart) in shares.items() if apart]
             if found or len(shares) == 1:
-                (lacking if found else common)[name] = _named([self.clients[k] for k in where])
+                (lacking if found else common)[name] = [self.clients[k] for k in where]
         return lacking, common
 
     @property
@@ -208,7 +232,7 @@ class Server:
         """Returns the columns that are nearly called so -> the clients that have these."""
         columns = dict.fromkeys(column for one in told for column in one.lacking[name])
         having = {column: [who for who, one in zip(self.clients, told) if column in one.lacking[name]] for column in columns}
-        return {column: _named(who) for column, who in having.items()}
+        return {column: _names(who) for column, who in having.items()}
 
 
 def start(clients: tuple[str, ...], split: bool = False, graph: bool = False) -> tuple[Server, ServerEffects]:

@@ -13,10 +13,10 @@ A job without masks adds the clients' sums exactly, and rounds once (`math.fsum`
 centres and scales have the same bits in both.
 
 Without masks a server tells by each client's own sums whether a column is in another unit there. Here each client compares its
-own with those of all others together, by the same rules (`slips`), and the server learns at how many clients something is odd. If
-one is far from the others, these together vary more than each of them, so all may find that all others vary more. A doubt is only
-a column that varies more at one client than at all others together, or, where there is none, that is surely odd at one alone
-(`slips.is_of_client`). All else (patients who differ, say) is a note. Which clients have one file nobody can tell here.
+own with those of all others together, by the same rules (`compare`), and the server learns at how many clients something is odd.
+If one is far from the others, these together vary more than each of them, so all may find that all others vary more. A doubt is
+only a column that varies more at one client than at all others together, or, where there is none, that is surely odd at one alone
+(`is_of_client`). All else (patients who differ, say) is a note. Which clients have one file nobody can tell here.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OwnFault
+from ...finding import Finding
 from ...models.encoding import Column, Spec
 from ...privacy.masks import LARGEST_CELL, ONCE, holds, nearest
 from ..core import once, tells
 from ..core.masked import TOO_MUCH, Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.rounds import needed
-from . import slips
 from .columns import Summary, moments, name_openly, standardise
-from .odd_response import OTHERS
+from .compare import Facts, compare, is_of_client
+from .odd_response import OTHERS, Odd, is_doubt
 
 Array = NDArray[np.float64]
 Block = Annotated[NDArray[np.float64], "block"]
@@ -80,7 +81,7 @@ class ColumnScales(Message, kind=262):
 
 @dataclass(frozen=True)
 class MaskedOddColumns(Masked, Message, kind=268, tells=tells.Fact("which columns are not as at all others").masked):
-    """Client to server: `OddColumns`, masked."""
+    """Client to server: `Odd`, masked."""
 
     words: Annotated[bytes, "masked_odd"]
 
@@ -121,38 +122,7 @@ class ColumnSums:
         return cast(Message, cls(round, float(numbers[0]), sums, squares))
 
 
-@dataclass(frozen=True)
-class OddColumns:
-    """Holds the answer to the third leg, which is no message either.
-
-    Attributes
-    ----------
-    notes : (WIDTH,) 1 for a column of which anything can be said at this client, else 0
-    doubts : (WIDTH,) 1 where that is a doubt of this client, and not for the reason that one of the others is odd
-    larger : (WIDTH,) 1 where it is a doubt, and the column varies more here than at all others together
-    """
-
-    round: int
-    notes: Array
-    doubts: Array
-    larger: Array
-
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> int:
-        """Returns how many numbers are added."""
-        return 3 * dims["block"]
-
-    def numbers(self) -> Array:
-        """Returns the numbers that are added."""
-        return np.concatenate([self.notes, self.doubts, self.larger])
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
-        """Returns at how many clients each column is odd."""
-        return cast(Message, cls(round, *np.split(numbers, 3)))
-
-
-SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns", exact=True), Sum(OddColumns, MaskedOddColumns))
+SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns", exact=True), Sum(Odd, MaskedOddColumns))
 
 
 @dataclass(frozen=True)
@@ -191,7 +161,7 @@ class Server:
     leg : of the open question
     rows, means : of all clients, after a block's first leg
     centres, scales : (p,) of the blocks so far
-    notes, doubts : for the reader of the result, and reasons why it cannot stand
+    found : for the reader of the result
     """
 
     columns: tuple[str, ...]
@@ -201,8 +171,7 @@ class Server:
     means: Array = field(default_factory=lambda: np.zeros(WIDTH))
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    found: tuple[Finding, ...] = ()
 
     @property
     def round(self) -> int:
@@ -229,10 +198,10 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes the sums of all clients; asks the next leg, or tells a block's constants."""
     needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
     told: Any = event
-    if not isinstance(told, OddColumns if state.leg % LEGS == 2 else ColumnSums) or told.round != state.leg:
+    if not isinstance(told, Odd if state.leg % LEGS == 2 else ColumnSums) or told.round != state.leg:
         raise RemoteFault(f"{type(event).__name__} was not expected", sender)
     leg = state.leg + 1
-    if isinstance(told, OddColumns):
+    if isinstance(told, Odd):
         state = _compared(replace(state, leg=leg), told)
         return state, [] if finished(state) else once.ask(1, AskColumnSums(leg, np.zeros(WIDTH)))
     if not told.rows > 0 or (told.squares < 0).any():
@@ -249,24 +218,18 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     return state, once.ask(1, ColumnScales(leg, state.rows, centres, scales))
 
 
-def _compared(state: Server, odd: OddColumns) -> Server:
-    """Returns the state with notes and doubts on the columns of a block that are odd somewhere."""
-    notes, doubts = list[str](), list[str]()
+def _compared(state: Server, odd: Odd) -> Server:
+    """Returns the state with findings on the columns of a block that are odd somewhere."""
+    found = list[Finding]()
     done = (len(state.centres) - 1) // WIDTH * WIDTH
     counts = np.stack([odd.notes, odd.doubts, odd.larger], axis=1).tolist()
     for name, (some, sure, larger) in zip(state.columns[done:], counts):
-        if larger == 1 or (larger == 0 and sure == 1):
-            doubts.append(
-                f"column {name!r} is in another unit at one client, or has a wrong cell there: rows.json in that client's own "
-                "folder says so, and the server cannot know which it is"
-            )
+        of = {"column": f"column {name!r}", "owner": name, "remedies": ["declare-column"]}
+        if is_doubt(sure, larger):
+            found.append(Finding.of("column-in-another-unit-somewhere", **of))
         elif some:
-            notes.append(
-                f"column {name!r}: at {some:g} of {state.n_clients} clients its mean, standard deviation or codes are not those "
-                "of all others together: is it in another unit somewhere, or are patients so different? rows.json in each "
-                f"client's own folder says how far; where it is right so, give center and scale of it in [data.columns.{name}]"
-            )
-    return replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts))
+            found.append(Finding.of("column-odd-somewhere", n=int(some), m=state.n_clients, **of))
+    return replace(state, found=(*state.found, *found))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -324,7 +287,7 @@ def _moments(state: Client, block: tuple[str, ...], centres: Array) -> tuple[Arr
     return sums[at], squares[at]
 
 
-def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> tuple[Client, OddColumns]:
+def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> tuple[Client, Odd]:
     """Compares a client's columns with those of all others together; returns its state with notes, and the answer."""
     n, notes, odd = float(state.summary.n_rows), list[str](), np.zeros((3, WIDTH))
     both, sizes = (state.name, OTHERS), np.array([n, max(told.rows - n, 0.0)])
@@ -333,15 +296,13 @@ def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> t
     for j, name in enumerate(block):
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
-        pair = slips.Sums(both, (Column(name),), sizes, told.centres[j : j + 1], *two, state.spec.derived)
-        (said, doubts), (mean, theirs), (own, their_variance) = (
-            slips.of_units(pair),
-            *(one[:, 0].tolist() for one in pair.moments),
-        )
-        of_client = bool(doubts) and slips.is_of_client(mean, own, theirs, their_variance)
-        odd[:, j] = bool(said or doubts), of_client, bool(doubts) and own > their_variance
+        pair = Facts(both, (Column(name),), sizes, told.centres[j : j + 1], *two, state.spec.derived)
+        said, (mean, theirs), (own, their_variance) = compare(pair), *(one[:, 0].tolist() for one in pair.moments)
+        doubt = any(one.doubt for one in said)
+        of_client = doubt and is_of_client(mean, own, theirs, their_variance)
+        odd[:, j] = bool(said), of_client, doubt and own > their_variance
         notes += said
-    return replace(state, notes=(*state.notes, *notes)), OddColumns(told.round, *odd)
+    return replace(state, notes=(*state.notes, *notes)), Odd(told.round, *odd)
 
 
 def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
@@ -367,5 +328,5 @@ def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple
 
 def protocol() -> Protocol[Server, Client]:
     """Returns the protocol before it is masked, in which bare sums travel: a run has it with masks alone."""
-    bare = cast(Any, (ColumnSums, OddColumns))
+    bare = cast(Any, (ColumnSums, Odd))
     return once.protocol("column-sums", (AskColumnSums, ColumnScales), bare, server_receive, client_receive, finished)

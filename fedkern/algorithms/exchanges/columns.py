@@ -18,7 +18,7 @@ numbers is told so with the second question, and tells its numbers as levels.
 A file with other columns than the others' is refused before any number of its rows is sent. Columns are matched by name: those of
 the job stand in the order that most clients have.
 
-In these answers the server sees slips that nothing else shows, and notes them (`slips`).
+In these answers the server sees slips that nothing else shows (`compare`).
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 accepts the agreed encoding only if its job file and its columns can lead to it.
@@ -47,7 +47,8 @@ from ..core.kept import GIVEN, load, save
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, of_client
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import lacking, slips
+from . import lacking
+from .compare import Facts
 
 DIMS = {"schema": pieces.PIECE}
 
@@ -159,8 +160,8 @@ class Server:
     """Is the server's state.
 
     `replies[k]` is client k's answer of this leg, `pieces[k]` the pieces of an unfinished one, `order[k]` the places of the
-    agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows; `notes` are for the reader of
-    the result, `doubts` are reasons why it cannot stand, and `twins` the clients that may have one file.
+    agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows; `facts` are those that are
+    compared between clients.
     """
 
     spec: Spec = field(metadata=GIVEN)
@@ -176,9 +177,7 @@ class Server:
     means: tuple[float, ...] = ()
     encoding: Encoding | None = None
     sizes: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    twins: tuple[tuple[int, ...], ...] = ()
+    facts: Facts = field(default=Facts(()), metadata=GIVEN)
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
@@ -228,12 +227,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _columns_known(state)
     if state.leg == ROWS:
         return _rows_known(state)
-    # The last leg: slips are looked for while the clients' sums are still apart.
-    sums = _sums(state)
-    notes, doubts = slips.of_units(sums)
-    twins = tuple(slips.find_twins(sums))
-    state = replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts), twins=twins)
-    return _agree(state, _deviations_known(state))
+    # The last leg: the clients' sums are still apart.
+    return _agree(replace(state, facts=_facts(state)), _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -444,11 +439,10 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
     open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
-    told = {column.name: [reply.get("levels", {}).get(column.name, ()) for reply in replies] for column in open_ones}
-    notes, doubts = slips.of_levels(open_ones, told, state.clients)
+    told = tuple((one, tuple(tuple(reply.get("levels", {}).get(one.name, ())) for reply in replies)) for one in open_ones)
     labels = _labels(state, replies)
     positive = _event(labels) if state.spec.undecided else state.spec.positive
-    state = replace(state, columns=columns, positive=positive, labels=labels, notes=notes, doubts=doubts)
+    state = replace(state, columns=columns, positive=positive, labels=labels, facts=Facts(state.clients, levels=told))
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
@@ -459,14 +453,13 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
 
 
-def _sums(state: Server) -> slips.Sums:
-    """Returns the sums that clients have told of their numeric columns."""
+def _facts(state: Server) -> Facts:
+    """Returns the facts with the sums that clients have told of their numeric columns."""
     replies = in_order(state.replies)
     columns = tuple(column for column in state.columns if column.kind == "numeric")
     sums, squares = (np.array([reply[name] for reply in replies], np.float64) for name in ("sums", "squares"))
-    return slips.Sums(
-        state.clients, columns, np.array(state.sizes, np.float64), np.array(state.means), sums, squares, state.spec.derived
-    )
+    sizes, centre = np.array(state.sizes, np.float64), np.array(state.means)
+    return Facts(state.clients, columns, sizes, centre, sums, squares, state.spec.derived, state.facts.levels)
 
 
 def _places(numeric: Sequence[str], reply: Record) -> tuple[int, ...]:

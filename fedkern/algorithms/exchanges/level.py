@@ -15,8 +15,8 @@ The two sums, `first` and `second`, are (`models.spatial.units.sums`; each term 
 | measured (identity link: Gaussian, Student's t) | level | number of responses | sum (y - offset) |
 | measured | spread | sum (y - offset - centre) | sum (y - offset - centre)^2 |
 
-The server notes a client whose standard deviation or mean of a measured response is not that of the others (`spreads`,
-`centres`): another unit, or a wrong cell, which a heavy-tailed response may have. The fit uses the agreed units (`Units.rows`),
+The server notes a client whose standard deviation or mean of a measured response is not that of the others (`compare`):
+another unit, or a wrong cell, which a heavy-tailed response may have. The fit uses the agreed units (`Units.rows`),
 so it does not depend on the unit of exposures or of a measured response. Answers are added in client order, so the sums have the
 same bits on every run. Where they are masked (`core.masked`), the server has the sums over all clients as the answer of one, and
 notes no client; each then compares itself with all others together (`odd_response`, `compare_alone`).
@@ -31,6 +31,7 @@ from typing import Annotated
 import numpy as np
 
 from ...errors import JobError
+from ...finding import Finding
 from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
@@ -41,14 +42,13 @@ from ..core.masked import Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import centres, slips, spreads
-from .odd_response import OTHERS, Compared, Words
+from .compare import is_of_client, of_response, variances
+from .odd_response import OTHERS, Compared
 
 DIMS: dict[str, int] = {}  # no message has an array
 LEVEL, SPREAD, AGAIN = 0, 1, 2  # the legs; from AGAIN on all are alike: a step of an EM each
 STILL = 1e-9  # a level that a step moves by less has converged
 MOST_AGAIN = 40  # EM steps at most
-LARGER = ", or its errors are that much larger there"  # in `spreads.doubt`, after "another unit .. or has a wrong cell there"
 MOST = 1e150  # of a measured response, which will be squared
 MOST_LEVEL = 700.0  # of the level of counts, of which the exponential is a number
 
@@ -172,7 +172,7 @@ class Server:
     rows, each : the number of measured responses, or the sum of their weights, of all clients and of each
     sd : the standard deviation of all measured responses
     note : for the reader of the result
-    doubt : why the job marks its result as one not to be trusted; the fit goes on
+    found : what is odd about clients' responses; the fit goes on
     """
 
     settings: Settings
@@ -183,7 +183,7 @@ class Server:
     rows: float = 0.0
     units: Units | None = None
     note: str = ""
-    doubt: str = ""
+    found: tuple[Finding, ...] = ()
     each: tuple[float, ...] = ()
     sd: float = 0.0
     answers: tuple[tuple[float, float], ...] = ()
@@ -263,8 +263,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     answers, s = in_order(state.told), state.settings
     state = replace(state, told=PersistentMap())
     if state.leg == SPREAD:
-        state = _note_odd_clients(state, np.array(answers))
-        state = replace(state, sd=spread(answers, state.centre, state.rows)[1])
+        found = _compare(s, np.array(state.each), state.centre, np.array(answers), state.clients)[0]
+        state = replace(state, found=tuple(found), sd=spread(answers, state.centre, state.rows)[1])
         return _send_units(state, _measured_units(s, answers, state.centre, state.rows))
     if state.leg == LEVEL:
         state = replace(state, answers=tuple(answers))
@@ -301,45 +301,13 @@ def _send_units(state: Server, units: Units) -> tuple[Server, ServerEffects]:
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
-@dataclass(frozen=True)
-class _Odd:
-    """Says which clients' response varies otherwise than others', or about another mean.
-
-    Attributes
-    ----------
-    notes, doubts : for the reader
-    variances, means : (m,) of each client
-    """
-
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...]
-    variances: Array
-    means: Array
-
-
-def _odd_clients(s: Settings, n: Array, centre: float, about: Array, clients: Sequence[str]) -> _Odd:
-    """Compares clients by their numbers of responses (m,), and (m, 2) sums about the centre."""
-    what = f"column {s.response!r}"
+def _compare(s: Settings, n: Array, centre: float, about: Array, clients: Sequence[str]) -> tuple[list[Finding], Array, Array]:
+    """Compares clients by their numbers of responses (m,), and (m, 2) sums about the centre; returns means and variances, too."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n
-        mean = centre + shift
-        own = spreads.variances(mean, shift, about[:, 1] / n)
-        degrees = np.maximum(n - 1, 0)
-        spread = spreads.compare_spreads(own * degrees, degrees)
-        sure = spreads.certain(spread, mean / np.sqrt(own))
-    # In a heavy-tailed response one wrong cell makes an odd spread, and the model bears it: that is worth a note, and no doubt.
-    heavy = not FAMILIES[s.family].linear
-    sure &= not heavy
-    moved = centres.compare_centres(mean, own, degrees, ~spread.odd | heavy)
-    notes = (*spreads.notes(spread, what, clients), *centres.notes(moved, what, clients))
-    doubts = (spreads.doubt(spread, sure, what, clients, LARGER), centres.doubt(moved, what, clients))
-    return _Odd(notes, tuple(filter(None, doubts)), own, mean)
-
-
-def _note_odd_clients(state: Server, about: Array) -> Server:
-    """Returns the state with notes and doubts on clients whose response is odd; `about` (m, 2): all clients' sums."""
-    odd = _odd_clients(state.settings, np.array(state.each), state.centre, about, state.clients)
-    return replace(state, note="; ".join(filter(None, (state.note, *odd.notes))), doubt="; ".join(odd.doubts))
+        means = centre + shift
+        own = variances(means, shift, about[:, 1] / n)
+    return of_response(f"column {s.response!r}", clients, n, means, own, linear=FAMILIES[s.family].linear), means, own
 
 
 def compare_alone(client: Client, rows: float, mean: float, sd: float) -> Compared:
@@ -347,25 +315,12 @@ def compare_alone(client: Client, rows: float, mean: float, sd: float) -> Compar
     s, own = client.settings, client.rows
     n = float(len(own.y)) if client.weights is None else float(client.weights.sum())
     first, second = sums(s.family, own, mean, client.weights)
-    about = np.array(
-        [[first, second], [-first, max(rows * sd**2 - second, 0.0)]]
-    )  # all together have no deviation from their mean
-    odd = _odd_clients(s, np.array([n, max(rows - n, 0.0)]), mean, about, (client.name, OTHERS))
-    (own_variance, theirs), (own_mean, their_mean) = odd.variances.tolist(), odd.means.tolist()
-    doubt = bool(odd.doubts)
-    of_client = doubt and slips.is_of_client(own_mean, own_variance, their_mean, theirs)
-    return Compared(odd.notes, of_client, doubt and own_variance > theirs)
-
-
-def words_alone(s: Settings) -> Words:
-    """Returns the server's texts on clients that compare themselves."""
-    what = f"column {s.response!r}"
-    return Words(
-        f"{what}: at {{}} clients its mean or standard deviation is not that of all others together: is it in another unit "
-        "somewhere, or are patients so different? rows.json in each client's own folder says how far",
-        f"{what} is in another unit at one client, or has a wrong cell there{LARGER}: rows.json in that client's own folder says "
-        "so, and the server cannot know which it is",
-    )
+    # All together have no deviation from their mean.
+    about = np.array([[first, second], [-first, max(rows * sd**2 - second, 0.0)]])
+    found, means, spread = _compare(s, np.array([n, max(rows - n, 0.0)]), mean, about, (client.name, OTHERS))
+    (own_variance, theirs), doubt = spread.tolist(), any(one.doubt for one in found)
+    of_client = doubt and is_of_client(float(means[0]), own_variance, float(means[1]), theirs)
+    return Compared(tuple(found), of_client, doubt and own_variance > theirs)
 
 
 def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:

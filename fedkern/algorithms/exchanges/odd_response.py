@@ -22,6 +22,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ...finding import Finding
 from ..core import once, tells
 from ..core.masked import Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
@@ -29,7 +30,7 @@ from ..core.rounds import needed
 
 Array = NDArray[np.float64]
 
-DIMS: dict[str, int] = {}  # no message has an array
+DIMS = {"block": 1}  # of columns
 OTHERS = "all others together"
 
 
@@ -47,48 +48,49 @@ class AskOddResponse(Message, kind=282):
 class MaskedOddResponse(
     Masked, Message, kind=283, tells=tells.Fact("whether its response, or times, are not as at all others").masked
 ):
-    """Client to server: `OddResponse`, masked."""
+    """Client to server: `Odd`, masked."""
 
     words: Annotated[bytes, "masked_odd_response"]
 
 
 @dataclass(frozen=True)
-class OddResponse:
+class Odd:
     """Holds the answer, which is no message: no client's own ever travels.
 
     Attributes
     ----------
-    note, doubt, larger : 1 where anything can be said, where that is a doubt of this client, and where it is a doubt and the
-        response is larger here, or varies more, than at all others together; else 0. Of all clients together their numbers
+    notes, doubts, larger : (block,) 1 where anything can be said of a column, where that is a doubt of this client, and where it
+        is a doubt and the column is larger here, or varies more, than at all others together; else 0. Of all clients together
+        their numbers
     """
 
     round: int
-    note: float
-    doubt: float
-    larger: float
+    notes: Array
+    doubts: Array
+    larger: Array
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
         """Returns how many numbers are added."""
-        return 3
+        return 3 * dims["block"]
 
     def numbers(self) -> Array:
         """Returns the numbers that are added."""
-        return np.array([self.note, self.doubt, self.larger])
+        return np.concatenate([self.notes, self.doubts, self.larger])
 
     @classmethod
     def of_sum(cls, round: int, numbers: Array, dims: Mapping[str, int]) -> Message:
-        """Returns at how many clients the response is odd."""
-        return cast(Message, cls(round, *numbers.tolist()))
+        """Returns at how many clients each column is odd."""
+        return cast(Message, cls(round, *np.split(numbers, 3)))
 
 
-SUMS = (Sum(OddResponse, MaskedOddResponse),)
+SUMS = (Sum(Odd, MaskedOddResponse),)
 
 
 class Compared(NamedTuple):
-    """Holds what a client finds: notes for its holder, whether that is a doubt of this client, and whether it has the larger."""
+    """Holds what a client finds, for its holder, whether that is a doubt of this client, and whether it has the larger."""
 
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     doubt: bool = False
     larger: bool = False
 
@@ -104,27 +106,26 @@ class Client:
     notes: tuple[str, ...] = ()
 
 
-class Words(NamedTuple):
-    """Holds the server's texts: of a note, with {} for the number of clients, and of a doubt."""
+@dataclass(frozen=True)
+class Server:
+    """Holds the ids of a note and a doubt about `column`, in words; after the answer what was `found`."""
 
     note: str
     doubt: str
-
-
-@dataclass(frozen=True)
-class Server:
-    """Holds the texts; after the answer `note` for the reader of the result, or `doubt`, why it cannot stand."""
-
-    words: Words
+    column: str
     n_clients: int
     done: bool = False
-    note: str = ""
-    doubt: str = ""
+    found: tuple[Finding, ...] = ()
 
 
-def start(words: Words, n_clients: int, numbers: tuple[float, float, float]) -> tuple[Server, ServerEffects]:
+def is_doubt(sure: float, larger: float) -> bool:
+    """Tells whether no result can stand, by the numbers of clients at which a doubt is of the client, and varies more there."""
+    return larger == 1 or (larger == 0 and sure == 1)
+
+
+def start(ids: tuple[str, str], column: str, n_clients: int, numbers: tuple[float, float, float]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question, to all clients as one; `numbers`: of all rows."""
-    return Server(words, n_clients), once.ask(1, AskOddResponse(0, *numbers))
+    return Server(*ids, column, n_clients), once.ask(1, AskOddResponse(0, *numbers))
 
 
 def finished(state: Server) -> bool:
@@ -136,12 +137,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes the numbers of clients at which the response is odd."""
     needed(event, "the units of the response are not agreed yet; see why it ended, and start the job again")
     odd: Any = event
-    if not isinstance(odd, OddResponse) or state.done:
+    if not isinstance(odd, Odd) or state.done:
         raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    state = replace(state, done=True)
-    if odd.larger == 1 or (odd.larger == 0 and odd.doubt == 1):
-        return replace(state, doubt=state.words.doubt), []
-    return replace(state, note=state.words.note.format(f"{odd.note:g} of {state.n_clients}") if odd.note else ""), []
+    state, n = replace(state, done=True), int(odd.notes[0])
+    if is_doubt(odd.doubts[0], odd.larger[0]):
+        return replace(state, found=(Finding.of(state.doubt, column=state.column),)), []
+    if not n:
+        return state, []
+    return replace(state, found=(Finding.of(state.note, column=state.column, n=n, m=state.n_clients),)), []
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -149,11 +152,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if not isinstance(event, AskOddResponse):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     found = state.compare(event.first, event.second, event.third)
-    told = OddResponse(event.round, float(bool(found.notes)), float(found.doubt), float(found.larger))
+    told = Odd(event.round, *np.array([[bool(found.notes)], [found.doubt], [found.larger]], np.float64))
     return replace(state, notes=found.notes), [cast(Message, told)]
 
 
 def protocol() -> Protocol[Server, Client]:
     """Returns the protocol before it is masked, in which a bare answer travels: a run has it with masks alone."""
-    bare = cast(Any, (OddResponse,))
+    bare = cast(Any, (Odd,))
     return once.protocol("odd-response", (AskOddResponse,), bare, server_receive, client_receive, finished)

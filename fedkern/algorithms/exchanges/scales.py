@@ -26,7 +26,7 @@ from ..core.kept import GIVEN, load, save
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
-from . import spreads
+from .apart import APART, compare_spreads
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -361,15 +361,15 @@ def common_variance(squares: Array, degrees: Array) -> float:
 
     It is the median of their variances, weighted by degrees of freedom: with one cell a hundred times too large a pooled variance
     is that cell's, and all effects of all sites are then small in its units. For two sites it is the pooled variance, or the
-    smaller one if they are more than 25-fold apart. Sites that are not as the others (`spreads`) are left out, however many rows
+    smaller one if they are more than 25-fold apart. Sites that are not as the others (`apart`) are left out, however many rows
     they have.
     """
     varies = (squares > 0) & (degrees > 0)
-    if varies.sum() > 2 and (spread := spreads.compare_spreads(squares, degrees)).odd.any():
+    if varies.sum() > 2 and (spread := compare_spreads(squares, degrees)).odd.any():
         return common_variance(squares[spread.agree], degrees[spread.agree])
     own, weight = squares[varies] / degrees[varies], degrees[varies]
     if len(own) <= 2:
-        return float(own.min() if own.max() > spreads.APART * own.min() else (own * weight).sum() / weight.sum())
+        return float(own.min() if own.max() > APART * own.min() else (own * weight).sum() / weight.sum())
     order = np.argsort(own, kind="stable")
     own, up_to = own[order], np.cumsum(weight[order])
     first, last = (int(np.searchsorted(up_to, up_to[-1] / 2, side=side)) for side in ("left", "right"))

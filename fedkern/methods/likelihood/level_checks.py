@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import level_sums, slips
+from ...algorithms.exchanges import compare, level_sums
 from ...algorithms.exchanges.level_sums import LevelNumbers
 from ...data.design import Design
 from ...finding import Finding
@@ -59,7 +59,7 @@ def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, D
         if model.ordered and not model.secure:
             of_each = np.array(in_order(server.replies))
             column = model.encoding.response or "y"
-            run.hooks.doubts += filter(None, [slips.of_ends(column, model.levels, model.telling, of_each)])
+            run.hooks.find(compare.of_ends(column, model.levels, model.telling, of_each))
     shares = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
     return model.with_shares(tuple(shares.tolist()))
 

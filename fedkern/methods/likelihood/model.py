@@ -27,6 +27,7 @@ from ...data.table import Table
 from ...disclosure import describe as described
 from ...disclosure.rules import LEVELS as RULES
 from ...disclosure.rules import Rules
+from ...finding import Finding
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
@@ -41,9 +42,8 @@ from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
 from ...models.weighing import Least, Weighed
+from ...results import rates
 from ...results.other_way import OF_TWO
-from ...results.verdict import Said
-from . import response_units
 from .keys import Config, OutputSection
 from .rows import Held, check_slopes, sort_by_group
 
@@ -260,24 +260,24 @@ class Model(WeighedModel[OutputSection]):
         """Returns the prior with which a client looks for the mode of its rows alone."""
         return self.prior_of(layout)
 
-    def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
-        """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
+    def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Sequence[Finding]:
+        """Returns findings on clients whose sums of the response cannot be in the others' unit."""
         if not self.has_multiples or self.secure:
-            return None
+            return ()
         rows = [float(RULES["standard"].rows) if self.offset else n for _, n in answers]
-        return response_units.of_means(self._column, self.telling, answers, rows)
+        return rates.of_means(self._column, self.telling, answers, rows)
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
         """Returns a client's response beside all others'; `numbers`: of all rows, as `exchanges.odd_response` has them."""
         if self.measured:
             return level.compare_alone(client, *numbers)
         own, n = sums(self.level_family, client.rows, weights=client.weights), float(len(client.rows.y))
-        return response_units.of_client(self._column, own, *numbers[:2], n, several=len(self.names) > 2)
+        return rates.of_client(self._column, own, *numbers[:2], n, several=len(self.names) > 2)
 
     @property
-    def words_alone(self) -> odd_response.Words:
-        """The texts for the reader of a result whose clients have compared themselves."""
-        return level.words_alone(self.asked_level) if self.measured else response_units.words_alone(self._column)
+    def found_alone(self) -> tuple[str, str]:
+        """The ids of a note and a doubt for the reader of a result whose clients have compared themselves."""
+        return "column-odd-somewhere", "column-in-another-unit-somewhere"
 
     @property
     def has_multiples(self) -> bool:

@@ -80,9 +80,7 @@ class Columns:
                     summaries.check_rows(n, p, model.size, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
-        said = column_notes.exchange_notes(run, degenerates)
-        run.hooks.notes += said.notes
-        run.hooks.doubts += said.doubts
+        run.hooks.find(column_notes.exchange_notes(run, degenerates))
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)
         if model.secure:  # a client may have found that its response is not as the others'
@@ -108,7 +106,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     ]
     notes += [*far.notes(table, encoding, design.y, design.offset), *describe_groups(table, model.group)]
     notes += far.repeated_ids(table, encoding.row_id)
-    nothing = with_far(nothing, design.X, encoding, design.y, design.offset, far.sources(table, encoding))
+    nothing = with_far(nothing, far.columns(table, encoding), encoding, design.y, design.offset)
     if (times := times_of(model.config)) is not None:
         others = [name for name in (times.entry, times.upper) if name is not None]
         codes = far.coded_times(table, times.time)

@@ -40,13 +40,8 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
     if server is not None:
         run.hooks.compare_twins(server.answers)
-    if server is not None and server.note:
-        run.hooks.notes.append(server.note)
-    if server is not None and server.doubt:
-        run.hooks.doubts.append(server.doubt)
-    if server is not None and (said := model.compare_levels(server.answers)) is not None:
-        run.hooks.notes += said.notes
-        run.hooks.doubts += said.doubts
+        run.hooks.notes += filter(None, [server.note])
+        run.hooks.find([*server.found, *model.compare_levels(server.answers)])
     if model.compares_alone:
         _compare_alone(run, model, server, clients)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
@@ -69,12 +64,11 @@ def _compare_alone(run: Run[Config], model: Model, server: level.Server | None, 
         assert server is not None
         assert server.units is not None
         numbers = (server.rows, server.units.pooled, server.sd) if model.measured else (*server.answers[0], 0.0)
-        return odd_response.start(model.words_alone, len(run.names), numbers)
+        return odd_response.start(model.found_alone, f"column {model.encoding.response!r}", len(run.names), numbers)
 
     found, compared = run.exchange(model.response_stages[1], ask, comparing)
     if found is not None:
-        run.hooks.notes += filter(None, [found.note])
-        run.hooks.doubts += filter(None, [found.doubt])
+        run.hooks.find(found.found)
     for k, one in compared.items():
         run.hooks.own_notes.setdefault(k, []).extend(one.notes)
 

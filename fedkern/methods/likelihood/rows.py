@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.slips import one_but_for, spellings
+from ...algorithms.exchanges.compare import one_but_for, spellings
 from ...data.cells import labels
 from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, who

@@ -140,8 +140,9 @@ def _of_curves(model: CoxModel, told: once.Server[CumulativeHazards], names: tup
     notes = once.not_in("the common curve", told, names)
     there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
     notes += _left_out({names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
-    said = time_units.of_curves([names[k] for k in there], [*there.values()], model.survival_at)
-    return Checked(_average_curves(model, [*there.values()]), (*notes, *said.notes), "; ".join(said.doubts))
+    found = time_units.of_curves([names[k] for k in there], [*there.values()], model.survival_at)
+    notes += [one for one in found if not one.doubt]
+    return Checked(_average_curves(model, [*there.values()]), tuple(notes), "; ".join(one for one in found if one.doubt))
 
 
 def _sums(own: Ended) -> SurvivalSums:

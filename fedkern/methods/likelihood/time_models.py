@@ -21,6 +21,7 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
 from ...disclosure.counting import LEAST_AT_RISK
+from ...finding import Finding
 from ...jobs.stage import Stage
 from ...models import survival, survival_curves, survival_parametric
 from ...models.mixed import Layout, Prior
@@ -29,12 +30,11 @@ from ...models.mixed.mode import Density
 from ...models.mixed.shapes import Shape
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
-from ...results.verdict import Said
 from ...results.weighted import summarised
 from .model import TOLD, Model
 from .patient import Patient, notes_of, patient_of
 from .rows import Held, sort_by_group, times_of
-from .time_units import ALONE, of_client, of_rates
+from .time_units import of_client, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
 
 Array = NDArray[np.float64]
@@ -238,7 +238,7 @@ class LifetimeModel(TimeModel):
         prior = self.prior_of(layout)
         return prior.held if isinstance(prior, Walk) else prior
 
-    def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
+    def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Sequence[Finding]:
         return of_rates(self.telling, answers, client=bool(self.layout.client), exact=self.times.upper is None)
 
     @property
@@ -250,8 +250,8 @@ class LifetimeModel(TimeModel):
         return of_client(own, *numbers[:2], client=bool(self.layout.client), several=len(self.names) > 2)
 
     @property
-    def words_alone(self) -> odd_response.Words:
-        return ALONE
+    def found_alone(self) -> tuple[str, str]:
+        return "times-odd-somewhere", "times-in-another-unit-somewhere"
 
     @property
     def takes_client(self) -> bool:

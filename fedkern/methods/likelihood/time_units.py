@@ -15,11 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...algorithms.exchanges.apart import describe_levels, in_words, is_another_level
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
-from ...algorithms.exchanges.multiples import in_words, is_another, name_multiples
-from ...algorithms.exchanges.odd_response import Compared, Words
+from ...algorithms.exchanges.odd_response import Compared
 from ...finding import Finding
-from ...results.verdict import Said
 
 EVENTS = 10.0  # that a client has at least before a time of `output.survival_at`
 UNITS = (
@@ -36,16 +35,11 @@ HALF, MATTERS = 0.5, 0.02  # of a unit that a time rounded up is too long by, an
 CLOSE = 1.5  # as which two factors count
 DIFFERS, HIDDEN = "hazard-differs", "hidden-by-effects"  # remedies
 
-ALONE = Words(
-    "at {} clients the time per event is not that of all others together: are times in another unit somewhere (days for months), "
-    "or is the hazard so different? rows.json in each client's own folder says how far",
-    "times are in another unit at one client: rows.json in that client's own folder says how far they are from all others', and "
-    "the server cannot know which it is",
-)
 
-
-def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, client: bool = False, exact: bool = True) -> Said:
-    """Returns what is to be said of the clients' times.
+def of_rates(
+    names: Sequence[str], answers: Sequence[tuple[float, float]], *, client: bool = False, exact: bool = True
+) -> list[Finding]:
+    """Returns findings on the clients' times.
 
     Parameters
     ----------
@@ -55,8 +49,8 @@ def of_rates(names: Sequence[str], answers: Sequence[tuple[float, float]], *, cl
     exact : whether each event is taken to be at its time, and in no interval
     """
     told = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
-    said = _compared("time per event", told, HIDDEN if client else DIFFERS)
-    return said._replace(notes=(*said.notes, *_rounded(told))) if exact else said
+    found = _compared("time per event", told, HIDDEN if client else DIFFERS)
+    return [*found, *_rounded(told)] if exact else found
 
 
 def _rounded(told: Sequence[tuple[str, float, float]]) -> list[Finding]:
@@ -87,38 +81,39 @@ def of_client(own: tuple[float, float], events: float, time: float, *, client: b
     if not min(*own, *others) > 0:
         return Compared()
     off = math.log(own[1] / own[0] * others[0] / others[1])
-    noted, doubt = is_another(off, math.sqrt(1 / own[0] + 1 / others[0]), several=several)
+    noted, doubt = is_another_level(off, math.sqrt(1 / own[0] + 1 / others[0]), several=several)
     if not noted:
         return Compared()
-    of = {"times": in_words(off), "nearest": _nearest(off)}
+    of = {"times": in_words(math.exp(off)), "nearest": _nearest(off)}
     note = Finding.of("times-apart-here", **of, remedies=[HIDDEN if client else DIFFERS])
     return Compared((note,), doubt, doubt and off > 0)
 
 
-def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Sequence[float]) -> Said:
+def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Sequence[float]) -> list[Finding]:
     """Returns the same from cumulative hazards at the first of the times `at`, before which each client has ten events."""
     means = [float(one.hazards[:, 0].mean()) for one in told]
     first = [(name, value, EVENTS) for name, value in zip(names, means, strict=True) if value > 0]
     return _compared(f"cumulative hazard at {at[0]:g}", first, of_time=-1.0)
 
 
-def _compared(what: str, told: Sequence[tuple[str, float, float]], remedy: str = "", of_time: float = 1.0) -> Said:
-    """Returns what is to be said of numbers that depend on the unit of time.
+def _compared(what: str, told: Sequence[tuple[str, float, float]], remedy: str = "", of_time: float = 1.0) -> list[Finding]:
+    """Returns findings on numbers that depend on the unit of time.
 
     `told` has of each client its name, the number, and events; `remedy`: an id; `of_time` is the power of time that the number
     goes by.
     """
     events = sum(one[2] for one in told)
     errors = [math.sqrt(1 / one[2] + 1 / events) for one in told]
-    found = name_multiples([one[0] for one in told], [math.log(one[1]) for one in told], errors)
-    of, notes = {"what": what, "others": found.others}, list[Finding]()
-    for name, off in found.odd:
-        odd = {**of, "client": name, "times": in_words(off), "nearest": _nearest(of_time * off)}
-        notes.append(Finding.of("times-apart", **odd, remedies=[remedy]) if remedy else Finding.of("curves-apart", **odd))
-    if not found.unit:
-        return Said(tuple(notes))
-    where = ", ".join(repr(name) for name, _ in found.unit)
-    return Said(tuple(notes), (Finding.of("times-in-another-unit", where=where, times=found.times, **of),))
+    note, of = ("times-apart", {"remedies": [remedy]}) if remedy else ("curves-apart", {})
+    return describe_levels(
+        [one[0] for one in told],
+        [math.log(one[1]) for one in told],
+        errors,
+        note,
+        "times-in-another-unit",
+        more=lambda off: {"nearest": _nearest(of_time * off), **of},
+        what=what,
+    )
 
 
 def _nearest(log: float) -> str:

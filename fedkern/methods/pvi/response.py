@@ -159,10 +159,9 @@ def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> 
     server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, model.telling), clients)
     if server is not None:
         run.hooks.compare_twins(server.answers)
-    if server is not None and server.note:
-        run.hooks.notes.append(server.note)
-    if server is not None and server.doubt and model.weight is None:  # weights may say that a client varies more
-        run.hooks.doubts.append(server.doubt)
+        run.hooks.notes += filter(None, [server.note])
+        # Weights may say that a client varies more.
+        run.hooks.find(one for one in server.found if model.weight is None or not one.doubt)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
     return Response(units)
 

@@ -54,9 +54,7 @@ def fit(run: Run[Config]) -> Fit | None:
             designs[k], degenerates[k], notes = _encode(model, run.names[k], tables.pop(k))
         run.note_rows(k, notes, designs[k].faults, n_rows)
     if model.privacy is None:
-        columns = column_notes.exchange_notes(run, degenerates)
-        run.hooks.notes += columns.notes
-        run.hooks.doubts += columns.doubts
+        run.hooks.find(column_notes.exchange_notes(run, degenerates))
     test = _test_rows(run.parties, model) if run.place.is_server else None
     # The response's units come before the clients' machines, whose rows are in these units.
     model = replace(model, response=response.exchange_level(run, model, {k: _rows(design) for k, design in designs.items()}))
@@ -116,10 +114,8 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         notes += far.repeated_ids(table, model.encoding.row_id)
         used_rows = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
         offset = None if design.offset is None else design.offset[used_rows]
-        sources = far.sources(table, model.encoding)
-        if design.weights is not None and design.units is None:
-            sources = {name: values[used_rows] for name, values in sources.items()}
-        nothing = with_far(nothing, design.X[used_rows], model.encoding, design.y[used_rows], offset, sources)
+        columns = far.columns(table, model.encoding, used_rows if design.units is None else slice(None))
+        nothing = with_far(nothing, columns, model.encoding, design.y[used_rows], offset)
     elif model.counted_weights is not None:
         notes += describe_counts(table, model.counted_weights)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None

@@ -72,9 +72,7 @@ def fit(run: Run[Config]) -> Fit | None:
         if model.privacy is not None:
             areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])
     # `degenerate` holds the covariates of which nothing can be learnt.
-    columns = column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()})
-    run.hooks.notes += columns.notes
-    run.hooks.doubts += columns.doubts
+    run.hooks.find(column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}))
     model = replace(model, units=_units(run, model, areas))
     run.know_alike(model.told)
     sites = {}
@@ -138,12 +136,10 @@ def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -
     """Asks the clients for the units of the response, the same at every place; the server's have the number `n` of rows too."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
     server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, model.telling), clients)
-    if server is not None and server.note:
-        run.hooks.notes.append(server.note)
+    if server is not None:
+        run.hooks.notes += filter(None, [server.note, *server.found])
     if server is not None and model.compares_rates:
-        said = rates.compare(model.response, model.telling, server.answers)
-        run.hooks.notes += said.notes
-        run.hooks.doubts += said.doubts
+        run.hooks.find(rates.of_exposures(model.response, model.telling, server.answers))
     units = anyone(server, clients).units
     assert isinstance(units, Units)
     return units if server is None else replace(units, n=server.rows)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import column_means, counts, error_shape
+from ...algorithms.exchanges import column_means, compare, counts, error_shape
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
 from ...algorithms.exchanges.sums import LooSums
+from ...algorithms.exchanges.values import MORE
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
@@ -27,6 +28,7 @@ from ...data.design import encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
+from ...finding import Finding
 from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, keep_draws
 from ...jobs.run import Run, anyone
@@ -34,8 +36,8 @@ from ...jobs.stage import Stage
 from ...jobs.watch import Line
 from ...results import meta, mixing, samples, streamed
 from ...results.plain import Record
-from . import own, publish, stages, units
-from .keys import Config
+from . import own, publish, stages
+from .keys import Config, against_student
 from .model import OTHER_PRIORS, Columns, Scales, SparseModel
 from .streams import Streams
 
@@ -146,8 +148,9 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
                 table, absent = lacking.fill_lacking(table, model.encoding)
             design = encode(table, model.encoding, missing=model.imputes, client=run.names[k])
             columns[k] = model.columns(design, run.names[k])
-            X, y = design.X[~np.isnan(design.y)], design.y[~np.isnan(design.y)]
-            degenerates[k] = with_far(degenerate(X, model.encoding), X, model.encoding, None if model.is_student else y)
+            there = ~np.isnan(design.y)
+            looked_at, y = far.columns(table, model.encoding, there), None if model.is_student else design.y[there]
+            degenerates[k] = with_far(degenerate(design.X[there], model.encoding), looked_at, model.encoding, y, None)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
             notes += [*not_there(model.ignored, table.names), *far.notes(table, model.encoding, design.y)]
             notes += [
@@ -161,9 +164,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults, len(design.X))
     # Questions about columns come before the scales, which a wrong column would spoil for all.
-    said = column_notes.exchange_notes(run, degenerates)
-    run.hooks.notes += said.notes
-    run.hooks.doubts += said.doubts
+    run.hooks.find(column_notes.exchange_notes(run, degenerates))
     values = _values(run, model, columns)
     if values is not None:
         run.hooks.notes += model.two_valued(values)
@@ -171,9 +172,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
     means = _means(run, model, columns) if model.measured.size else None
     if asked is not None and asked.moments and values is not None:
-        apart = units.check_units(model, asked.moments, values, means)
-        run.hooks.notes += apart.notes
-        run.hooks.doubts += apart.doubts
+        run.hooks.find(_compared(run, model, asked.moments, values, means))
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
     return Data(model, columns, sites, scales, imputed, values)
 
@@ -194,6 +193,36 @@ def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns])
     clients = {k: once.ready_client(model.located(own)) for k, own in columns.items()}
     server, _ = run.ask(stages.located(model), column_means.QUESTION, column_means.AskMeans(0), clients)
     return None if server is None else np.stack([told.steps for told in in_order(server.replies)])
+
+
+def _compared(
+    run: Run[Config], model: SparseModel, moments: Sequence[scaling.ColumnMoments], values: Array, means: Array | None
+) -> list[Finding]:
+    """Returns findings on sites whose column varies otherwise than the others', or about another mean.
+
+    Left out are clients with two values of a column, since their variance is that of a share, and columns whose center and scale
+    the job file gives.
+
+    Parameters
+    ----------
+    values : (M, w) number of different values of each client's columns
+    means : (M, u) of the measured columns, in steps as they are told
+    """
+    degrees, squares = (np.array([getattr(one, name) for one in moments]) for name in ("degrees", "squares"))
+    squares[degrees == 0] = 0.0
+    variances, at = squares / np.maximum(degrees, 1), np.zeros(squares.shape)
+    if means is not None:
+        at[:, model.measured] = column_means.means(means, variances[:, model.measured])
+    n, found = np.where(values >= MORE, degrees + 1, 0.0), list[Finding]()
+    for j in np.flatnonzero(model.undeclared).tolist():
+        name, of_response = model.scaled[j], model.scales_response and j == len(model.scaled) - 1
+        student = of_response and not model.is_student and not against_student(model.config)
+        remedies = [*(["student-errors"] if student else []), "declare-column"]
+        told, owner = (n[:, j], at[:, j], variances[:, j]), model.owner(name)
+        found += compare.of_column(model.public(name), model.names, *told, remedies, owner=owner)
+        if means is not None and j in model.measured:
+            run.hooks.columns += compare.by_client(owner, model.names, *told)
+    return found
 
 
 def _scales(

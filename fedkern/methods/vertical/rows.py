@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
+from ...algorithms.exchanges.compare import spelled
 from ...data import far
 from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate, with_far
@@ -353,9 +354,9 @@ def columns(read: Reading, train: Index) -> Columns:
     nothing = degenerate(X[train], encoding)
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.describe_columns())
     if not private:
-        notes = (*notes, *far.notes(table, encoding, design.y if response else None, design.offset), *far.spelled(encoding))
+        notes = (*notes, *far.notes(table, encoding, design.y if response else None, design.offset), *spelled(encoding.columns))
         offset = None if design.offset is None else design.offset[train]
-        nothing = with_far(nothing, X[train], encoding, design.y[train] if response else None, offset)
+        nothing = with_far(nothing, far.columns(table, encoding, train), encoding, design.y[train] if response else None, offset)
     contrasts, tied = _contrasts(read.config, client, encoding, X[train])
     X = X if contrasts is None else contrasts.design(X)
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing, contrasts, tied)

@@ -195,9 +195,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         run.note_rows(k, [*column.notes, *others, *admitted.private_notes(config, len(column.X))], column.faults, len(column.X))
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
-        said = column_notes.exchange_notes(run, degenerate, split=True)
-        run.hooks.notes += said.notes
-        run.hooks.doubts += said.doubts
+        run.hooks.find(column_notes.exchange_notes(run, degenerate, split=True))
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.data.coded import find_codes
+from fedkern.data.isolated import find_codes
 
 NAMES = ("ada", "bo", "cy", "di")
 CODED = "column 'y' has counts that look like a code for a missing value (99, 999) at 'bo': see rows.json there"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.multiples import compare_multiples, is_another
+from fedkern.algorithms.exchanges.apart import compare_levels, is_another_level
 
 NAMES = ("ada", "bo", "cy", "di", "eve", "fay")
 WORDS = "column 'y' is in another unit at "
@@ -106,13 +106,13 @@ def test_where_means_are_not_told_a_note_says_so() -> None:
 def test_hospitals_that_differ_are_not_in_another_unit(m: int) -> None:
     """Logarithms of their levels with an sd of .3: none is noted in 99 of 100; with .5 the result stands in 98."""
     rng, errors = np.random.default_rng(m), np.full(m, 0.1)
-    like, unlike = ([compare_multiples(tau * rng.normal(size=m), errors) for _ in range(500)] for tau in (0.3, 0.5))
+    like, unlike = ([compare_levels(tau * rng.normal(size=m), errors) for _ in range(500)] for tau in (0.3, 0.5))
     assert sum(one.odd.any() for one in like) <= 5
-    assert not any(one.unit.any() for one in like)
-    assert sum(one.unit.any() for one in unlike) <= 10
+    assert not any(one.sure.any() for one in like)
+    assert sum(one.sure.any() for one in unlike) <= 10
     alone = rng.normal(size=(500, m)) * 0.5
     others = np.log((np.exp(alone).sum(axis=1) - np.exp(alone[:, 0])) / (m - 1))
-    assert sum(is_another(float(off), 0.1, several=m > 2)[1] for off in alone[:, 0] - others) <= 5
+    assert sum(is_another_level(float(off), 0.1, several=m > 2)[1] for off in alone[:, 0] - others) <= 5
 
 
 @pytest.mark.parametrize("m", [3, 6])
@@ -122,7 +122,7 @@ def test_a_unit_among_hospitals_that_differ_is_found(m: int, factor: float, leas
     for _ in range(500):
         logs = 0.25 * rng.normal(size=m)
         logs[1] += np.log(factor)
-        unit = compare_multiples(logs, np.full(m, 0.1)).unit
+        unit = compare_levels(logs, np.full(m, 0.1)).sure
         found += bool(unit[1])
         assert not np.delete(unit, 1).any()
     assert found >= least
@@ -130,23 +130,23 @@ def test_a_unit_among_hospitals_that_differ_is_found(m: int, factor: float, leas
 
 def test_few_rows_are_no_other_unit() -> None:
     logs = np.array([0.0, 0.1, np.log(8.0)])
-    assert compare_multiples(logs, np.full(3, 0.2)).unit.tolist() == [False, False, True]
-    assert not compare_multiples(logs, np.array([0.2, 0.2, 0.6])).odd.any()
-    assert not is_another(float(np.log(8.0)), 0.6, several=True)[0]
+    assert compare_levels(logs, np.full(3, 0.2)).sure.tolist() == [False, False, True]
+    assert not compare_levels(logs, np.array([0.2, 0.2, 0.6])).odd.any()
+    assert not is_another_level(float(np.log(8.0)), 0.6, several=True)[0]
 
 
 def test_a_mean_is_only_as_far_off_as_rows_tell_it() -> None:
     """Ticks on broods of grouse in three years (lme4's grouseticks): one year has a fifth of another's, by few broods."""
     mean, rows = np.array([696 / 117, 1720 / 155, 151 / 131]), np.array([117, 155, 131])
     errors = np.sqrt(1 / (mean * rows) + 2.0 / rows)
-    found = compare_multiples(np.log(mean), errors)
+    found = compare_levels(np.log(mean), errors)
     assert found.odd.tolist() == [False, False, True]
-    assert not found.unit.any()
-    assert compare_multiples(np.log(mean), np.full(3, 0.01)).unit.tolist() == [False, False, True]
+    assert not found.sure.any()
+    assert compare_levels(np.log(mean), np.full(3, 0.01)).sure.tolist() == [False, False, True]
     # Whole groups of like rows are few: the result stands in 98 of 100, as where each row is one.
     doubted, rng = 0, np.random.default_rng(6)
     for _ in range(1000):
         level = np.exp(1 + 0.5 * rng.normal(size=6) + rng.normal(size=(15, 6)))
         y = rng.poisson(4 * level).sum(axis=0)
-        doubted += bool(compare_multiples(np.log(y / 60), np.sqrt(1 / y + 2 / 60)).unit.any())
+        doubted += bool(compare_levels(np.log(y / 60), np.sqrt(1 / y + 2 / 60)).sure.any())
     assert doubted <= 20

@@ -10,12 +10,11 @@ import pytest
 from scipy.special import expit
 
 import fedkern
-from fedkern.algorithms.exchanges import multiples
-from fedkern.data.coded import find_codes_of_times
+from fedkern.algorithms.exchanges import apart
+from fedkern.data.isolated import find_codes_of_times
 from fedkern.errors import JobError
 from fedkern.methods.likelihood import differently, time_units
 from fedkern.results import heterogeneity
-from fedkern.results.verdict import Said
 from methods.likelihood.test_lifetimes import SMALL, text, written
 
 PLAIN = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
@@ -58,7 +57,7 @@ def test_a_client_in_another_unit_is_named_with_the_factor(client: str, factor: 
     (note,) = said(result)
     assert note.startswith(f"{client}: the time per event is ")
     assert words in note
-    if max(factor, 1 / factor) > 1.2 * multiples.FACTOR:
+    if max(factor, 1 / factor) > 1.2 * apart.FACTOR:
         assert result.converged is False
         assert f"times are in another unit at '{client}'" in result.summary["verdict"]
 
@@ -111,18 +110,18 @@ def test_ratios_of_a_cox_model_do_not_depend_on_it_and_its_common_curve_says_it(
 
 
 def test_factors_in_words() -> None:
-    assert time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (0, 1e6)]) == Said()
-    assert time_units.of_rates(["a", "b"], [(2, 100.0), (3, 10.0)]) == Said()  # too few events to say it
-    (note,), (doubt,) = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 * 365.0)])
+    assert time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (0, 1e6)]) == []
+    assert time_units.of_rates(["a", "b"], [(2, 100.0), (3, 10.0)]) == []  # too few events to say it
+    note, doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 * 365.0)])
     assert "c: the time per event is 365 times that of the others" in note
     assert "days for years" in note
     assert doubt.startswith("times are in another unit at 'c'")
-    (note,), doubts = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
+    note, doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
     assert "c: the time per event is 1/9 of that of the others" in note
-    assert doubts  # the other two are alike; of two clients it is a note
-    (note,), doubts = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
+    assert doubt.doubt  # the other two are alike; of two clients it is a note
+    (note,) = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
     assert "1/9" in note or "9 times" in note
-    assert not doubts
+    assert not note.doubt
 
 
 def censored(turned: str = "", frailer: float = 1.0) -> dict[str, pd.DataFrame]:
@@ -249,7 +248,7 @@ def test_times_of_the_same_fineness_are_not_rounded(digits: int) -> None:
     for _ in range(400):
         m = int(rng.integers(2, 7))
         sums = [np.exp(np.log(rng.exponential(5, 100).round(digits).clip(0.1**digits))).sum() for _ in range(m)]
-        found += any("whole numbers" in note for note in time_units.of_rates("abcdefg"[:m], [(60.0, s) for s in sums]).notes)
+        found += any("whole numbers" in note for note in time_units.of_rates("abcdefg"[:m], [(60.0, s) for s in sums]))
     assert found <= 4
 
 

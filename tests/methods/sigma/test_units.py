@@ -211,11 +211,12 @@ def test_exposures_in_another_unit_at_one_client_are_a_doubt(tmp_path: Path) -> 
 
 def test_rates_are_compared_by_how_the_others_differ() -> None:
     names = ("a", "b", "c")
-    assert rates.compare("y", names, [(100.0, 90.0), (250.0, 100.0), (80.0, 130.0)]) == rates.Said()
-    ten = rates.compare("y", names, [(100.0, 90.0), (110.0, 1000.0), (80.0, 100.0)])
-    assert "in another unit at b: column 'y' by its exposure is 1/" in ten.doubts[0]
-    assert not rates.compare("y", names, [(100.0, 90.0), (0.0, 1000.0), (80.0, 100.0)]).doubts, "no case tells no rate"
-    assert not rates.compare("y", names, [(2.0, 0.2), (110.0, 100.0), (80.0, 100.0)]).doubts, "two cases tell little"
+    assert rates.of_exposures("y", names, [(100.0, 90.0), (250.0, 100.0), (80.0, 130.0)]) == []
+    ten = rates.of_exposures("y", names, [(100.0, 90.0), (110.0, 1000.0), (80.0, 100.0)])
+    assert "in another unit at b: column 'y' by its exposure is 1/" in ten[-1]
+    assert not rates.of_exposures("y", names, [(100.0, 90.0), (0.0, 1000.0), (80.0, 100.0)]), "no case tells no rate"
+    few = rates.of_exposures("y", names, [(2.0, 0.2), (110.0, 100.0), (80.0, 100.0)])
+    assert not any(one.doubt for one in few), "two cases tell little"
 
 
 def test_a_count_of_999_on_a_map_lets_no_result_stand_and_the_remedy_ends_it(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def test_the_remedy_for_a_cell_that_is_far_away_ends_in_a_right_answer(tmp_path:
     gaussian = fedkern.run(
         job(tmp_path / "gaussian", spoilt, job={"rounds": 20}, algorithm={"burn_in": 5}), out=tmp_path / "gaussian" / "out"
     )
-    (note,) = (text for text in gaussian.summary["notes"] if "standard deviation" in text)
-    assert note.startswith("s2: the standard deviation of column 'y' is ")
-    assert 'model.errors = "student" gives cells that are far away next to no weight' in note
+    (found_one,) = (one for one in gaussian.findings if one.id == "column-in-another-unit")
+    assert found_one.values["clients"] == ["s2"]
+    assert 'model.errors = "student" gives cells that are far away next to no weight' in found_one
     found: dict[str, Any] = {}
     for which, data in (("clean", parts), ("spoilt", spoilt)):
         found[which] = checked_and_run(
@@ -101,9 +101,9 @@ SHORT: dict[str, Any] = {"job": {"rounds": 12}, "algorithm": {"burn_in": 2, "cha
 @pytest.mark.parametrize(
     ("column", "where", "factor", "words"),
     [
-        (2, (1, 2), 8.0, "column 'y' is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
+        (2, (1, 2), 8.0, "column 'y' is in another unit at s2, s3 or at s1, s4, or has a wrong cell there"),
         (0, (1,), 1 / 38.7, "column 'a' is in another unit at s2, or has a wrong cell there"),
-        (0, (1, 2), 18.0, "column 'a' is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
+        (0, (1, 2), 18.0, "column 'a' is in another unit at s2, s3 or at s1, s4, or has a wrong cell there"),
         (0, (), 1.0, ""),
     ],
 )
@@ -126,9 +126,8 @@ def test_the_remedy_of_a_verdict_about_a_wrong_cell_is_in_its_note(tmp_path: Pat
         parts[site][4, 2] = 10_000.0
     found = fedkern.run(job(tmp_path, parts, **SHORT)).summary
     assert found["converged"] is False
-    assert "column 'y' is in another unit at s2, s3 or s1, s4, or has a wrong cell there" in found["verdict"]
-    (note,) = (text for text in found["notes"] if "standard deviation" in text)
-    assert 'model.errors = "student"' in note
+    assert "column 'y' is in another unit at s2, s3 or at s1, s4, or has a wrong cell there" in found["verdict"]
+    assert 'model.errors = "student"' in found["verdict"]
     assert "another unit" not in fedkern.run(job(tmp_path, parts, **SHORT, model={"errors": "student"})).summary["verdict"]
 
 
