@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ..algorithms.core import masked, once
-from ..algorithms.core.exchange import Answer, Ask
+from ..algorithms.core.exchange import Ask
+from ..algorithms.core.exchange import Exchange as Declared
 from ..algorithms.core.messages import Message, ServerEffects, evolve
 from ..algorithms.core.persistent import PersistentMap
-from ..algorithms.exchanges import certificates, column_sums, rare_levels
+from ..algorithms.exchanges import column_sums, rare_levels
 from ..algorithms.exchanges import columns as agreement
+from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import Summary
 from ..data.design import describe
 from ..data.faults import Faults
@@ -51,7 +53,7 @@ K = TypeVar("K")
 Ended = tuple[S | None, dict[int, K]]  # the server's last state, where it lives, and the clients' that live here
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
-R = TypeVar("R", bound=Answer)
+R = TypeVar("R", bound=Declared)
 T = TypeVar("T")
 Answering = Mapping[int, once.Client[Q, A]]
 Answered = Ended[once.Server[A], once.Client[Q, A]]
@@ -385,13 +387,13 @@ class Run(At[C]):
 
     def certified(self) -> dict[str, Record]:
         """Collects every client's certificate of its spent privacy; returns client -> certificate, at the server only."""
-        clients = {k: once.ready_client(certificates.make_reply(self.hooks.settled(k))) for k in self.mine}
-        server, _ = self.ask(Stage.of(certificates), certificates.QUESTION, certificates.AskCertificate(0), clients)
+        told = {k: Certificate.of(self.hooks.settled(k)) for k in self.mine}
+        server = self.collect(Stage.asking(Certificate), Certificate, told, lambda one: one)
         if server is not None:
             why = sorted(server.dropped.items())
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
         replies = {} if server is None else server.replies
-        return {self.names[k]: {**certificates.content(replies[k])} for k in sorted(replies)}
+        return {self.names[k]: {**replies[k].content} for k in sorted(replies)}
 
 
 def _name_answer(question: once.Question[Any, Any]) -> str:
