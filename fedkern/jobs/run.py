@@ -152,7 +152,7 @@ class At(Generic[C]):
         """
         if all(stage.words != said.words for said in self.stages):
             raise RuntimeError(f"{stage.protocol.name}: `fedkern check` does not list this exchange, or not with these messages")
-        started = start() if self.place.is_server or stage.allgather else None
+        started = start() if self.place.is_server else None
         codec = Codec(stage.dims, len(self.names))
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
@@ -235,11 +235,10 @@ class Run(At[C]):
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         LOG.info("stage %s%s", stage.protocol.name, ", resumed" if self.output.resume and stage.resumable else "")
-        place = self.place.gathering if stage.allgather else self.place
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if stage.sums is not None:
             exchange = self._hidden(stage.sums, exchange)
-        server, clients = self._performed_at(place, stage, exchange, resume)
+        server, clients = self._performed_at(stage, exchange, resume)
         if stage.sums is not None:
             return server and server.inner, {k: client.inner for k, client in clients.items()}
         return server, clients
@@ -252,15 +251,15 @@ class Run(At[C]):
         clients = {k: masked.Client(state, self.hiders[k]) for k, state in exchange.clients.items()}
         return exchange._replace(start=start, clients=clients)
 
-    def _performed_at(self, place: Any, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:
+    def _performed_at(self, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:
         if self.lines is None:
-            return self.hooks.run_exchange(place, exchange, resume=resume)
+            return self.hooks.run_exchange(self.place, exchange, resume=resume)
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             lines = self.lines if stage.sums is None else _of_inner(self.lines)
             hooks.watch = Watch(lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             began = time.monotonic()
-            ended = hooks.run_exchange(place, exchange, resume=resume)
+            ended = hooks.run_exchange(self.place, exchange, resume=resume)
             hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended

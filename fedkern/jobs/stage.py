@@ -35,7 +35,6 @@ class Stage:
     protocol, dims : all that a transport knows of its algorithm; the sizes of its messages
     rounds : their number, if it is known before, for the progress
     resumable : whether checkpoints are made of it, from which an interrupted run goes on
-    allgather : whether there is no server: each client sends to all others, and makes the server's draws itself
     times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
     by_chance : whether chance or speed decides whom a round asks: such numbers are means over the clients
     runs : how often the stage comes for one client, with all its messages
@@ -51,7 +50,6 @@ class Stage:
     dims: Mapping[str, int] = field(default_factory=dict)
     rounds: int | None = None
     resumable: bool = False
-    allgather: bool = False
     times: Mapping[type[Message], int] = field(default_factory=dict)
     by_chance: bool = False
     runs: int = 1
@@ -96,13 +94,12 @@ class Stage:
     @property
     def named_protocol(self) -> Protocol[Any, Any]:
         """The protocol under the name that ledgers and folders have."""
-        name = self.alias or self.protocol.name
-        return replace(self.protocol, name=f"{name}-allgather" if self.allgather else name)
+        return replace(self.protocol, name=self.alias or self.protocol.name)
 
     @property
-    def words(self) -> tuple[str, tuple[type[Message], ...], tuple[type[Message], ...], dict[str, int], bool]:
+    def words(self) -> tuple[str, tuple[type[Message], ...], tuple[type[Message], ...], dict[str, int]]:
         """The parts of the stage that `fedkern check` prints, whatever its alias."""
-        return self.protocol.name, self.protocol.to_client, self.protocol.to_server, dict(self.dims), self.allgather
+        return self.protocol.name, self.protocol.to_client, self.protocol.to_server, dict(self.dims)
 
 
 def column_sums_stage(runs: int = 1) -> Stage:

@@ -169,8 +169,6 @@ class TestTheLine:
         told = computed(path)
         assert "of every client: second moments of its rows (these up to a rotation where" in told
         assert "coefficients + 1) (Locals); of every client: by second moments of its columns, response included" in told
-        gathered = computed(path, "algorithm.topology=allgather")
-        assert gathered.startswith("computed  every other client and the server can compute")
         pooled = "algorithm.statistics=pooled"
         rotated = "its rows up to a rotation (of two rows their difference) with no more rows than coefficients + 1 (Statistics)"
         assert rotated in computed(path, pooled, *of_rows(2))

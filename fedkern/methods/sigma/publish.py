@@ -203,8 +203,6 @@ def bare(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) ->
         arrays=_arrays(server),
         stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
@@ -317,9 +315,7 @@ def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
     """Judges by the searches, the lattice and the weights whether the result is right."""
     if not checks.converged:
         return Verdict(False, checks.reason)
-    weights, wanted = checks.posterior, model.nested.effective
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
-    return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
+    return verdict.of_weights(checks.posterior, model.nested.effective)
 
 
 @guard.check("whether the fit has settled", not_judged("no check is known"))
@@ -387,14 +383,7 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
         about = {} if ended.weights is None else {"weights": ended.weights.content}
         return about | ({} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]})
     slowest = released.slowest()
-    chains = {
-        "acceptance": server.acceptance.tolist(),
-        "step_size": server.step_size.tolist(),
-        "divergences": int(server.divergences.sum()),
-        "warmup": server.settings.warmup,
-        "leapfrog_steps": server.settings.leapfrog,
-    }
-    return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+    return {"chains": hmc.summary(server) | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
 
 
 def _about_weights(model: SigmaModel, checks: nested.Found) -> dict[str, object]:
@@ -428,7 +417,7 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
     notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
-    if prior.errors:
+    if any(error > ERROR / 10 for _, error in prior.errors):
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
         where, by = "what the networks of the prior miss", "train"
         if model.common.within:

@@ -150,7 +150,6 @@ def bare(model: SparseModel, server: gibbs.Server, scales: Array, released: Samp
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict.not_judged("nothing was looked at"),
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
@@ -176,7 +175,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     doubts = [*doubts, *([turned.doubt] if turned else [])]
     return replace(
         bare(model, server, scales, released),
-        verdict=Verdict(False, "; ".join(doubts), judged.worst, tuple(doubts)) if doubts else judged,
+        verdict=verdict.against(doubts, judged),
         notes=[
             *([turned.note] if turned else []),
             *_silent(model, server),

@@ -81,7 +81,7 @@ def left_out(model: SparseModel) -> Stage:
 
 def valued(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell how many different values their columns have."""
-    return Stage(column_values.protocol(tell=model.allgather), {"w": len(model.scaled), "m": len(model.names)})
+    return Stage(column_values.PROTOCOL, {"w": len(model.scaled)})
 
 
 def shaped(model: SparseModel) -> Stage:
@@ -108,7 +108,7 @@ def fitted(model: SparseModel) -> Stage:
 
 
 def sampled(model: SparseModel) -> Stage:
-    """Returns the stage of the sampler: with a server, without one, or at the server alone."""
+    """Returns the stage of the sampler: with the clients, or at the server alone."""
     settings = model.settings
     runs = 1 + sum(_further_runs(model).values())
     if model.pooled:
@@ -123,13 +123,11 @@ def sampled(model: SparseModel) -> Stage:
         often.update(dict.fromkeys(expected(settings, move), count))
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
-    alone = model.allgather
     stage = Stage(
         protocol,
         settings.dims(),
         settings.rounds,
-        resumable=not alone,
-        allgather=alone,
+        resumable=True,
         times=times,
         runs=runs,
         trips=settings.rounds * in_all,
@@ -217,7 +215,6 @@ def _coefficients(model: SparseModel) -> int:
 def disclosure(model: SparseModel) -> str:
     """Says in words which numbers of a client the others learn (docs/spec/sparse.md, section 5)."""
     a = model.config.algorithm
-    seen = "all clients" if model.allgather else "the server"
     if a.statistics == "pooled":
         times = 1 + sum(_further_runs(model).values())
         text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, "
@@ -227,9 +224,11 @@ def disclosure(model: SparseModel) -> str:
         text += "made with random numbers that no other party has; a server that chooses what it asks can tell the clients' "
         text += "coefficients apart by them, but not whose they are"
     elif a.aggregate == "sums":
-        text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
+        text = (
+            "sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to the server"
+        )
     else:
-        text = f"draws of every client's coefficients in every round go to {seen}"
+        text = "draws of every client's coefficients in every round go to the server"
         if model.secret:
             text += ", made with random numbers that no other party has"
         else:
