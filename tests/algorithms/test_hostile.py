@@ -38,6 +38,7 @@ from fedkern.algorithms.exchanges.sums import (
     SurvivalSums,
 )
 from fedkern.algorithms.exchanges.terms import LogTerms, LogTermsOf
+from fedkern.algorithms.exchanges.values import ColumnValues
 from fedkern.algorithms.exchanges.verdicts import VerdictHeard
 from fedkern.errors import LostPeer
 from fedkern.privacy.accountant import Mechanism
@@ -66,6 +67,7 @@ HONEST: dict[type[Exchange], Exchange] = {
         SiteMode(0, ONES, ONES),
         SiteFit(0, np.ones(2), np.ones(2)),
         Counts(0, 1, 2, 3),
+        ColumnValues(0, np.array([0.0, 3.0])),
         Settled(0, 1),
         LogTerms(0, np.array([-9.0, -7.5])),
         LogTermsOf(0, np.array([-9.0, -7.5])),

@@ -14,10 +14,10 @@ from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import column_means, error_shape
 from ...algorithms.exchanges import scales as scaling
-from ...algorithms.exchanges import values as column_values
 from ...algorithms.exchanges.counts import Counts
 from ...algorithms.exchanges.fits import SiteFit
 from ...algorithms.exchanges.sums import LooSums
+from ...algorithms.exchanges.values import ColumnValues
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
@@ -181,8 +181,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
 
 def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
     """Asks for (M, w) the number of different values of each client's columns; at the server's place, None elsewhere."""
-    clients = {k: once.ready_client(column_values.ColumnValues(0, model.counted(own))) for k, own in columns.items()}
-    server, _ = run.ask(stages.valued(model), column_values.QUESTION, column_values.AskValues(0), clients)
+    server = run.collect(stages.valued(model), ColumnValues, columns, lambda own: ColumnValues(0, model.counted(own)))
     if server is None:
         return None
     every = np.stack([told.values for told in in_order(server.replies)])

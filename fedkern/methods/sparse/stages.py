@@ -11,11 +11,11 @@ from ...algorithms.core.exchange import LEAST
 from ...algorithms.exchanges import column_means, column_notes
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import scales as scaling
-from ...algorithms.exchanges import values as column_values
 from ...algorithms.exchanges.counts import Counts
 from ...algorithms.exchanges.error_shape import ErrorShape
 from ...algorithms.exchanges.fits import SiteFit
 from ...algorithms.exchanges.sums import LooSums
+from ...algorithms.exchanges.values import ColumnValues
 from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
@@ -38,7 +38,7 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
-    *column_values.PROTOCOL.to_server,
+    *ColumnValues.may_send,
     *scaling.protocol(second=True).to_server,
     *scaling.imputing_protocol(known=True).to_server,
     *column_means.PROTOCOL.to_server,
@@ -81,7 +81,7 @@ def left_out(model: SparseModel) -> Stage:
 
 def valued(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell how many different values their columns have."""
-    return Stage(column_values.PROTOCOL, {"w": len(model.scaled)})
+    return Stage.asking(ColumnValues, {"w": len(model.scaled)})
 
 
 def shaped(model: SparseModel) -> Stage:
