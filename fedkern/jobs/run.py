@@ -181,6 +181,7 @@ class At(Generic[C]):
         asked: Ask | None = None,
         *,
         asks: bool = True,
+        before: bool = False,
     ) -> once.Server[R] | None:
         """Collects one answer of each client; returns them at the server's place, None elsewhere.
 
@@ -189,15 +190,17 @@ class At(Generic[C]):
         owns : of each client that lives here, whatever it answers from
         told : one of these -> the answer; a fault of it belongs to that client
         asked, asks : the question, if it says more than that it is one; False asks nobody
+        before : whether that is before the rounds, where those who take part by a summary answer, too
         """
         clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
         # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
-        for k in self.summaries & owns.keys():
+        summaries = frozenset() if before else self.summaries
+        for k in summaries & owns.keys():
             clients[k] = once.ready_client(once.impossible(answer, stage.dims, zeros=True))
         server = self.ask(stage, answer.question, (asked or answer.ask(0)) if asks else None, clients)[0]
-        if server is None or not self.summaries:
+        if server is None or not summaries:
             return server
-        replies = {k: reply for k, reply in server.replies.items() if k not in self.summaries}
+        replies = {k: reply for k, reply in server.replies.items() if k not in summaries}
         return evolve(server, replies=PersistentMap(replies))
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
