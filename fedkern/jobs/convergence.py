@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
 from ..algorithms.core.windows import Movement, Windows
-from ..algorithms.exchanges import figures, settled, verdicts
+from ..algorithms.exchanges import figures, verdicts
+from ..algorithms.exchanges.settled import Settled
 from ..errors import owned
 from ..results import guard
 from ..results.plain import Record
@@ -36,21 +37,13 @@ def exchange_settled(
     movements : client that lives here -> the movement of its unknowns
     doubted : those of them that count as unsettled, whatever moves, for their posterior does not fit their data
     """
-    clients = {
-        k: once.ready_client(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))
-        for k, movement in movements.items()
-    }
+    told = {k: movement is not None and movement.settled and k not in doubted for k, movement in movements.items()}
     secure = at.config.secure
-    server, _ = at.ask(settled_stage(secure=secure), settled.QUESTION, settled.AskSettled(0), clients)
+    server = at.collect(Stage.asking(Settled, secure=secure), Settled, told, lambda bit: Settled(0, int(bit)))
     if server is None:
         return {}
     names = (ALL,) if secure else at.names
     return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(names)}
-
-
-def settled_stage(*, secure: bool) -> Stage:
-    """Returns the stage in which clients tell whether their own unknowns have settled."""
-    return Stage.of(settled).with_sums(settled.SUMS, secure=secure)
 
 
 def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
@@ -106,7 +99,7 @@ def tell_verdict(at: Run[Any], judged: Verdict | None) -> dict[int, Record]:
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
         k: once.Client(verdicts.make_reply) for k in at.mine
     }
-    heard = at.ask(Stage.of(verdicts), verdicts.QUESTION, asked, answering)[1]
+    heard = at.ask(Stage.asking(verdicts.VerdictHeard), verdicts.VerdictHeard.question, asked, answering)[1]
     silent = not_judged("the server's verdict has not come").content
     return {k: silent if one.asked is None else verdicts.read_verdict(one.asked) for k, one in heard.items()}
 

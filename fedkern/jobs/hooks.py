@@ -15,7 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
-from ..algorithms.exchanges import certificates, compare
+from ..algorithms.exchanges import compare
+from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
@@ -398,7 +399,7 @@ class RunHooks(Keeper):
         certificate = self.certificate(client)
         self.write_own(client, "certificate.json", certificate)
         self._settle(client)
-        self.forget(client, certificates.PROTOCOL)  # one from before a crash may say less than was spent since
+        self.forget(client, Certificate.protocol)  # one from before a crash may say less than was spent since
         return certificate
 
     def write_own(self, client: int, name: str, content: Record, *, sync: bool = True) -> None:

@@ -181,7 +181,7 @@ def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapp
         there = tables[k].n_rows if complete is None else complete[k]
         return Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
 
-    server = at.collect(_stage(at.config), Incomplete, {k: k for k in tables}, told)
+    server = at.collect(_stage(at.config), Incomplete, {k: k for k in tables}, told, before=True)
     if server is None:
         return {}
     whose = (ALL,) if at.config.secure else at.names

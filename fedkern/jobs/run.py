@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ..algorithms.core import masked, once
-from ..algorithms.core.exchange import Answer, Ask
+from ..algorithms.core.exchange import Ask
+from ..algorithms.core.exchange import Exchange as Declared
 from ..algorithms.core.messages import Message, ServerEffects, evolve
 from ..algorithms.core.persistent import PersistentMap
-from ..algorithms.exchanges import certificates, column_sums, rare_levels
+from ..algorithms.exchanges import column_sums, rare_levels
 from ..algorithms.exchanges import columns as agreement
+from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.exchanges.compare import compare, find_twins, table_of
 from ..data.design import describe
@@ -52,7 +54,7 @@ K = TypeVar("K")
 Ended = tuple[S | None, dict[int, K]]  # the server's last state, where it lives, and the clients' that live here
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
-R = TypeVar("R", bound=Answer)
+R = TypeVar("R", bound=Declared)
 T = TypeVar("T")
 Answering = Mapping[int, once.Client[Q, A]]
 Answered = Ended[once.Server[A], once.Client[Q, A]]
@@ -180,6 +182,7 @@ class At(Generic[C]):
         asked: Ask | None = None,
         *,
         asks: bool = True,
+        before: bool = False,
     ) -> once.Server[R] | None:
         """Collects one answer of each client; returns them at the server's place, None elsewhere.
 
@@ -188,15 +191,17 @@ class At(Generic[C]):
         owns : of each client that lives here, whatever it answers from
         told : one of these -> the answer; a fault of it belongs to that client
         asked, asks : the question, if it says more than that it is one; False asks nobody
+        before : whether that is before the rounds, where those who take part by a summary answer, too
         """
         clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
         # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
-        for k in self.summaries & owns.keys():
+        summaries = frozenset() if before else self.summaries
+        for k in summaries & owns.keys():
             clients[k] = once.ready_client(once.impossible(answer, stage.dims, zeros=True))
         server = self.ask(stage, answer.question, (asked or answer.ask(0)) if asks else None, clients)[0]
-        if server is None or not self.summaries:
+        if server is None or not summaries:
             return server
-        replies = {k: reply for k, reply in server.replies.items() if k not in self.summaries}
+        replies = {k: reply for k, reply in server.replies.items() if k not in summaries}
         return evolve(server, replies=PersistentMap(replies))
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
@@ -385,13 +390,13 @@ class Run(At[C]):
 
     def certified(self) -> dict[str, Record]:
         """Collects every client's certificate of its spent privacy; returns client -> certificate, at the server only."""
-        clients = {k: once.ready_client(certificates.make_reply(self.hooks.settled(k))) for k in self.mine}
-        server, _ = self.ask(Stage.of(certificates), certificates.QUESTION, certificates.AskCertificate(0), clients)
+        told = {k: Certificate.of(self.hooks.settled(k)) for k in self.mine}
+        server = self.collect(Stage.asking(Certificate), Certificate, told, lambda one: one)
         if server is not None:
             why = sorted(server.dropped.items())
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
         replies = {} if server is None else server.replies
-        return {self.names[k]: {**certificates.content(replies[k])} for k in sorted(replies)}
+        return {self.names[k]: {**replies[k].content} for k in sorted(replies)}
 
 
 def _name_answer(question: once.Question[Any, Any]) -> str:

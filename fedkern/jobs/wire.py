@@ -14,7 +14,7 @@ from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
-from ..algorithms.exchanges.terms import AskTerms, LogTerms, MaskedLogTerms
+from ..algorithms.exchanges.terms import LogTerms
 from ..disclosure import describe
 from ..models.encoding import Spec
 from ..transports import tags
@@ -28,9 +28,7 @@ WHEN: dict[type[Message], str] = {
     Refused: "if its budget is spent",
     AskMoving: "where the server's own unknowns have settled",
     Moving: "where the server's own unknowns have settled",
-    AskTerms: "where all has settled",
-    LogTerms: "where all has settled",
-    MaskedLogTerms: "where all has settled",
+    **dict.fromkeys((LogTerms.ask, *LogTerms.may_send), "where all has settled"),
     column_sums.AskColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedOddColumns: "for each block of columns that are standardised",

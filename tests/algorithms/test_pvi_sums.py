@@ -154,7 +154,7 @@ def test_rows_that_would_add_more_than_they_may_are_counted_over_all_clients() -
 
 def test_log_likelihoods_of_draws_are_added_in_thousandths() -> None:
     rng = np.random.default_rng(11)
-    told = [terms.make_reply_of_q(terms.AskTermsOf(0, np.zeros(D), np.zeros(P)), -300 * rng.random(5)) for _ in range(M)]
+    told = [terms.LogTermsOf(0, -300 * rng.random(5)).leaving() for _ in range(M)]
     np.testing.assert_array_equal(
         np.rint(1000 * added(told).values), np.sum([np.rint(1000 * one.values) for one in told], axis=0)
     )

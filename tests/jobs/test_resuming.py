@@ -20,7 +20,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import Saved
-from fedkern.algorithms.exchanges import certificates
+from fedkern.algorithms.exchanges.certificates import Certificate
 from fedkern.algorithms.pvi import machine
 from fedkern.algorithms.pvi.client import Client
 from fedkern.algorithms.pvi.server import Server
@@ -275,7 +275,7 @@ def test_where_the_number_of_rounds_decides_more_than_the_end(tmp_path: Path, ki
 def test_a_certificate_from_before_a_crash_is_not_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run had come to its certificates when it died, and was then given more rounds."""
     path, out = job(tmp_path, "private"), tmp_path / "out"
-    real = certificates.PROTOCOL.server_receive
+    real = Certificate.protocol.server_receive
 
     def dying(state: Any, sender: int, event: Any) -> Any:
         if sender == 1:
@@ -283,7 +283,7 @@ def test_a_certificate_from_before_a_crash_is_not_given_again(tmp_path: Path, mo
         return real(state, sender, event)
 
     with monkeypatch.context() as patch:
-        patch.setattr(certificates, "PROTOCOL", replace(certificates.PROTOCOL, server_receive=dying))
+        patch.setattr(Certificate, "protocol", replace(Certificate.protocol, server_receive=dying))
         with pytest.raises(Crash):
             run(path, out)
     assert list((out / "client-a" / "outbox").glob("certificates-*.log"))

@@ -43,10 +43,10 @@ class Exchange(Message):
     ----------
     name : in ledgers and folders
     ask : name and number of the question, or its class
-    masked, form : symbol and number of the masked answer, and the form of its words
+    masked, form : symbol and number of the masked answer, or its class; the form of its words
     dims : the sizes that are the same in all jobs
     rounding : field -> how it is rounded before it leaves
-    of, least : the field that says of how many rows the sums are, and of how many at least: of fewer zeros leave
+    number, least : the field that says of how many rows the sums are, and of how many at least: of fewer zeros leave
     means : field that is averaged by rows -> its value where no client has any
     every : fields of 0 and 1 that are 1 of all clients together where they are 1 at each that has rows
     drops, judges, needs : as a `Question` has them
@@ -59,7 +59,7 @@ class Exchange(Message):
     may_send: ClassVar[tuple[type[Message], ...]]
     dims: ClassVar[Mapping[str, int]]
     rounding: ClassVar[Mapping[str, Callable[[Any], Any]]]
-    of: ClassVar[str]
+    number: ClassVar[str]
     least: ClassVar[int]
     means: ClassVar[Mapping[str, float]]
     every: ClassVar[tuple[str, ...]]
@@ -71,11 +71,11 @@ class Exchange(Message):
         tells: Tells | None = None,
         name: str = "",
         ask: tuple[str, int] | type[Ask] = Ask,
-        masked: tuple[str, int] | None = None,
+        masked: tuple[str, int] | type[Masked] | None = None,
         form: Form = ONCE,
         dims: Mapping[str, int] = NOTHING,
         rounding: Mapping[str, Callable[[Any], Any]] = NOTHING,
-        of: str = "rows",
+        number: str = "rows",
         least: int = LEAST,
         means: Mapping[str, float] = NOTHING,
         every: tuple[str, ...] = (),
@@ -86,14 +86,19 @@ class Exchange(Message):
         super().__init_subclass__(kind=kind, tells=tells)
         if kind is None:
             return
-        cls.dims, cls.rounding, cls.of, cls.least, cls.means, cls.every = dims, rounding, of, least, means, every
+        cls.dims, cls.rounding, cls.number, cls.least, cls.means, cls.every = dims, rounding, number, least, means, every
         cls.ask = ask if isinstance(ask, type) else _message(ask[0], (Ask,), "Server to client.", {}, kind=ask[1])
         cls.question = once.Question(name, cls.ask, cls, cls.wrong, drops, judges, needs)
         cls.protocol, cls.hidden, cls.may_send = cls.question.protocol, (), (cls,)
         if masked is not None and tells is not None:
-            about, words = f"Client to server: `{cls.__name__}`, masked.", {"words": Annotated[bytes, masked[0]]}
-            cover = _message(f"Masked{cls.__name__}", (Masked, Message), about, words, kind=masked[1], tells=tells.masked)
+            cover: Any = masked if isinstance(masked, type) else cls._masked(*masked, tells.masked)
             cls.hidden, cls.may_send = (Sum(cls, cover, form),), (cls, cover)
+
+    @classmethod
+    def _masked(cls, symbol: str, kind: int, tells: Tells) -> Any:
+        """Makes the class of the masked answer."""
+        about, words = f"Client to server: `{cls.__name__}`, masked.", {"words": Annotated[bytes, symbol]}
+        return _message(f"Masked{cls.__name__}", (Masked, Message), about, words, kind=kind, tells=tells)
 
     def honest(self) -> Conditions:
         """Yields what honest answers satisfy, each with the end of the sentence on one that does not."""
@@ -124,7 +129,7 @@ class Added(Answer):
 
     def leaving(self) -> Self:
         """Returns it as it leaves: zeros if it is of too few rows."""
-        if getattr(self, self.of, 0) < self.least:
+        if getattr(self, self.number, 0) < self.least:
             return replace(self, **{name: _zero(getattr(self, name)) for name in schema(type(self))})
         return super().leaving()
 
@@ -135,7 +140,7 @@ class Added(Answer):
 
     def numbers(self) -> NDArray[np.float64]:
         """Returns the numbers, field by field."""
-        rows = getattr(self, self.of, 0)
+        rows = getattr(self, self.number, 0)
         each = {name: getattr(self, name) for name in schema(type(self)) if name != "round"}
         each |= {name: rows * each[name] for name in self.means}
         each |= {name: (1 - each[name]) * (rows > 0) for name in self.every}
@@ -150,7 +155,7 @@ class Added(Answer):
             at += len(part)
             kind = schema(cls)[name].type
             values[name] = part.reshape(shape) if kind is np.ndarray else kind(part[0])
-        rows = values.get(cls.of, 0)
+        rows = values.get(cls.number, 0)
         values |= {name: values[name] / rows if rows else values[name] * 0 + none for name, none in cls.means.items()}
         values |= {name: (values[name] == 0).astype(np.float64) for name in cls.every}
         return cls(round, **values)

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian, unpack
+from ...privacy.masks import ROUND
 from ..core import once, tells
-from ..core.masked import Masked, Sum
+from ..core.exchange import Answer, Ask
+from ..core.masked import Masked
 from ..core.messages import Message
 
 Array = NDArray[np.float64]
@@ -81,23 +83,40 @@ def newton(prior: Gaussian, q: Gaussian, told: Mapping[int, Slope]) -> Step | No
 
 
 @dataclass(frozen=True)
-class AskSlope(Message, kind=190):
+class AskSlope(Ask, kind=190):
     """Server to client: the q at which the slope is asked, as shift and packed precision."""
 
-    round: int
     h: Annotated[Array, "d"]
     P: Annotated[Array, "p"]
 
 
+TOLD = tells.Products(tells.LIKELIHOOD)
+
+
 @dataclass(frozen=True)
-class Slope(Message, kind=191, tells=tells.Products(tells.LIKELIHOOD)):
+class MaskedArrival(Masked, Message, kind=254, tells=TOLD.masked):
+    """Client to server: a `Slope`, masked."""
+
+    words: Annotated[bytes, "masked_arrival"]
+
+
+@dataclass(frozen=True)
+class Slope(
+    Answer,
+    kind=191,
+    tells=TOLD,
+    name="arrival",
+    ask=AskSlope,
+    masked=MaskedArrival,
+    form=ROUND,
+    drops=True,  # the fit is done; without one nothing is judged
+):
     """Client to server: gradient of its expected log-likelihood in q's mean, and X'WX, the lower triangle row by row.
 
     If it has too few rows for that, all numbers are 0, and so is `told`. It is 1 less each row whose part is cut off, where the
     server gets sums alone.
     """
 
-    round: int
     told: int
     gradient: Annotated[Array, "d"]
     curvature: Annotated[Array, "t"]
@@ -117,15 +136,9 @@ class Slope(Message, kind=191, tells=tells.Products(tells.LIKELIHOOD)):
         """Returns the answer of all clients together."""
         return cls(round, 1 - int(numbers[0]), numbers[1 : 1 + dims["d"]], numbers[1 + dims["d"] :])
 
-
-@dataclass(frozen=True)
-class MaskedArrival(Masked, Message, kind=254, tells=tells.Products(tells.LIKELIHOOD).masked):
-    """Client to server: a `Slope`, masked."""
-
-    words: Annotated[bytes, "masked_arrival"]
-
-
-SUMS = (Sum(Slope, MaskedArrival),)
+    def wrong(self) -> str:
+        """Returns the reason why it is no client's answer, or "" if it can be."""
+        return "" if self.told < 1 or possible(self) else "its gradient or its X'WX is none that rows can have"
 
 
 def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array, int]] | None) -> Slope:
@@ -154,11 +167,3 @@ def _bounded(*numbers: Array) -> bool:
 def silent(told: once.Server[Slope]) -> list[int]:
     """Returns the clients that have answered without numbers."""
     return sorted(k for k, reply in told.replies.items() if reply.told < 1)
-
-
-def _wrong(reply: Slope) -> str:
-    return "" if reply.told < 1 or possible(reply) else "its gradient or its X'WX is none that rows can have"
-
-
-QUESTION = once.Question("arrival", AskSlope, Slope, _wrong, drops=True)  # the fit is done; without one nothing is judged
-PROTOCOL = QUESTION.protocol

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import tells
-from ..core.exchange import Added, Conditions
+from ..core.exchange import MOST_ROWS, Added, Conditions
 
 Array = NDArray[np.float64]
 
@@ -42,6 +42,7 @@ class ErrorShape(
 
     def honest(self) -> Conditions:
         yield self.rows >= 0, "has a number of rows below 0"
+        yield self.rows <= MOST_ROWS, f"is of {self.rows} rows"
         possible = ((self.ratio >= 0) & (self.ratio <= 1 + 1e-12)).all()
         yield possible, "has a ratio that is not from 0 to 1, as a mean size over a root mean square is"
 

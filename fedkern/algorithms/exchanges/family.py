@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core import once, tells
-from ..core.messages import Message, RemoteFault
-
-DIMS: dict[str, int] = {}
+from ..core import tells
+from ..core.exchange import Answer, Ask
+from ..core.messages import RemoteFault
 
 
 @dataclass(frozen=True)
-class TellFamily(Message, kind=276):
+class TellFamily(Ask, kind=276):
     """Server to client: the number of the family, in the order in which they were tried."""
 
-    round: int
     number: int
 
 
 @dataclass(frozen=True)
-class FamilyHeard(Message, kind=277, tells=tells.Nothing()):
+class FamilyHeard(Answer, kind=277, tells=tells.Nothing(), name="family", ask=TellFamily):
     """Client to server: the family has come."""
-
-    round: int
 
 
 def make_reply(told: TellFamily, tried: int) -> FamilyHeard:
@@ -36,7 +32,3 @@ def make_reply(told: TellFamily, tried: int) -> FamilyHeard:
     if not 0 <= told.number < tried:
         raise RemoteFault(f"server: its TellFamily has the number {told.number}, wanted 0 to {tried - 1}")
     return FamilyHeard(told.round)
-
-
-QUESTION = once.Question("family", TellFamily, FamilyHeard)
-PROTOCOL = QUESTION.protocol

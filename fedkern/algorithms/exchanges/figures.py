@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import Message
+from ..core.exchange import Ask
 from . import verdicts
 from .verdicts import TellVerdict, VerdictHeard
 
@@ -22,10 +22,9 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class TellFigures(Message, kind=227):
+class TellFigures(Ask, kind=227):
     """Server to client: the fields of a verdict, and the figures; `known`: whether these are all numbers (0 or 1)."""
 
-    round: int
     word: int
     text: Annotated[bytes, "verdict"]
     worst: Annotated[bytes, "name"]

@@ -11,38 +11,31 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once, tells
-from ..core.messages import Message
+from ..core import tells
+from ..core.exchange import Answer, Conditions, small
 
 Columns = Annotated[NDArray[np.float64], "w"]
 
 
 @dataclass(frozen=True)
-class AskFit(Message, kind=45):
-    """Server to client."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class SiteFit(Message, kind=46, tells=tells.Figure()):
+class SiteFit(
+    Answer,
+    kind=46,
+    tells=tells.Figure(),
+    name="site-fits",
+    ask=("AskFit", 45),
+    needs="its own fit had not come; --resume goes on from the last checkpoint",
+):
     """Client to server: slopes and standard errors on the data's scale; an error of 0 says that there is no estimate."""
 
-    round: int
     estimate: Columns
     error: Columns
 
+    def leaving(self) -> SiteFit:
+        """Returns it as it leaves: a missing estimate is NaN before."""
+        there = np.isfinite(self.estimate) & np.isfinite(self.error)
+        return SiteFit(0, np.where(there, self.estimate, 0.0), np.where(there, self.error, 0.0))
 
-def make_reply(estimate: NDArray[np.float64], error: NDArray[np.float64]) -> SiteFit:
-    """Returns the answer for these estimates, of which a missing one is NaN."""
-    there = np.isfinite(estimate) & np.isfinite(error)
-    return SiteFit(0, np.where(there, estimate, 0.0), np.where(there, error, 0.0))
-
-
-def _wrong(reply: SiteFit) -> str:
-    return "its SiteFit has an error below 0" if reply.error.min(initial=0) < 0 else ""
-
-
-NEEDS = "its own fit had not come; --resume goes on from the last checkpoint"
-QUESTION = once.Question("site-fits", AskFit, SiteFit, _wrong, needs=NEEDS)
-PROTOCOL = QUESTION.protocol
+    def honest(self) -> Conditions:
+        yield (self.error >= 0).all(), "has an error below 0"
+        yield small(self.estimate, self.error), "is too large to be any"

@@ -10,17 +10,15 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import once, tells
-from ..core.messages import Message, RemoteFault
-
-DIMS = {"names": 1 << 15, "package": 512}  # bytes of the texts
+from ..core import tells
+from ..core.exchange import Answer, Ask
+from ..core.messages import RemoteFault
 
 
 @dataclass(frozen=True)
-class AskOwnModel(Message, kind=228):
+class AskOwnModel(Ask, kind=228):
     """Server to client: the names of the parameters, in their order, as JSON."""
 
-    round: int
     names: Annotated[bytes, "names"]
 
     @property
@@ -39,11 +37,18 @@ class AskOwnModel(Message, kind=228):
 
 
 @dataclass(frozen=True)
-class OwnModel(Message, kind=229, tells=tells.Nothing()):
+class OwnModel(
+    Answer,
+    kind=229,
+    tells=tells.Nothing(),
+    name="own-models",
+    ask=AskOwnModel,
+    dims={"names": 1 << 15, "package": 512},  # bytes of the texts
+    needs="nothing is computed yet; start again when it is back",
+):
     """Client to server: the distribution of its factory, and its version, as JSON; whether it is installed from a folder that may
     change (1 or 0)."""
 
-    round: int
     package: Annotated[bytes, "package"]
     editable: int
 
@@ -51,18 +56,25 @@ class OwnModel(Message, kind=229, tells=tells.Nothing()):
     def said(self) -> tuple[str, str]:
         """The distribution and its version."""
         said = _read(self.package)
-        assert isinstance(said, list)  # `_wrong` has looked
+        assert isinstance(said, list)  # `wrong` has looked
         return str(said[0]), str(said[1])
+
+    @classmethod
+    def of(cls, distribution: str, version: str, *, editable: bool) -> OwnModel:
+        """Returns the answer."""
+        return cls(0, json.dumps([distribution, version]).encode(), int(editable))
+
+    def wrong(self) -> str:
+        """Returns the reason why this is no client's package, or "" if it can be."""
+        said = _read(self.package)
+        if not (isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said)):
+            return "its OwnModel.package is no distribution and version"
+        return "" if self.editable in (0, 1) else "its OwnModel.editable is neither 0 nor 1"
 
 
 def make_question(names: tuple[str, ...]) -> AskOwnModel:
     """Returns the question."""
     return AskOwnModel(0, json.dumps(names, ensure_ascii=False).encode())
-
-
-def make_reply(distribution: str, version: str, *, editable: bool) -> OwnModel:
-    """Returns the answer."""
-    return OwnModel(0, json.dumps([distribution, version]).encode(), int(editable))
 
 
 def _read(text: bytes) -> object:
@@ -71,17 +83,3 @@ def _read(text: bytes) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _wrong(answer: OwnModel) -> str:
-    """Returns the reason why this is no client's package, or "" if it can be."""
-    said = _read(answer.package)
-    if not (isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said)):
-        return "its OwnModel.package is no distribution and version"
-    return "" if answer.editable in (0, 1) else "its OwnModel.editable is neither 0 nor 1"
-
-
-QUESTION = once.Question(
-    "own-models", AskOwnModel, OwnModel, _wrong, needs="nothing is computed yet; start again when it is back"
-)
-PROTOCOL = QUESTION.protocol

@@ -6,41 +6,25 @@ The bit is of `core.windows`: whether mean and sd of every unknown that only the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from ..core import once, tells
-from ..core.masked import Masked, Sum
-from ..core.messages import Message
+from ...privacy.masks import ROUND
+from ..core import tells
+from ..core.exchange import Conditions, Exchange
 from ..core.until import Settlement
 
-DIMS: dict[str, int] = {}
-
 
 @dataclass(frozen=True)
-class AskSettled(Message, kind=160):
-    """Server to client: have your own unknowns settled?"""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Settled(Settlement, Message, kind=161, tells=tells.Bit()):
+class Settled(
+    Settlement,
+    Exchange,
+    kind=161,
+    tells=tells.Bit(),
+    name="settled",
+    ask=("AskSettled", 160),
+    masked=("masked_settled", 296),
+    form=ROUND,
+):
     """Client to server: 1 where they have, else 0."""
 
-
-@dataclass(frozen=True)
-class MaskedSettled(Masked, Message, kind=296, tells=tells.Bit().masked):
-    """Client to server: `Settled`, masked."""
-
-    words: Annotated[bytes, "masked_settled"]
-
-
-SUMS = (Sum(Settled, MaskedSettled),)
-
-
-def _wrong(reply: Settled) -> str:
-    return "" if reply.settled in (0, 1) else f"its Settled is {reply.settled}, wanted 0 or 1"
-
-
-QUESTION = once.Question("settled", AskSettled, Settled, _wrong)
-PROTOCOL = QUESTION.protocol
+    def honest(self) -> Conditions:
+        yield self.settled in (0, 1), f"is {self.settled}, wanted 0 or 1"

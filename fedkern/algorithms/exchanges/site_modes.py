@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import tells
-from ..core.exchange import Answer, Conditions
+from ..core.exchange import Answer, Conditions, small
 
 Array = NDArray[np.float64]
 
@@ -40,5 +40,4 @@ class SiteMode(Answer, kind=211, tells=tells.Figure(), name="site-modes", ask=("
         return SiteMode(0, *(np.array(one).reshape(mode.shape) for one in both))
 
     def honest(self) -> Conditions:
-        possible = np.isfinite(self.mode).all() and np.isfinite(self.sd).all() and (self.sd >= 0).all()
-        yield possible, "holds what is no number, or a standard deviation below 0"
+        yield small(self.mode, self.sd) and (self.sd >= 0).all(), "holds what is no number, or a standard deviation below 0"

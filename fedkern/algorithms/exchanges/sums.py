@@ -42,7 +42,7 @@ class Incomplete(
     lacking: int
 
     def honest(self) -> Conditions:
-        yield 0 <= self.lacking <= self.rows, "has counts that cannot be"
+        yield 0 <= self.lacking <= self.rows <= MOST_ROWS, "has counts that cannot be"
 
 
 # How well rows, or areas, are foreseen without themselves ----------
@@ -94,7 +94,7 @@ class FitSums(
     name="fit-sums",
     ask=("AskFitSums", 145),
     masked=("masked_fit", 265),
-    of="areas",
+    number="areas",
     drops=True,
     needs="its part of the fit's sums had not come; --resume goes on from the last checkpoint",
 ):
@@ -218,6 +218,7 @@ class Replicated(
     def honest(self) -> Conditions:
         each = self.observed, self.replicated, self.tenths, self.misfits
         yield all(np.isfinite(values).all() for values in each), "are no numbers"
+        yield small(*each), "are too large to be any"
         yield self.rows >= 0 and self.rows % 1 == 0 and 0 <= self.observed[3] <= self.rows, "count rows that are not there"
 
 
@@ -270,7 +271,7 @@ class SurvivalSums(
     name="survival-sums",
     ask=("AskSurvival", 230),
     masked=("masked_survival", 287),
-    of="events",
+    number="events",
     rounding=dict.fromkeys(("score", "information"), digits(3)),
     drops=True,
     judges=True,
@@ -335,6 +336,10 @@ class LifetimeSums(
         yield there, f"are of {self.rows} rows and {self.events} events"
         yield 0 <= self.exact <= self.events, f"have {self.exact} exact times of {self.events} events"
         yield 0 <= self.right <= self.pairs <= MOST_ROWS**2, "count pairs that are not there"
-        parts = (self.tenths >= 0).all() and abs(self.tenths.sum() - self.rows) <= 0.1 * self.rows
-        yield small(self.scores) and parts, "are too large to be any, or their tenths are no parts of its rows"
-        yield (self.pieces >= 0).all() and self.pieces.sum() == self.events, "count other events in pieces than in all"
+        possible = small(self.scores, self.tenths) and (self.tenths >= 0).all()
+        parts = possible and abs(self.tenths.sum() - self.rows) <= 0.1 * self.rows
+        yield parts, "are too large to be any, or their tenths are no parts of its rows"
+        yield (
+            small(self.pieces) and (self.pieces >= 0).all() and self.pieces.sum() == self.events,
+            "count other events in pieces than in all",
+        )

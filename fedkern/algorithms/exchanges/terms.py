@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
-from ..core import once, tells
-from ..core.masked import Masked, Sum
-from ..core.messages import Message
+from ..core import tells
+from ..core.exchange import Answer, Ask
 from ..core.rounding import DIGITS, LARGEST, bounded, rounded
 
 Array = NDArray[np.float64]
@@ -32,7 +31,6 @@ FEWEST = 25  # of fewer no weights have a tail
 PIECE = 1000  # draws of a question of a spatial fit
 PIECES, OF_MANY, OF_SAMPLED = 10, 3, 2  # questions at most: of few global unknowns, of many, and where a client's own are drawn
 MANY = 100
-DIMS = {"draws": PIECE}
 
 
 def pieces(unknowns: int, *, integrated: bool) -> int:
@@ -63,26 +61,17 @@ Terms = Annotated[Array, "draws"]
 
 
 @dataclass(frozen=True)
-class AskTerms(Message, kind=165):
-    """Server to client: at the draws that all know; `round` is the number of the question."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class AskTermsOf(Message, kind=149):
+class AskTermsOf(Ask, kind=149):
     """Server to client: at draws from this q, shift and packed precision."""
 
-    round: int
     h: Annotated[NDArray[np.float64], "d"]
     P: Annotated[NDArray[np.float64], "p"]
 
 
 @dataclass(frozen=True)
-class Added:
-    """Holds the fields of log-likelihoods at draws, and says how they are added where they are masked."""
+class _Terms(Answer):
+    """Holds log-likelihoods at draws, and says how they are added where they are masked."""
 
-    round: int
     values: Terms
 
     @classmethod
@@ -99,50 +88,41 @@ class Added:
         """Returns the answer of all clients together."""
         return cls(round, rounded(numbers / 10**DIGITS))
 
-
-@dataclass(frozen=True)
-class LogTerms(Added, Message, kind=166, tells=tells.AreaSums(where="with few areas")):
-    """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns."""
-
-
-@dataclass(frozen=True)
-class MaskedLogTerms(Masked, Message, kind=266, tells=tells.AreaSums(where="with few areas").masked):
-    """Client to server: `LogTerms`, masked."""
-
-    words: Annotated[bytes, "masked_log_terms"]
+    def wrong(self) -> str:
+        """Returns the reason why it is no client's answer, or "" if it can be."""
+        return "" if bounded(self.values) else "its log-likelihoods are too large to be any"
 
 
 @dataclass(frozen=True)
-class LogTermsOf(Added, Message, kind=150, tells=tells.Points()):
+class LogTerms(
+    _Terms,
+    kind=166,
+    tells=tells.AreaSums(where="with few areas"),
+    name="terms",
+    ask=("AskTerms", 165),
+    masked=("masked_log_terms", 266),
+    form=WIDE,
+    dims={"draws": PIECE},
+    rounding={"values": rounded},
+    drops=True,
+    judges=True,
+    needs="its log-likelihoods had not come; --resume goes on from the last checkpoint",
+):
+    """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns, at the draws that all know; `round` is the
+    number of the question."""
+
+
+@dataclass(frozen=True)
+class LogTermsOf(
+    _Terms,
+    kind=150,
+    tells=tells.Points(),
+    name="terms-of-q",
+    ask=AskTermsOf,
+    masked=("masked_terms", 255),
+    form=WIDE,
+    rounding={"values": rounded},
+    drops=True,  # the job has done its work
+    judges=True,
+):
     """Client to server: log p(y_j | theta) at draws of q."""
-
-
-@dataclass(frozen=True)
-class MaskedLogTermsOf(Masked, Message, kind=255, tells=tells.Points().masked):
-    """Client to server: a `LogTermsOf`, masked, with a count of each draw that cannot be."""
-
-    words: Annotated[bytes, "masked_terms"]
-
-
-SUMS = (Sum(LogTerms, MaskedLogTerms, WIDE),)
-OF_Q_SUMS = (Sum(LogTermsOf, MaskedLogTermsOf, WIDE),)
-
-
-def make_reply(asked: AskTerms, values: Array) -> LogTerms:
-    """Returns the answer, in thousandths of a nat."""
-    return LogTerms(asked.round, rounded(values))
-
-
-def make_reply_of_q(asked: AskTermsOf, values: Array) -> LogTermsOf:
-    """Returns the answer at draws of a partitioned job's q, in thousandths of a nat."""
-    return LogTermsOf(asked.round, rounded(values))
-
-
-def _wrong(reply: LogTerms | LogTermsOf) -> str:
-    return "" if bounded(reply.values) else "its log-likelihoods are too large to be any"
-
-
-NEEDS = "its log-likelihoods had not come; --resume goes on from the last checkpoint"
-QUESTION = once.Question("terms", AskTerms, LogTerms, _wrong, drops=True, judges=True, needs=NEEDS)
-QUESTION_OF = once.Question("terms-of-q", AskTermsOf, LogTermsOf, _wrong, drops=True, judges=True)  # the job has done its work
-PROTOCOL, OF_Q = QUESTION.protocol, QUESTION_OF.protocol

@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once, tells
-from ..core.messages import Message
+from ..core import tells
+from ..core.exchange import Answer, Conditions
 from .scales import column_moments
 
 Array = NDArray[np.float64]
@@ -20,18 +20,20 @@ MORE = 3  # what stands for more than two
 
 
 @dataclass(frozen=True)
-class AskValues(Message, kind=130):
-    """Server to client: how many different values have your columns?"""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class ColumnValues(Message, kind=131, tells=tells.Fact("whether each column has no value, one, two or more different ones")):
+class ColumnValues(
+    Answer,
+    kind=131,
+    tells=tells.Fact("whether each column has no value, one, two or more different ones"),
+    name="values",
+    ask=("AskValues", 130),
+    needs="the columns' values are not counted yet; start again when it is back",
+):
     """Client to server: 0, 1, 2, or 3 for more, of each column."""
 
-    round: int
     values: Annotated[NDArray[np.float64], "w"]
+
+    def honest(self) -> Conditions:
+        yield np.isin(self.values, np.arange(MORE + 1.0)).all(), "have a number that is not 0, 1, 2 or 3"
 
 
 def count_values(values: Array) -> Array:
@@ -48,13 +50,3 @@ def count_values(values: Array) -> Array:
         else:  # most columns show it in their first rows, and need not be sorted
             out[j] = MORE if len(np.unique(there[:100])) >= MORE else min(len(np.unique(there)), MORE)
     return out
-
-
-def _wrong(reply: ColumnValues) -> str:
-    possible = np.isin(reply.values, np.arange(MORE + 1.0)).all()
-    return "" if possible else "its ColumnValues have a number that is not 0, 1, 2 or 3"
-
-
-NEEDS = "the columns' values are not counted yet; start again when it is back"
-QUESTION = once.Question("values", AskValues, ColumnValues, _wrong, needs=NEEDS)
-PROTOCOL = QUESTION.protocol

@@ -5,28 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import once, tells
-from ..core.messages import Message, RemoteFault
+from ..core import tells
+from ..core.exchange import Answer, Ask
+from ..core.messages import RemoteFault
 
 DIMS = {"verdict": 4096, "name": 512}  # bytes at most
 WORDS = (False, True, "settled", "not judged", "approximate")  # `converged` of summary.json, by its number in the message
 
 
 @dataclass(frozen=True)
-class TellVerdict(Message, kind=217):
+class TellVerdict(Ask, kind=217):
     """Server to client: the number of the verdict's word, its sentence, and the unknown that is farthest from convergence."""
 
-    round: int
     word: int
     text: Annotated[bytes, "verdict"]
     worst: Annotated[bytes, "name"]
 
 
 @dataclass(frozen=True)
-class VerdictHeard(Message, kind=218, tells=tells.Nothing(private=tells.NOTHING)):
+class VerdictHeard(Answer, kind=218, tells=tells.Nothing(private=tells.NOTHING), name="verdict", ask=TellVerdict, dims=DIMS):
     """Client to server: the verdict has come."""
-
-    round: int
 
 
 def make_question(converged: bool | str, text: str, worst: str) -> TellVerdict:
@@ -55,7 +53,3 @@ def make_reply(told: TellVerdict) -> VerdictHeard:
     if not 0 <= told.word < len(WORDS):
         raise RemoteFault(f"server: its TellVerdict has the word {told.word}, wanted 0 to {len(WORDS) - 1}")
     return VerdictHeard(told.round)
-
-
-QUESTION = once.Question("verdict", TellVerdict, VerdictHeard)
-PROTOCOL = QUESTION.protocol

@@ -17,8 +17,7 @@ from ...privacy.masks import WIDE
 from ..core import tells
 from ..core.masked import Masked, Sum
 from ..core.messages import Message
-from ..exchanges.arrival import SUMS as OF_SLOPES
-from ..exchanges.arrival import AskSlope
+from ..exchanges.arrival import AskSlope, Slope
 
 Vector = NDArray[np.float64]
 Shift = Annotated[NDArray[np.float64], "d"]
@@ -243,5 +242,5 @@ SUMS = (
     Sum(ScaledSiteDelta, MaskedScaledSiteDelta, WIDE),
     Sum(CountsSiteDelta, MaskedCountsSiteDelta, WIDE),
     Sum(Gradient, MaskedGradientOfQ, WIDE),
-    *OF_SLOPES,
+    *Slope.hidden,
 )

@@ -21,7 +21,7 @@ from .model import Model
 from .sampled_model import SampledModel
 from .steps import Read
 
-STAGE = Stage.of(family)
+STAGE = Stage.asking(family.FamilyHeard)
 
 
 class Drawn(NamedTuple):
@@ -54,7 +54,7 @@ def choose(run: Run[Config], tried: list[Drawn]) -> Drawn:
         values = [content[drawn.read.model.family]["log_evidence"] for drawn in tried]
         asked = family.TellFamily(0, values.index(max(values)))
     clients = {k: once.Client(partial(family.make_reply, tried=len(tried))) for k in tried[0].clients}
-    _, heard = run.ask(STAGE, family.QUESTION, asked, clients)
+    _, heard = run.ask(STAGE, family.FamilyHeard.question, asked, clients)
     told = asked or next(one.asked for one in heard.values())
     assert told is not None
     chosen = tried[told.number]

@@ -11,6 +11,7 @@ Source: docs/how-to/own-model.md; docs/spec/sigma.md, section 6.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
+from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi import wide
 from ...errors import owned
@@ -90,7 +91,7 @@ def fitted(model: OwnModel) -> Stage:
 
 def weighed() -> Stage:
     """Returns a question about log-likelihoods, which comes up to so many times."""
-    return Stage(terms.PROTOCOL, terms.DIMS, runs=PIECES)
+    return replace(Stage.asking(LogTerms), runs=PIECES)
 
 
 def fit(run: Run[Config], read: Read) -> Fit | None:
@@ -119,12 +120,11 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
 
 def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, clients: Mapping[int, sfvi.Client]) -> Weighing | None:
     """Returns weighted draws at the server's place. All parties go through as many questions as there may be."""
-    answers = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     drawn: list[tuple[Array, Array]] = []
     weighing, asks = Weighing(None, 0), server is not None
     for piece in range(PIECES):
         stage = weighed().with_alias(f"terms-{piece + 1}")
-        told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, answers)
+        told = run.collect(stage, LogTerms, clients, partial(_answer, model, piece), LogTerms.ask(piece), asks=asks)
         if told is None or server is None or not asks:
             continue
         run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
@@ -149,11 +149,11 @@ def _draws(model: OwnModel, parameters: Array, piece: int) -> wide.Wide:
     return wide.draws(block, parameters, range(block.size), e)
 
 
-def _answer(model: OwnModel, client: sfvi.Client, asked: terms.AskTerms) -> terms.LogTerms:
+def _answer(model: OwnModel, piece: int, client: sfvi.Client) -> LogTerms:
     """Returns a client's log-likelihoods, its own unknowns integrated out."""
     assert client.fitted is not None
-    xi = _draws(model, client.fitted, asked.round).inner
-    return terms.make_reply(asked, log_likelihoods(client, xi, rng.key(model.seed, "posterior", LOCAL), asked.round * len(xi)))
+    xi = _draws(model, client.fitted, piece).inner
+    return LogTerms(piece, log_likelihoods(client, xi, rng.key(model.seed, "posterior", LOCAL), piece * len(xi)))
 
 
 def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) -> Array:

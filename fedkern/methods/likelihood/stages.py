@@ -8,17 +8,17 @@ from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import (
     column_notes,
     column_sums,
-    family,
     level,
     odd_response,
     own_models,
 )
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges import terms as log_terms
+from ...algorithms.exchanges.family import FamilyHeard
 from ...algorithms.exchanges.hazard_curves import CumulativeHazards
 from ...algorithms.exchanges.level_sums import LevelNumbers
 from ...algorithms.exchanges.site_modes import SiteMode
 from ...algorithms.exchanges.sums import Incomplete, LifetimeSums, LooSums, MarginalSums, PearsonSums, Replicated, SurvivalSums
+from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import single_values, telling
@@ -57,7 +57,7 @@ MAY_SEND = (
     hmc.LikelihoodSlope,
     hmc.LikelihoodChange,
     sfvi.GlobalGradient,
-    *log_terms.PROTOCOL.to_server,
+    LogTerms,
     *Incomplete.may_send,
     *Replicated.may_send,
     *LooSums.may_send,
@@ -68,8 +68,8 @@ MAY_SEND = (
     *LifetimeSums.may_send,
     *LevelNumbers.may_send,
     *SiteMode.may_send,
-    *own_models.PROTOCOL.to_server,
-    *family.PROTOCOL.to_server,
+    *own_models.OwnModel.may_send,
+    *FamilyHeard.may_send,
 )
 
 
@@ -81,7 +81,7 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 def opening(config: Config) -> list[Stage]:
     """Returns the exchanges before the model is known: of columns, or of the packages that compute."""
-    return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.of(own_models)]
+    return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.asking(own_models.OwnModel)]
 
 
 def stages(model: SampledModel) -> list[Stage]:

@@ -53,8 +53,7 @@ def stage(model: Model) -> Stage | None:
     d = model.encoding.size
     if model.privacy is not None or d > keys.MOST_FULL:
         return None
-    asked = Stage(arrival.PROTOCOL, {**model.settings.sizes(d), "t": d * (d + 1) // 2})
-    return asked.with_sums(arrival.SUMS, secure=model.secure)
+    return Stage.asking(arrival.Slope, {**model.settings.sizes(d), "t": d * (d + 1) // 2}, secure=model.secure)
 
 
 def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
@@ -76,7 +75,7 @@ def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows:
         q = pvi.released(server)
         question = arrival.AskSlope(0, q.h, pack(q.P))
     clients = {k: client(run, model, k, own) for k, own in rows.items()}
-    told, _ = run.ask(asked, arrival.QUESTION, question, clients)
+    told, _ = run.ask(asked, arrival.Slope.question, question, clients)
     if told is None or server is None:
         return None
     by_client = {} if model.secure else {k: reply for k, reply in sorted(told.replies.items()) if reply.told}

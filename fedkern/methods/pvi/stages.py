@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, column_sums, level, terms
+from ...algorithms.exchanges import column_notes, column_sums, level
 from ...algorithms.exchanges import columns as agreement
+from ...algorithms.exchanges.certificates import Certificate
 from ...algorithms.exchanges.sums import Incomplete, LooSums, PearsonSums
+from ...algorithms.exchanges.terms import LogTermsOf
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.messages import AskSlopeAt
@@ -36,14 +38,14 @@ MAY_SEND = (
     *pvi.SCALED.to_server,
     *pvi.COUNTED.to_server,
     *global_vi.protocol(private=False).to_server,
-    *arrivals.PROTOCOL.to_server,
-    *terms.OF_Q.to_server,
+    *arrivals.Slope.may_send,
+    *LogTermsOf.may_send,
     *LooSums.may_send,
     *PearsonSums.may_send,
     *noise_aware.PROTOCOL.to_server,
-    *certificates.PROTOCOL.to_server,
+    *Certificate.may_send,
     *secure.MAY_SEND,
-    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS)),
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS)),
 )
 
 
@@ -63,7 +65,7 @@ def stages(model: Model) -> list[Stage]:
     after = [] if judged is None else [judged]
     after += ([weighed(model)] if output.reweigh else []) + ([left_out(model)] if output.loo else [])
     after += dispersion.stages(model)
-    return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
+    return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.asking(Certificate)])]
 
 
 def trained(model: Model) -> Stage:
@@ -88,8 +90,8 @@ def trained(model: Model) -> Stage:
 
 def weighed(model: Model) -> Stage:
     """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
-    stage = Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
-    return stage.with_sums(terms.OF_Q_SUMS, secure=model.secure)
+    dims = {**model.settings.sizes(model.encoding.size), "draws": model.answers}
+    return Stage.asking(LogTermsOf, dims, secure=model.secure)
 
 
 def left_out(model: Model) -> Stage:

@@ -45,7 +45,7 @@ def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: 
         q = pvi.released(server)
         question = terms.AskTermsOf(0, q.h, pack(q.P))
     clients = {k: once.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
-    told, clients = run.ask(stages.weighed(model), terms.QUESTION_OF, question, clients)
+    told, clients = run.ask(stages.weighed(model), terms.LogTermsOf.question, question, clients)
     weights, drawn, notes = None, None, list[str]()
     if told is not None:
         notes = [f"no k-hat: client {model.telling[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
@@ -109,10 +109,11 @@ def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> t
     if model.box is not None:
         model.box.check_q(asked.h, asked.P, type(asked).__name__)
     if not model.answers:  # it is told q for its leave-one-out sums
-        return terms.make_reply_of_q(asked, np.zeros(0))
+        return terms.LogTermsOf(asked.round, np.zeros(0))
     with owned(client):
         points = _shared(model, _q(model, asked))
-        return terms.make_reply_of_q(asked, total_log_likelihood(rows, points, model.family, model.scale, _least(model)))
+        values = total_log_likelihood(rows, points, model.family, model.scale, _least(model))
+        return terms.LogTermsOf(asked.round, values).leaving()
 
 
 def _least(model: Model) -> float:

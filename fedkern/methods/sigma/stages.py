@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ...algorithms.core import masked, until
 from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import certificates, column_notes, column_sums, figures, level, settled, terms
+from ...algorithms.exchanges import column_notes, column_sums, figures, level, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
+from ...algorithms.exchanges.certificates import Certificate
+from ...algorithms.exchanges.settled import Settled
 from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
@@ -21,7 +24,7 @@ from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Rea
 from ...data.artifact import ServerFile, read_own
 from ...data.design import describe
 from ...errors import JobError
-from ...jobs import convergence, holders, memory, secure, tables
+from ...jobs import holders, memory, secure, tables
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.holding.binding import bind
 from ...jobs.parties import data_set
@@ -57,13 +60,11 @@ MAY_SEND = (
     masked.MaskedMoving,
     *nested.PROTOCOL.to_server,
     *until.UP,
-    *settled.PROTOCOL.to_server,
-    settled.MaskedSettled,
-    LogTerms,
-    terms.MaskedLogTerms,
+    *Settled.may_send,
+    *LogTerms.may_send,
     *figures.PROTOCOL.to_server,
     *FitSums.may_send,
-    *certificates.PROTOCOL.to_server,
+    *Certificate.may_send,
 )
 
 
@@ -76,9 +77,9 @@ def stages(model: SigmaModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     asked = [summed(model)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
-    bits = [convergence.settled_stage(secure=model.secure)] if steps else []
+    bits = [Stage.asking(Settled, secure=model.secure)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
-    spent = [Stage.of(certificates)] if model.config.private else []
+    spent = [Stage.asking(Certificate)] if model.config.private else []
     return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]
 
 
@@ -114,8 +115,7 @@ def fitted(model: SigmaModel) -> Stage:
 
 def weighed(model: SigmaModel) -> Stage:
     """Returns the stage of a question about log-likelihoods, which comes at most `pieces` times."""
-    stage = Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces, trips=1, usually=True)
-    return stage.with_sums(terms.SUMS, secure=model.secure)
+    return replace(Stage.asking(LogTerms, secure=model.secure), runs=model.pieces, trips=1, usually=True)
 
 
 def judged(model: SigmaModel) -> Stage:

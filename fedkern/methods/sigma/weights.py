@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.core.rounding import LARGEST
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
+from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi import wide
 from ...algorithms.sfvi.terms import log_terms
@@ -49,13 +49,12 @@ def exchange_terms(
     """
     if not model.output.reweigh:
         return None
-    own = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     asks = server is not None and publish.settled(model, server, settled).converged == "settled"
     weights: Reweighed | None = None
     drawn: list[tuple[Array, Array, Array]] = []
     for piece in range(model.pieces):
         stage = stages.weighed(model).with_alias(f"terms-{piece + 1}")
-        told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, own)
+        told = run.collect(stage, LogTerms, clients, partial(_answer, model, piece), LogTerms.ask(piece), asks=asks)
         if told is None or server is None or not asks:
             continue
         run.hooks.notes += [
@@ -89,20 +88,20 @@ def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) 
     return xi, ratios, made.beside
 
 
-def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> terms.LogTerms:
+def _answer(model: SigmaModel, piece: int, client: sfvi.Client) -> LogTerms:
     """Computes a client's log-likelihoods."""
     assert client.fitted is not None
     assert client.ridge is not None
-    xi = model.shear(client.ridge).out(_draws(model, client.fitted, asked.round).inner)
+    xi = model.shear(client.ridge).out(_draws(model, client.fitted, piece).inner)
     if model.box is not None:
         xi = model.box.nearest(xi)
     try:
-        values = log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), asked.round * terms.PIECE)
+        values = log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), piece * terms.PIECE)
     except NumericalError:
         if not model.secure:
             raise
         values = np.full(len(xi), np.nan)  # which ends the job at all clients
-    return terms.make_reply(asked, values)
+    return LogTerms(piece, values)
 
 
 def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:

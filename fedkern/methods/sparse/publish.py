@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import fits as site_fits
+from ...algorithms.exchanges.fits import SiteFit
 from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
@@ -249,9 +249,7 @@ def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     }
 
 
-def combine_fits(
-    model: SparseModel, replies: Sequence[site_fits.SiteFit], psi: Array | None = None, cells: Record | None = None
-) -> Record:
+def combine_fits(model: SparseModel, replies: Sequence[SiteFit], psi: Array | None = None, cells: Record | None = None) -> Record:
     """Returns the clients' least-squares fits, a random-effects meta-analysis, and the averages that are surely not 0.
 
     Parameters

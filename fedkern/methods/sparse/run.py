@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import column_means, compare, counts, error_shape
-from ...algorithms.exchanges import fits as site_fits
+from ...algorithms.exchanges import column_means, compare, error_shape
 from ...algorithms.exchanges import scales as scaling
-from ...algorithms.exchanges import values as column_values
+from ...algorithms.exchanges.counts import Counts
+from ...algorithms.exchanges.fits import SiteFit
 from ...algorithms.exchanges.sums import LooSums
-from ...algorithms.exchanges.values import MORE
+from ...algorithms.exchanges.values import MORE, ColumnValues
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
@@ -179,8 +179,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
 
 def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
     """Asks for (M, w) the number of different values of each client's columns; at the server's place, None elsewhere."""
-    clients = {k: once.ready_client(column_values.ColumnValues(0, model.counted(own))) for k, own in columns.items()}
-    server, _ = run.ask(stages.valued(model), column_values.QUESTION, column_values.AskValues(0), clients)
+    server = run.collect(stages.valued(model), ColumnValues, columns, lambda own: ColumnValues(0, model.counted(own)))
     if server is None:
         return None
     every = np.stack([told.values for told in in_order(server.replies)])
@@ -266,9 +265,11 @@ def _without(run: Run[Config], data: Data, variant: Variant) -> tuple[Data, Sequ
 def _site_fits(run: Run[Config], data: Data) -> Record | None:
     """Asks for the clients' least-squares fits, and combines them at the server."""
     model, w = data.model, data.model.coefficients.size
-    each = {k: own.values for k, own in data.columns.items()}
-    clients = {k: once.ready_client(site_fits.make_reply(*meta.least_squares(v[:, :w], v[:, w]))) for k, v in each.items()}
-    server, _ = run.ask(stages.fitted(model), site_fits.QUESTION, site_fits.AskFit(0), clients)
+
+    def told(own: Columns) -> SiteFit:
+        return SiteFit(0, *meta.least_squares(own.values[:, :w], own.values[:, w]))
+
+    server = run.collect(stages.fitted(model), SiteFit, data.columns, told)
     if server is None:
         return None
     psi = data.scales.psi[:w, :w] if model.imputes and data.scales.psi is not None else None
@@ -368,11 +369,10 @@ def _seed(run: Run[Config], model: SparseModel, client: int, variant: Variant) -
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
     """Adds the events of the clients' sweeps to the server's last state."""
-    own = {k: once.ready_client(counts.Counts(0, *map(int, client.events[:3]))) for k, client in clients.items()}
-    told, _ = run.ask(Stage.of(counts), counts.QUESTION, counts.AskCounts(0), own)
+    told = run.collect(Stage.asking(Counts), Counts, clients, lambda client: Counts(0, *map(int, client.events[:3])))
     if server is None or told is None:
         return None
-    return replace(server, events=server.events + np.array(counts.total(told.replies.values())))
+    return replace(server, events=server.events + np.array(Counts.total(told.replies).each))
 
 
 def _statistics(data: Data, client: int) -> gibbs_pooled.Client:

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...algorithms.core.exchange import LEAST
-from ...algorithms.exchanges import column_means, column_notes, counts, verdicts
+from ...algorithms.exchanges import column_means, column_notes
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
-from ...algorithms.exchanges import values as column_values
+from ...algorithms.exchanges.counts import Counts
 from ...algorithms.exchanges.error_shape import ErrorShape
+from ...algorithms.exchanges.fits import SiteFit
 from ...algorithms.exchanges.sums import LooSums
+from ...algorithms.exchanges.values import ColumnValues
+from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
@@ -36,11 +38,11 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
-    *column_values.PROTOCOL.to_server,
+    *ColumnValues.may_send,
     *scaling.protocol(second=True).to_server,
     *scaling.imputing_protocol(known=True).to_server,
     *column_means.PROTOCOL.to_server,
-    *site_fits.PROTOCOL.to_server,
+    *SiteFit.may_send,
     Locals,
     Sums,
     *secure.MAY_SEND,
@@ -49,9 +51,9 @@ MAY_SEND = (
     Loglik,
     *gibbs_pooled.PROTOCOL.to_server,
     *LooSums.may_send,
-    *counts.PROTOCOL.to_server,
+    *Counts.may_send,
     *ErrorShape.may_send,
-    *verdicts.PROTOCOL.to_server,
+    *VerdictHeard.may_send,
 )
 
 
@@ -64,11 +66,11 @@ def stages(model: SparseModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     scales = [scaled(model)] if model.exchanges_scales else []
     fits = [fitted(model)] if model.output.site_fits else []
-    counted = [Stage.of(counts)] if not (model.pooled or model.secure) else []
+    counted = [Stage.asking(Counts)] if not (model.pooled or model.secure) else []
     sums = [left_out(model)] if model.output.loo else []
     shape = [shaped(model)] if model.kind == "sem" else []
     means = [located(model)] if model.measured.size else []
-    after = [*sums, *counted, *shape, Stage.of(verdicts)]
+    after = [*sums, *counted, *shape, Stage.asking(VerdictHeard)]
     return [Stage.of(column_notes), valued(model), *scales, *means, *fits, sampled(model), *after]
 
 
@@ -79,7 +81,7 @@ def left_out(model: SparseModel) -> Stage:
 
 def valued(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell how many different values their columns have."""
-    return Stage(column_values.PROTOCOL, {"w": len(model.scaled)})
+    return Stage.asking(ColumnValues, {"w": len(model.scaled)})
 
 
 def shaped(model: SparseModel) -> Stage:
@@ -102,7 +104,7 @@ def located(model: SparseModel) -> Stage:
 
 def fitted(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell their least-squares fits."""
-    return Stage(site_fits.PROTOCOL, {"w": model.coefficients.size})
+    return Stage.asking(SiteFit, {"w": model.coefficients.size})
 
 
 def sampled(model: SparseModel) -> Stage:

@@ -11,17 +11,17 @@ from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
 from ...algorithms.exchanges import (
     auxiliary,
-    certificates,
     column_notes,
     missing,
     narrow,
     predictions,
     response,
-    settled,
-    verdicts,
 )
 from ...algorithms.exchanges import rows as alignment
+from ...algorithms.exchanges.certificates import Certificate
+from ...algorithms.exchanges.settled import Settled
 from ...algorithms.exchanges.sums import Incomplete
+from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.soul import machine as soul
 from ...algorithms.soul.messages import Moved, Predicted, Slopes
 from ...algorithms.split import machine as vertical
@@ -66,12 +66,12 @@ MAY_SEND = (
     Moved,
     Slopes,
     *until.UP,
-    *settled.PROTOCOL.to_server,
+    Settled,
     *predictions.protocol(with_z=True).to_server,
     *missing.PROTOCOL.to_server,
-    *verdicts.PROTOCOL.to_server,
+    *VerdictHeard.may_send,
     Refused,
-    *certificates.PROTOCOL.to_server,
+    *Certificate.may_send,
 )
 
 
@@ -92,11 +92,19 @@ def stages(model: VerticalModel) -> list[Stage]:
     """Returns the exchanges once all know which rows the job has."""
     responses = [responded(model)] if model.told_by_client else []
     notes = [Stage.of(column_notes)] if model.open else []
-    spent = [] if model.open else [Stage.of(certificates)]
-    bits = [tell_widths(model), Stage.of(settled)] if model.watched else []
+    spent = [] if model.open else [Stage.asking(Certificate)]
+    bits = [tell_widths(model), Stage.asking(Settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
-    return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled, Stage.of(verdicts)]
+    return [
+        *before,
+        trained(model),
+        *bits,
+        *spent,
+        *([predicted(model)] if model.n_test else []),
+        *filled,
+        Stage.asking(VerdictHeard),
+    ]
 
 
 def tell_widths(model: VerticalModel) -> Stage:

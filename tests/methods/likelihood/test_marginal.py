@@ -156,18 +156,6 @@ def test_a_client_of_few_rows_is_left_out_by_name() -> None:
     assert "client 'bo' is not in the marginal effects, for it has fewer than 5 rows" in result.summary["notes"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (MarginalSums(0, 3, np.zeros(1), np.zeros((1, 1))), "are of 3 rows"),
-        (MarginalSums(0, 9, np.full(1, 0.5), np.zeros((1, 1))), "which columns are 0 or 1"),
-        (MarginalSums(0, 9, np.zeros(1), np.full((1, 1), np.nan)), "too large to be any"),
-    ],
-)
-def test_answers_that_cannot_be_are_left_out(answer: MarginalSums, why: str) -> None:
-    assert why in answer.wrong()
-
-
 def test_a_number_has_a_slope_and_is_not_said_to_change_the_mean_by_a_unit(tmp_path: Path) -> None:
     """A share has a slope above 1, by which no probability can change."""
     random, data = np.random.default_rng(4), {}

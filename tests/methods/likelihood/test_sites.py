@@ -119,4 +119,3 @@ def test_a_site_is_told_to_three_digits_of_its_standard_deviation() -> None:
 
 def test_a_site_without_a_mode_says_so() -> None:
     assert not SiteMode(0, np.full((2, 1), np.nan), np.ones((2, 1))).leaving().sd.any()
-    assert "no number" in SiteMode(0, np.zeros((2, 1)), np.full((2, 1), -1.0)).wrong()

@@ -253,6 +253,15 @@ def test_checks_and_sites_are_those_of_the_others(by_a_summary: Callable[..., No
     assert not any("'a'" in note for note in result.notes)
 
 
+def test_rows_that_lack_a_cell_are_counted_of_all(by_a_summary: Callable[..., None]) -> None:
+    """It is before the rounds, as the summary."""
+    data = cancer()
+    data["a"][0][:3, 0] = np.nan
+    by_a_summary(0)
+    result = fedkern.run({**JOB, "model": {"family": "bernoulli", "missing": "drop"}}, data=data)
+    assert any("a 3 of 49" in note for note in result.summary["notes"])
+
+
 def test_a_run_that_died_goes_on_to_the_same_result(
     by_a_summary: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

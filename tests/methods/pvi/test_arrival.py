@@ -197,14 +197,14 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
 
 def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[arrival.Slope] = []
-    kept = arrival.PROTOCOL.client_receive
+    kept = arrival.Slope.protocol.client_receive
 
     def receive(state: Any, event: Any) -> Any:
         state, effects = kept(state, event)
         sent.extend(effects)
         return state, effects
 
-    monkeypatch.setattr(arrival, "PROTOCOL", replace(arrival.PROTOCOL, client_receive=receive))
+    monkeypatch.setattr(arrival.Slope, "protocol", replace(arrival.Slope.protocol, client_receive=receive))
     fedkern.run(small(tmp_path, 22, model={"covariance": "diagonal", "family": "gaussian"}))
     assert [one.told for one in sent] == [1, 0, 1]
     assert not sent[1].gradient.any()
@@ -221,26 +221,6 @@ def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
     text = "\n".join(fedkern.check(small(tmp_path, 50, model={"covariance": "diagonal"}), verbose=True))
     assert "Slope" in text
     assert "a client's sites can tell its rows where these are few; each client needs more than 35 rows" in text
-
-
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        (arrival.Slope(0, 2, np.zeros(1), np.ones(1)), "none that rows can have"),
-        (arrival.Slope(0, 1, np.full(1, np.nan), np.ones(1)), "none that rows can have"),
-        (arrival.Slope(0, 1, np.zeros(1), -np.ones(1)), "none that rows can have"),
-    ],
-)
-def test_numbers_that_cannot_be_end_no_job(wrong: arrival.Slope, why: str) -> None:
-    state, effects = arrival.QUESTION.start(2, arrival.AskSlope(0, np.zeros(1), np.ones(1)))
-    assert len(effects) == 2
-    state, _ = arrival.QUESTION.server_receive(state, 0, wrong)
-    assert why in state.dropped[0]
-    state, _ = arrival.QUESTION.server_receive(state, 1, ClientLost(1))
-    assert arrival.QUESTION.finished(state)
-    assert not state.complete
-    with pytest.raises(RemoteFault):
-        arrival.QUESTION.server_receive(state, 0, wrong)
 
 
 def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:
