@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core import once
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.masked import ALL, describe_few
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges import figures, fit_sums
+from ...algorithms.exchanges import figures
+from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
@@ -223,14 +225,14 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
 
 
 @guard.figure("the sums of the fit", lambda fitted, *_, **__: fitted)
-def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str], *, hides: bool) -> Fit:
+def with_sums(fitted: Fit, asked: once.Server[FitSums], names: Sequence[str], *, hides: bool) -> Fit:
     """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
 
     Parameters
     ----------
     hides : whether areas with a count that is an interval are left out
     """
-    told, least = fit_sums.total(asked.replies), fit_sums.LEAST
+    told, least = FitSums.total(asked.replies), LEAST
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
     if tuple(names) == (ALL,):
@@ -415,7 +417,7 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
     notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
-    if prior.errors:
+    if any(error > ERROR / 10 for _, error in prior.errors):
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
         where, by = "what the networks of the prior miss", "train"
         if model.common.within:

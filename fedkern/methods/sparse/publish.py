@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.exchanges import fits as site_fits
-from ...algorithms.exchanges import loo_sums
+from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
@@ -227,7 +227,7 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
+def with_sums(fit: Fit, asked: once.Server[LooSums], names: Sequence[str]) -> Fit:
     """Adds the leave-one-out scores of rows."""
     content, notes = loo.told(asked, names)
     return replace(fit, notes=[*fit.notes, *notes], more={**fit.more, "loo": content} if content else fit.more)
