@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from ..data import incomplete, memory, table
 from ..data.cells import MISSING
+from ..data.faults import of_new_rows
 from ..data.formula import with_calculated, with_group
 from ..data.plain_text import is_there
 from ..data.table import Table
-from ..errors import JobError
+from ..errors import JobError, OwnFault
 from ..labels import label
 from ..models.encoding import Column, Encoding
 from ..plain import Record
@@ -23,6 +25,15 @@ from .keys import DialectSection
 FAR = 10.0  # scales of a column, from its center, beyond which a new row is worth a note
 SHOWN = 5  # rows in a note
 EXACT = 1e-6  # part of a scale by which it may differ from that of a column of two values
+
+
+@contextmanager
+def own() -> Iterator[None]:
+    """Says faults of rows in full: whoever predicts holds the rows, and the job is over."""
+    try:
+        yield
+    except OwnFault as fault:
+        raise JobError(of_new_rows(fault.own)) from None
 
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,10 +70,10 @@ class Posterior:
 
     def parameters(self) -> dict[str, dict[str, float]]:
         """Returns name -> mean, sd, q05 and q95: `theta[age]` on the data's scale, `theta_std[age]` where that differs."""
-        out = _summaries(self.names, "", self.mean, self.sd)
+        out = summarised(map(label, self.names), self.mean, self.sd)
         if (R := self._scales.get("_std")) is not None:
             scaled = np.any(self._scales[""] != R, axis=1)
-            standard = _summaries(self.names, "_std", R @ self.q.mean, self._sd("_std"))
+            standard = summarised((label(name, "_std") for name in self.names), R @ self.q.mean, self._sd("_std"))
             out |= {name: values for (name, values), differs in zip(standard.items(), scaled) if differs}
         return out
 
@@ -110,17 +110,8 @@ class Posterior:
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns theta, intercept and, where they differ, theta_std and intercept_std; lp of each draw; and the moments."""
         standard = np.stack([self.draws(drawing.draws, seed=drawing.seed, chain=c) for c in range(drawing.chains)])
-        axes = ("chain", "draw")
-        slopes = [j for j, name in enumerate(self.names) if name not in PLAIN]
-        variables: dict[str, tuple[tuple[str, ...], Vector]] = {}
-        for suffix, T in self._scales.items():
-            values = standard @ T.T
-            if slopes:
-                variables[f"theta{suffix}"] = ((*axes, "slope"), values[..., slopes])
-            for name in (name for name in PLAIN if name in self.names):
-                variables[f"{name}{suffix}"] = (axes, values[..., self.names.index(name)])
-        sampled = {"chain": np.arange(drawing.chains), "draw": np.arange(drawing.draws)}
-        named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
+        posterior = grouped(self.names, {suffix: standard @ T.T for suffix, T in self._scales.items()})
+        sampled = {axis: posterior.coordinates[axis] for axis in ("chain", "draw")}
         moments: dict[str, tuple[object, Vector]] = {
             "mean_std": ("coefficient", self.q.mean),
             "sd_std": ("coefficient", self.q.sd),
@@ -128,8 +119,8 @@ class Posterior:
         square = "coefficient" if self.q.diagonal else ("coefficient", "coefficient_")
         moments |= {"shift": ("coefficient", self.q.h), "precision": (square, self.q.P)}  # q itself, for `fedkern.load`
         return {
-            "posterior": Group(variables, {**sampled, **named}),
-            "sample_stats": Group({"lp": (axes, self.q.log_density(standard))}, sampled),
+            "posterior": posterior,
+            "sample_stats": Group({"lp": (tuple(sampled), self.q.log_density(standard))}, sampled),
             "constant_data": Group(moments, {"coefficient": list(self.of)}),
         }
 
@@ -149,8 +140,25 @@ def comparable(parameters: Mapping[str, Mapping[str, float]]) -> dict[str, Mappi
     return {name: value for name, value in parameters.items() if name not in replaced}
 
 
-def _summaries(names: tuple[str, ...], suffix: str, mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:
-    """Returns mean, sd, q05 and q95 of normal distributions by the coefficients' names."""
+def summarised(labels: Iterable[str], mean: Vector, sd: Vector) -> dict[str, dict[str, float]]:
+    """Returns mean, sd, q05 and q95 of normal distributions by label."""
     z = float(scipy.special.ndtri(0.95))
-    rows = zip(names, mean.tolist(), sd.tolist())
-    return {label(name, suffix): {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for name, m, s in rows}
+    rows = zip(labels, mean.tolist(), sd.tolist())
+    return {label: {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for label, m, s in rows}
+
+
+def grouped(names: Sequence[str], drawn: Mapping[str, Vector]) -> Group:
+    """Returns draws of coefficients as ArviZ's group posterior: theta with an axis of slopes, and beside it what is no slope.
+
+    Parameters
+    ----------
+    drawn : "" or "_std" -> (c, t, d) draws on that scale
+    """
+    axes, slopes = ("chain", "draw"), [j for j, name in enumerate(names) if name not in PLAIN]
+    variables: dict[str, tuple[tuple[str, ...], Vector]] = {}
+    for suffix, values in drawn.items():
+        if slopes:
+            variables[f"theta{suffix}"] = ((*axes, "slope"), values[..., slopes])
+        variables |= {f"{name}{suffix}": (axes, values[..., j]) for j, name in enumerate(names) if name in PLAIN}
+    sampled = dict(zip(axes, map(np.arange, drawn[""].shape)))
+    return Group(variables, {**sampled, **({"slope": [names[j] for j in slopes]} if slopes else {})})

@@ -109,18 +109,20 @@ def _distance(row: Mapping[str, Any]) -> float:
     return -1.0 if math.isnan(mean) or math.isnan(sd) else abs(mean) / max(sd, 1e-300)
 
 
-def table_lines(rows: Sequence[Mapping[str, Any]], ratios: Mapping[tuple[str, str], Sequence[float]], word: str) -> list[str]:
+def table_lines(
+    rows: Sequence[Mapping[str, Any]], ratios: Mapping[tuple[str, str], Sequence[float]], word: str, head: str = ""
+) -> list[str]:
     """Returns rows in columns: mean, sd, the 95 % interval, and the ratio of a slope with its interval.
 
     Parameters
     ----------
     rows : with `parameter`, `site`, and the numbers
     ratios : parameter and site -> ratio and the ends of its interval
-    word : what the ratio is called
+    word, head : what the ratio is called; what stands above the names
     """
     names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows]
-    width = max(map(len, names), default=0)
-    lines = [f"{'':<{width}}     mean       sd     2.5 %    97.5 %" + (f"   {word} (2.5 %, 97.5 %)" if ratios else "")]
+    width = max(map(len, (head, *names)))
+    lines = [f"{head:<{width}}     mean       sd     2.5 %    97.5 %" + (f"   {word} (2.5 %, 97.5 %)" if ratios else "")]
     for name, row in zip(names, rows):
         mean, sd, low, high = align_numbers(*(real(row.get(key)) for key in INTERVAL))
         line = f"{name:<{width}} {mean} {sd}  {low}  {high}"

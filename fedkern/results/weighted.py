@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..models.weighted import quantiles
 from .draws import Draws
-from .gaussian import INTERCEPT, label
+from .gaussian import grouped, label
 from .marginals import Drawn
 from .released import Drawing, Group
 
@@ -76,21 +76,14 @@ class WeightedDraws:
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns the draws of equal weight, whatever is asked for: theta, intercept, both standardised, and all others."""
-        axes, at = ("chain", "draw"), self.chosen
-        slopes = [j for j, name in enumerate(self.names) if name != INTERCEPT]
-        variables: dict[str, tuple[tuple[str, ...], Array]] = {}
-        for suffix, draws in (("", self.theta), ("_std", self.standard)):
-            if draws is None:
-                continue
-            if slopes:
-                variables[f"theta{suffix}"] = ((*axes, "slope"), draws[at][..., slopes])
-            if INTERCEPT in self.names:
-                variables[f"{INTERCEPT}{suffix}"] = (axes, draws[:, self.names.index(INTERCEPT)][at])
-        variables |= {name: (axes, values[at]) for name, values in self.others.items()}
-        sampled = {"chain": np.arange(at.shape[0]), "draw": np.arange(at.shape[1])}
-        named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
-        by_group = {"posterior": Group(variables, {**sampled, **named})}
-        return by_group if self.lp is None else by_group | {"sample_stats": Group({"lp": (axes, self.lp[at])}, sampled)}
+        axes, at, scales = ("chain", "draw"), self.chosen, {"": self.theta, "_std": self.standard}
+        coefficients = grouped(self.names, {suffix: draws[at] for suffix, draws in scales.items() if draws is not None})
+        variables = {**coefficients.variables, **{name: (axes, values[at]) for name, values in self.others.items()}}
+        by_group = {"posterior": coefficients._replace(variables=variables)}
+        if self.lp is None:
+            return by_group
+        sampled = {axis: coefficients.coordinates[axis] for axis in axes}
+        return by_group | {"sample_stats": Group({"lp": (axes, self.lp[at])}, sampled)}
 
 
 def summarised(values: Array, weights: Array) -> dict[str, float]:

@@ -5,8 +5,7 @@ At a holder it predicts from the client's own folder, and rows of its groups by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.design import encode
-from ...data.faults import of_new_rows
 from ...data.table import Table
-from ...errors import JobError, OwnFault
+from ...errors import JobError
 from ...jobs import new_rows
 from ...kernels.families import HAZARDS, LIFETIMES, NOMINAL
 from ...models.encoding import INTERCEPT, Encoding
@@ -49,7 +47,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
         The run left no posterior to predict with, or a fault of the rows.
     """
     _refuse(result.job)
-    with _own_rows():
+    with new_rows.own():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
         random = model.get("random") or {}
@@ -87,7 +85,7 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
     _refuse(record)
     own = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = own.about, own.new.encoding
-    with _own_rows():
+    with new_rows.own():
         read = new_rows.read(record, encoding, rows, about.group)
         if about.group is not None and about.group not in read.names:
             remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
@@ -124,15 +122,6 @@ def _refuse(job: Record) -> None:
             "of which has its own in baseline.csv of its folder; hazard ratios are in the table (fedkern report DIR --table csv "
             "--exp)"
         )
-
-
-@contextmanager
-def _own_rows() -> Iterator[None]:
-    """Says faults of rows in full: whoever predicts holds the rows, and the job is over."""
-    try:
-        yield
-    except OwnFault as fault:
-        raise JobError(of_new_rows(fault.own)) from None
 
 
 def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee, job: Record) -> Prediction:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...printing import align_numbers
 from ...results import loo, shown
 from ...results.plain import Record, real
-from . import changes
 from .patient import describe_values
 
 
@@ -56,12 +54,7 @@ def _hazards(content: Record) -> Iterator[str]:
 def _marginal(effects: Record) -> Iterator[str]:
     """Slopes and changes of the response's mean, averaged over rows."""
     clearest = sorted(effects, key=lambda name: -abs(effects[name]["mean"]) / max(effects[name]["sd"], 1e-300))[: shown.SLOPES]
-    words = {name: f"{name} ({effects[name]['change']})" for name in effects if name in clearest}
-    head = "marginal effects"
-    width = max(map(len, (head, *words.values())))
-    yield f"{head:<{width}}     mean       sd     2.5 %    97.5 %"
-    for name, said in words.items():
-        mean, sd, low, high = align_numbers(*(real(effects[name][key]) for key in changes.SHOWN))
-        yield f"{said:<{width}} {mean} {sd}  {low}  {high}"
+    rows = [{**row, "parameter": f"{name} ({row['change']})", "site": ""} for name, row in effects.items() if name in clearest]
+    yield from shown.table_lines(rows, {}, "", "marginal effects")
     if len(effects) > shown.SLOPES:
         yield f"({shown.SLOPES} of {len(effects)}, those furthest from zero in standard deviations)"

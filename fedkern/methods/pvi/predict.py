@@ -8,12 +8,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from ...data.design import encode
-from ...data.faults import of_new_rows
-from ...errors import JobError, OwnFault
+from ...errors import JobError
 from ...jobs import new_rows
 from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding
-from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
 from ...results.prediction import Prediction, within
@@ -21,6 +19,7 @@ from ...results.result import Result
 from ...results.table import ENDS
 
 
+@new_rows.own()
 def predicted(result: Result, rows: object) -> Prediction:
     """Predicts rows from a path, a data frame, or arrays.
 
@@ -34,14 +33,6 @@ def predicted(result: Result, rows: object) -> Prediction:
         raise JobError(
             "predict needs the run's posterior.nc, and there is none: run the job where xarray and h5netcdf are installed"
         )
-    try:
-        return _predicted(result, q, rows)
-    except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
-        raise JobError(of_new_rows(fault.own)) from None
-
-
-def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
-    """Reads and encodes the rows, predicts them, and scores those that have a response."""
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
     read = new_rows.read(result.job, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials

@@ -18,11 +18,11 @@ from scipy.special import ndtri
 
 from ...data.artifact import OwnFile
 from ...models.likelihood import Likelihood
+from ...results.weighted import QUANTILES
 from .rows import AreaRows
 
 Array = NDArray[np.float64]
 
-QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 PARTS = ("q025", "q50", "q975")  # of the fixed and the spatial part
 NEAR = 5.0  # a factor: expected counts add up to about the observed ones
 

@@ -14,11 +14,11 @@ from scipy.special import ndtr, ndtri
 from ...results import guard
 from ...results.draws import Draws
 from ...results.gaussian import label
+from ...results.weighted import QUANTILES as ENDS
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
 
-ENDS = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}  # of a prior
 QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
 RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> the name of e^coefficient
 
@@ -72,7 +72,7 @@ def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     for title, suffix in (("a unit", ""), ("an sd", "_std")):
         draws = {name: posterior.values.get(label(name, suffix)) for name in covariates}
         shown = {name: values for name, values in draws.items() if values is not None and not (suffix and name in same)}
-        tables |= {title: {name: _quantiles(np.exp(values)) for name, values in shown.items()}}
+        tables |= {title: {name: quantiles_of(np.exp(values)) for name, values in shown.items()}}
     return {title: content for title, content in tables.items() if content}
 
 
@@ -88,10 +88,10 @@ def _levels(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
         for level in levels:
             if level != base:
                 one, other = (posterior.values[label(f"{column.name}={name}", "")] for name in (level, base))
-                against[f"{column.name} {level} against {base}"] = _quantiles(np.exp(one - other))
+                against[f"{column.name} {level} against {base}"] = quantiles_of(np.exp(one - other))
     return against
 
 
-def _quantiles(values: Array) -> dict[str, float]:
+def quantiles_of(values: Array) -> dict[str, float]:
     """Returns the quantiles of a ratio."""
     return dict(zip(QUANTILES, np.quantile(values, [*QUANTILES.values()]).tolist()))

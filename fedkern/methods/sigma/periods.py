@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ...data.artifact import OwnFile
 from ...results import guard
 from ...results.draws import Draws
-from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarise, unknown
-from .beside import RATIOS
+from ...results.weighted import QUANTILES
+from .areas import PARTS, Areas, cells, names_of, summarise, unknown
+from .beside import RATIOS, quantiles_of
 from .fitness import Drawn
 from .model import SigmaModel
 from .rows import AreaRows
@@ -37,11 +38,8 @@ def about(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     if not model.periods:
         return {}
     word = RATIOS.get(model.likelihood.record.link)
-    ends = {}
-    for period in model.periods:
-        effect = posterior.values[name_effect(period)]
-        low, middle, high = np.quantile(np.exp(effect) if word else effect, [QUANTILES[what] for what in PARTS])
-        ends[period] = {"q025": float(low), "q50": float(middle), "q975": float(high)}
+    effects = {period: posterior.values[name_effect(period)] for period in model.periods}
+    ends = {period: quantiles_of(np.exp(effect) if word else effect) for period, effect in effects.items()}
     return {"periods": {"is": word or "difference", "of": ends}}
 
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ...data.cells import Text
 from ...data.design import encode
-from ...data.faults import of_new_rows
 from ...data.table import Table
-from ...errors import JobError, OwnFault
+from ...errors import JobError
 from ...jobs import new_rows
 from ...results.plain import Record
 from ...results.prediction import Prediction, within, without_means
@@ -65,14 +64,12 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     if area is None:
         raise JobError(f"{folder}: the job is over locations; areas.csv there has the level of every point")
     period = data.get("period")
-    try:
+    with new_rows.own():
         read = new_rows.read(record, encoding, rows, area, period)
         for name in (area, period, data.get("exposure")):
             if name is not None and name not in read.names:
                 raise JobError(f"{read.source}: column {name!r} is missing; give it (an exposure of 1 for rates)")
         design = encode(read, encoding)
-    except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
-        raise JobError(of_new_rows(fault.own)) from None
     number = {name: i for i, name in enumerate(about.areas)}
     names = read.cells(area)
     _refuse(read, area, np.array([name not in number for name in names]), "is no area of this client in the prior")

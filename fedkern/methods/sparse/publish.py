@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.fits import SiteFit
 from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
@@ -228,12 +227,10 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-@guard.figure("leave-one-out sums", lambda fit, *_: fit)
 def with_sums(fit: Fit, asked: once.Server[LooSums], names: Sequence[str]) -> Fit:
     """Adds the leave-one-out scores of rows."""
-    content = loo.summary(in_order(asked.replies))
-    notes = [*fit.notes, *loo.notes(content, asked, names)]
-    return replace(fit, notes=notes, more={**fit.more, "loo": content} if content else fit.more)
+    content, notes = loo.told(asked, names)
+    return replace(fit, notes=[*fit.notes, *notes], more={**fit.more, "loo": content} if content else fit.more)
 
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:

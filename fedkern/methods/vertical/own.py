@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import ndtri
 
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
@@ -18,6 +17,7 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Linear, Multilevel
 from ...results import guard
+from ...results.gaussian import summarised
 from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Verdict, not_judged
@@ -167,7 +167,7 @@ def _posterior(model: VerticalModel, own: Own) -> Record:
         spread = np.zeros(len(part)) if site.point else site.block.sd(part)
         network = {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}  # type: ignore[attr-defined]
         f = model.factor
-        return {"parameters": _normal(labels, f * part[: len(labels)], f * spread), "network": network}
+        return {"parameters": summarised(labels, f * part[: len(labels)], f * spread), "network": network}
     if isinstance(site.predictor, Multilevel):
         return {"parameters": _multilevel(model, client, columns)}
     f = model.factor
@@ -197,15 +197,15 @@ def _contrasts(model: VerticalModel, own: Own) -> Record:
                 j, k = (names.index(f"{column.name}={one}") for one in (level, base))
                 mean = float(part[j] - part[k])
                 sd = float(np.linalg.norm(scale[j] - scale[k]) if scale.ndim == 2 else np.hypot(scale[j], scale[k]))
-                rows |= _normal((f"{column.name}[{level} vs {base}]",), np.array([mean]), np.array([sd]))
+                rows |= summarised((f"{column.name}[{level} vs {base}]",), np.array([mean]), np.array([sd]))
     return {"contrasts": rows} if rows else {}
 
 
 def slopes(columns: Columns, mean: Array, sd: Array) -> dict[str, dict[str, float]]:
     """Returns a linear predictor's coefficients on the data's scale, and on the standardised one where that differs."""
     factors, names = _factors(columns), columns.encoding.names
-    on_data = _normal(tuple(f"theta[{name}]" for name in names), mean * factors, sd * factors)
-    standard = _normal(tuple(f"theta_std[{name}]" for name in names), mean, sd)
+    on_data = summarised(tuple(f"theta[{name}]" for name in names), mean * factors, sd * factors)
+    standard = summarised(tuple(f"theta_std[{name}]" for name in names), mean, sd)
     return on_data | {name: row for (name, row), differs in zip(standard.items(), factors != 1) if differs}
 
 
@@ -215,13 +215,6 @@ def _factors(columns: Columns) -> Array:
     for column in columns.encoding.columns:
         factors += [1 / column.constants[1]] if column.levels is None else [1.0] * len(column.levels)
     return np.array(factors)
-
-
-def _normal(labels: tuple[str, ...], mean: Array, sd: Array) -> dict[str, dict[str, float]]:
-    """Returns mean, sd and 5/95 % of normal distributions by label."""
-    z = float(ndtri(0.95))
-    rows = zip(labels, mean.tolist(), sd.tolist())
-    return {label: {"mean": m, "sd": s, "q05": m - z * s, "q95": m + z * s} for label, m, s in rows}
 
 
 def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, dict[str, float]]:

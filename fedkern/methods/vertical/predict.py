@@ -18,9 +18,8 @@ from scipy.special import ndtri
 
 from ...data import incomplete, memory, table
 from ...data.design import encode
-from ...data.faults import of_new_rows
 from ...data.table import Table
-from ...errors import JobError, OwnFault
+from ...errors import JobError
 from ...jobs import incomplete as missing
 from ...jobs import new_rows
 from ...jobs.opened import Opened, opened, read
@@ -204,11 +203,9 @@ def _part(run: Opened, asked: Asked, client: str) -> Part:
 def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
     """Computes a client's part of its rows."""
     filled = incomplete.fill_cells(rows, missing.centers(asked.config))
-    try:
+    with new_rows.own():
         X = one.encoded(filled)
         mean, variance = one.of(filled, X)
-    except OwnFault as fault:  # whoever predicts holds the rows
-        raise JobError(of_new_rows(fault.own)) from None
     said = tuple(f"client {one.client!r}: {note}" for note in new_rows.notes(asked.columns, one.encoding, X))
     return Given(mean, variance, _ids(rows, asked), rows.source, said)
 
@@ -307,12 +304,10 @@ def _server(own: Table | None, asked: Asked, n_rows: int) -> tuple[Array | float
         return 0.0, y
     spec = replace(server_spec(asked.config), row_id=None)
     plain, known = replace(spec, response=None, positive=None).encoding(()), np.empty(0, np.int64)
-    try:
+    with new_rows.own():
         offset = encode(own, plain).offset
         if asked.response in names:
             known = np.setdiff1d(np.arange(n_rows), np.array(unknown(own, asked.config), np.int64))
         if len(known):
             y[known] = encode(own.select(known), replace(spec, offset=None).encoding(())).y
-    except OwnFault as fault:
-        raise JobError(fault.own) from None
     return 0.0 if offset is None else offset, y
