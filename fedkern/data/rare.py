@@ -142,15 +142,22 @@ def _of_levels(codes: NDArray[np.int64], weights: Array, least: int) -> int:
 
 def _of_numbers(values: np.ndarray, weights: Array, least: int) -> int:
     """Returns in how many rows a number differs from the one in all others; 0 if these are `least` or more."""
-    equal = bool(((weights == 0) | (weights == weights.max())).all())
+    sums, squares = differing(values, weights, least)
+    return _few(np.array([sums]), np.array([squares]), least)
+
+
+def differing(values: np.ndarray, weights: Array, enough: float = np.inf) -> tuple[float, float]:
+    """Returns the sums of the weights, and of their squares, of rows whose number differs from the most frequent one; of equal
+    weights no more rows than are enough need be counted."""
+    equal = bool(((weights == 0) | (weights == weights.max(initial=0.0))).all())
     usual, sums, squares = _usual(values, weights), 0.0, 0.0
     for begin in range(0, len(values), BLOCK):
         part = np.asarray(values[begin : begin + BLOCK], np.float64)
         others = np.where((part != usual) & ~np.isnan(part), weights[begin : begin + BLOCK], 0.0)
         sums, squares = sums + float(others.sum()), squares + float((others**2).sum())
-        if equal and squares > 0 and sums**2 / squares >= least:
-            return 0
-    return _few(np.array([sums]), np.array([squares]), least)
+        if equal and squares > 0 and sums**2 / squares >= enough:
+            break
+    return sums, squares
 
 
 def _usual(values: np.ndarray, weights: Array) -> float:

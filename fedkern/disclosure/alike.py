@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data import fitted
-from ..data.cells import MOST_OFF, Text, floats, labels, number
+from ..data.cells import MOST_OFF, Cells, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL, column_of, level_numbers
 from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
@@ -92,7 +92,7 @@ def find_alike(
     """
     wanted, search = of_a_value(asked, spec.family), asked.rules.search
     splines = asked.fit.splines
-    table, columns = with_splines(splines, table, _columns(table, spec))
+    table, columns = with_splines(splines, table, columns_told(table, spec))
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
 
@@ -100,7 +100,7 @@ def find_alike(
         owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
         return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
 
-    every = _of_values(asked, table, spec, columns, weights, wanted, filled, covariates=covariates)
+    every = _of_values(asked, table, spec, columns, weights, wanted, filled, covariates=covariates and not asked.summed)
     if every:
         yield words(every)
     alone = bool(every)  # then what the fit makes of the rows says the same once more
@@ -114,7 +114,7 @@ def find_alike(
     family = FAMILIES[spec.family]
     if family.leveled:
         few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(asked, wanted)
-        if 0 < few < least_of:
+        if 0 < few < least_of and not asked.summed:
             yield words((Rare((str(spec.response),), few, wanted=least_of),))
             return
         fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(asked, table, columns, spec, weights))
@@ -123,7 +123,7 @@ def find_alike(
     else:
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, asked.fit)
-        if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
+        if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest and not asked.summed:
             yield words((Rare((str(spec.response),), few, wanted=fewest),))
         elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
             yield words((Rare((str(spec.response),), 1, far=True),))
@@ -133,7 +133,7 @@ def find_alike(
             return
         fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
     for own, why in fits:
-        if why == BY_FIT and (number := effective(own)) < max(wanted, weighing[0]):
+        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0]):
             yield _words_of_fit(number, wanted, weighing)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
@@ -145,7 +145,7 @@ def find_alike(
                 yield levered
 
 
-def _columns(table: Table, spec: Spec) -> list[Column]:
+def columns_told(table: Table, spec: Spec) -> list[Column]:
     """Returns the columns of which sums of products are told."""
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
     # Of a column that the job does not declare the scale is agreed on later: about its own standard deviation.
@@ -330,13 +330,18 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
 
     With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over them.
     """
+    numbers = [effective(own) for own in events_and_others(y, trials, spec, weights)]
+    return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+
+
+def events_and_others(y: Array, trials: Array | None, spec: Spec, weights: Array) -> list[Array]:
+    """Returns (n,) the weight of each row in the sum of events, and in that of non-events where rows have terms of these."""
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
         both = FAMILIES[spec.family].link == "logit" and (not spec.times or spec.exposed)  # of "cox" a row without has no term
         groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if both else [])
-    numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
-    return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+    return [np.where(weights > 0, own, 0.0) for own in groups]
 
 
 def of_a_level(asked: Requirement, wanted: int) -> int:
@@ -349,11 +354,15 @@ def of_a_level(asked: Requirement, wanted: int) -> int:
 
 def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:
     """Returns (n,) the number of each row's level, -1 for a cell that is none."""
-    cells = table.columns[str(spec.response)]
+    return codes_of(table.columns[str(spec.response)], spec.levels)
+
+
+def codes_of(cells: Cells, levels: Sequence[str]) -> NDArray[np.int64]:
+    """Returns (n,) which of the levels each cell is, -1 for a cell that is none."""
     if isinstance(cells, Text):
-        return level_numbers(cells, spec.levels)
+        return level_numbers(cells, levels)
     values = floats(cells)
-    numbers = [number(level) for level in spec.levels]
+    numbers = [number(level) for level in levels]
     return np.array([numbers.index(value) if value in numbers else -1 for value in values.tolist()], np.int64)
 
 
@@ -415,6 +424,19 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
     return min((weights * chance * (1 - chance) for chance in chances), key=effective)
 
 
+def by_fit(asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> list[Array]:
+    """Returns (n,) the weights of the rows in X'WX where the model fits them, for each of its curvatures; none where these are
+    the same everywhere, and 0 where the rows are too many to be fitted."""
+    family = FAMILIES[spec.family]
+    if family.leveled:
+        found: list[Array] = [*_level_weights(asked, table, columns, spec, weights)]
+        return found or [np.zeros(len(weights))] * (len(spec.levels) - 1 if asked.nominal else 1)
+    if family.measured:
+        return []
+    own = _at_fit(asked, table, columns, spec, *events(table, spec), weights)
+    return [np.zeros(len(weights)) if own is None else own]
+
+
 def _at_fit(
     asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
 ) -> Array | None:
@@ -443,10 +465,10 @@ def _precision(asked: Requirement, columns: Sequence[Column], design: Standardis
     """
     common = asked.fit.precision
     if common is None:  # of columns in the standard deviations of all sites
-        return np.ones(len(design.scale))
+        return np.full(len(design.scale), asked.fit.part)
     given = {column.name: column.scale if column.kind == "numeric" else 1.0 for column in columns}
     scale = np.array([float(given[name] or own) for name, own in zip(design.names, design.scale)])
-    precision = float(common) * (scale / design.scale) ** 2
+    precision = asked.fit.part * float(common) * (scale / design.scale) ** 2
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 

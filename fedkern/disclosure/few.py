@@ -32,6 +32,8 @@ WIDE = 0.25  # of the coefficients: a column that takes more is named where they
 NEARLY = 1e-9  # what sums of weights lose
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
 POLICY = "[disclosure] of its policy"
+TOGETHER = 'with job.sums = "secure" and sites that sign, all clients\' rows are judged together (docs/concepts/secure-sums.md)'
+FEWER_ROWS = "has fewer rows than this job, or its holder, asks for"
 
 
 class Few(NamedTuple):
@@ -59,10 +61,11 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str) -> Few |
     if not broken:
         return None
     # Where rows are few, which other rules they break depends on how many there are, and others do not read it.
-    public = [one for one in broken if one.key == "rows"] or broken
+    public = [one for one in broken if one.told == FEWER_ROWS] or broken
     told = "; also ".join(f"{one.told}: {one.remedy}, or {one.change} disclosure.{one.key}" for one in public)
     own = "; also ".join(f"{one.own}: {one.remedy}, or {_lower(asked, one)}" for one in broken)
     ends = "" if asked.secure else ', or go on without this client (disclosure.small = "leave-out")'
+    ends += f"; {TOGETHER}" if asked.additive and not asked.summed and asked.level != "none" else ""
     return Few(
         f"client {client!r}{'' if told.startswith('has ') else ':'} {told}",
         f"client {client!r}, {table.source}: {own}{ends}",
@@ -89,18 +92,21 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     n = int(counted(table, spec) * asked.batch + 1e-9)
     rows = weights(table, spec)
     if not asked.looks_at_values:
-        yield from _rows(asked, table, n, rules.rows)
+        yield from _rows(asked, table, n, "rows")
         return
     every = combinations(table, spec, rows) if rules.combinations and asked.tells_combinations else None
     of_file, of_job = table, spec
     table, spec = looked_at(table, spec, client)  # the columns that a formula makes
     p = coefficients(asked, table, spec)
-    yield from _rows(asked, of_file, n, rules.rows_of_one_column if p <= 1 + spec.intercept else rules.rows)
+    # Names of levels, and which columns have one value, leave each client without a mask.
+    yield from _rows(asked, of_file, n, "rows_per_value" if asked.summed else least_rows(asked, spec, p))
     if not n:
         return
-    found = [*_of_curvature(asked, table, spec, n, p), *_of_events(asked, table, spec, p, weights(table, spec))]
+    found = list[Broken]()
+    if not asked.summed:
+        found += [*_of_curvature(asked, table, spec, n, p), *_of_events(asked, table, spec, p, weights(table, spec))]
     if not table.broken:  # rows that cannot be read end the job, with a text of their own
-        found += _of_groups(asked, of_file, of_job, rows)
+        found += [] if asked.summed else _of_groups(asked, of_file, of_job, rows)
         found += _of_combinations(asked, table, spec, n, every)
         found += _of_values(asked, table, spec, rows, every, asked.weighing(p))
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
@@ -116,12 +122,19 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     yield from (one for one in found if one.key != "rows_per_coefficient")
 
 
-def _rows(asked: Requirement, table: Table, n: int, least: int) -> Iterator[Broken]:
+def least_rows(asked: Requirement, spec: Spec, coefficients: int) -> str:
+    """Returns the rule for the number of rows, by its name."""
+    return "rows_of_one_column" if coefficients <= 1 + spec.intercept else "rows"
+
+
+def _rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
+    least = getattr(asked.rules, rule)
     if n < least:
         gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and asked.drops else ""
         own = f"{n} rows that count{gone}{_in_a_batch(asked)}; {least} are asked for, since what is sent of fewer may tell them"
         remedy = "pool them with another site's, or take part in private jobs only"
-        yield Broken("has fewer rows than this job, or its holder, asks for", own, remedy, "rows", n)
+        key = "rows" if rule == "rows_of_one_column" else rule
+        yield Broken(FEWER_ROWS, own, remedy, key, n)
 
 
 def _of_groups(asked: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:

@@ -25,6 +25,7 @@ class Fit:
     intercept : whether there is one
     r : of a negative binomial; None where it is learnt
     splines : column -> its knots
+    part : of the prior, that rows have which are a part of those that the model fits
     """
 
     precision: float | None = None
@@ -32,6 +33,7 @@ class Fit:
     intercept: bool = True
     r: float | None = None
     splines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    part: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Requirement:
         lack a cell are left out, whether a column could name groups
     fit : what a fit depends on
     small, secure : what becomes of a client whose rows are refused, and whether sums are masked
+    additive, summed : whether the sum of what clients tell is the same however their rows are dealt; whether rules on sums are
+        judged on all clients' rows together (`totals`), and here only those on a client's own
     unit, keyed, factory, readers : the unit that a private job protects, or None; whether its noise can be drawn again; the
         function of the holders' packages that it runs; who reads what clients send
     own : the job's own rules, where a holder's are beside them
@@ -104,6 +108,8 @@ class Requirement:
     fit: Fit = Fit()
     small: Literal["refuse", "leave-out"] = "refuse"
     secure: bool = False
+    additive: bool = False
+    summed: bool = False
     unit: Unit | None = None
     keyed: bool = False
     factory: str | None = None

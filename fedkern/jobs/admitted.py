@@ -25,10 +25,11 @@ from ..data.header import check_header
 from ..data.table import Table
 from ..disclosure.few import find_few
 from ..disclosure.refusals import find_refusals, say_the_same
+from ..disclosure.requirement import Requirement
 from ..disclosure.rules import LEVELS
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
-from ..transports.place import Place
+from ..transports.place import Place, signers
 from . import holders
 from .holding.binding import Binding
 from .keys import JobConfig
@@ -111,6 +112,7 @@ def kept(
     if config.level == "none":
         return _in_one_process(place, config, parties)
     leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
+    signed = signers(place, parties.n_clients)
     summed, faulty = set[int](), Refusals()
     for k in place.mine(parties.n_clients):
         why: list[str] = []
@@ -119,10 +121,11 @@ def kept(
             # The rows are noted before they are counted: the answer depends on them.
             with between(k):
                 near = holders.asked(config, parties, k, bindings[k], table, spec)
-            refusals = faults_of(config, parties, table, spec, name)
+            asked = holders.bound(config, policies, signed=k in signed)
+            refusals = faults_of(config, asked, parties, table, spec, name)
             few = None
             with refusals.collecting():
-                few = find_few(holders.bound(config, policies), refusals.usable(table), spec, name)
+                few = find_few(asked, refusals.usable(table), spec, name)
             if few is not None and few.by_summary:
                 summed.add(k)
                 few = None
@@ -153,10 +156,10 @@ def kept(
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, summaries=among)
 
 
-def faults_of(config: JobConfig, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
-    """Returns the faults of a client's cells and columns, in an open job."""
+def faults_of(config: JobConfig, asked: Requirement, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
+    """Returns the faults of a client's cells and columns, in an open job that asks so much of its rows."""
     look = partial(parties.check, config) if parties.specs is None else None
-    return find_refusals(config.requirement, look, table, spec, client)
+    return find_refusals(asked, look, table, spec, client)
 
 
 def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
@@ -174,7 +177,7 @@ def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
             (tables[k], spec), name = _read(parties, k), parties.names[k]
-            refusals = faults_of(config, parties, tables[k], spec, name)
+            refusals = faults_of(config, config.requirement, parties, tables[k], spec, name)
             with refusals.collecting():
                 few = find_few(usual.requirement, refusals.usable(tables[k]), spec, name)
                 if few is not None and not few.by_summary:

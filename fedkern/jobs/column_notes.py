@@ -40,6 +40,8 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         if at.config.secure:
             zeros = column_notes.in_tenths(zeros)
         mended = replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking, zeros=zeros)
+        if at.is_small(k):  # which columns have one value says which levels its rows have
+            mended = replace(mended, constant=(), coarse=(), collinear={}, judged=(False, False))
         clients[k] = column_notes.Client(mended)
     graph = getattr(at.config.model, "kind", "") in ("mrf", "sem")
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split, graph), clients)

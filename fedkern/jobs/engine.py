@@ -120,7 +120,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.note_use()
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
-        known = (*secure.opening(config, parties.n_clients), *secure.closing(config), *method.stages.opening(config))
+        known = (*secure.opening(config, place, parties.n_clients), *secure.closing(config), *method.stages.opening(config))
         known += (*joining.stages(config),)
         run = Run(part, parties, known, hooks, output, method.stages.stages, used, summaries=kept.summaries)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
@@ -254,7 +254,7 @@ def looked_at(
     # Clients that stay have new numbers from here on.
     bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
-    opening = (*secure.opening(config, parties.n_clients), *method.stages.opening(config), *joining.stages(config))
+    opening = (*secure.opening(config, place, parties.n_clients), *method.stages.opening(config), *joining.stages(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     at = Check(part, parties, (*opening, *notes), summaries=kept.summaries)
@@ -329,12 +329,13 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
-        found = (
-            admitted.faults_of(config, parties, rows, spec, client) if config.counts_rows and not config.private else Refusals()
-        )
+        signed = client in parties.names and parties.site(parties.names.index(client)).signing_key is not None
+        asked = holders.bound(config, policies, signed=signed)
+        counts = config.counts_rows and not config.private
+        found = admitted.faults_of(config, asked, parties, rows, spec, client) if counts else Refusals()
         too_few = None
         with found.collecting():
-            too_few = few.find_few(holders.bound(config, policies), found.usable(rows), spec, client)
+            too_few = few.find_few(asked, found.usable(rows), spec, client)
         reasons = [unfit] if unfit and found.errors else []
         reasons += Refused(found.errors).brief.splitlines()  # each faulty row stands on a line of its own below
         if too_few is not None and not too_few.by_summary:

@@ -115,12 +115,24 @@ def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     return config
 
 
-def bound(config: JobConfig, policies: Iterable[Policy]) -> Requirement:
-    """Returns what is asked of a client's rows, with the rules of the policies that bind them: the stricter one of each."""
-    rules = Rules()
+def bound(config: JobConfig, policies: Iterable[Policy], *, signed: bool = False) -> Requirement:
+    """Returns what is asked of a client's rows, with the rules of the policies that bind them: the stricter one of each.
+
+    Where the client signs (`place.signers`), and its holder refuses jobs that differ by little, the job's rules on sums are
+    judged on all clients' rows together. What a policy asks is asked of the client's own.
+    """
+    policies, rules = tuple(policies), Rules()
     for policy in policies:
         rules = rules.with_strictest(policy.rules)
-    return config.requirement.bound_by(rules)
+    asked = config.requirement.bound_by(rules)
+    summed = signed and config.secure and asked.additive and rules == Rules() and refuses_near(policies)
+    return replace(asked, summed=summed)
+
+
+def refuses_near(policies: Iterable[Policy]) -> bool:
+    """Tells whether a holder forbids jobs that differ by little from an earlier one: of two sums over all clients but for one the
+    difference is that client's own."""
+    return _strict(policies) is not None
 
 
 def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:

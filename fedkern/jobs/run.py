@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 from ..algorithms.core import masked, once
 from ..algorithms.core.exchange import Ask
 from ..algorithms.core.exchange import Exchange as Declared
-from ..algorithms.core.messages import Message, ServerEffects, evolve
+from ..algorithms.core.messages import Message, RemoteFault, ServerEffects, evolve
 from ..algorithms.core.persistent import PersistentMap
-from ..algorithms.exchanges import column_sums, rare_levels
+from ..algorithms.exchanges import column_sums, counted, rare_levels, sum_keys
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.certificates import Certificate
 from ..algorithms.exchanges.columns import Summary
@@ -27,7 +27,7 @@ from ..data.faults import Faults
 from ..data.header import naming_rows
 from ..data.joined import as_agreed
 from ..data.table import Table
-from ..disclosure import few
+from ..disclosure import few, totals
 from ..disclosure.requirement import Requirement
 from ..errors import OwnFault, owned
 from ..models.encoding import Column, Encoding, Spec
@@ -35,16 +35,17 @@ from ..printing import printable
 from ..results import guard
 from ..results.plain import Record
 from ..transports.codec import Codec
-from ..transports.place import Place
+from ..transports.place import Place, signers
 from . import admitted, holders, joining, machine
 from .devices import ON_HOST, Used
 from .held import Held
+from .holding.policy import Policy
 from .hooks import RunHooks
 from .keeping import Exchange
 from .keys import C, JobConfig
 from .parties import Parties
 from .progress import Progress
-from .stage import Stage, column_sums_stage, rare_levels_stage
+from .stage import Stage, column_sums_stage, counts_stage, rare_levels_stage
 from .watch import Lines, Watch
 
 LOG = logging.getLogger(__name__)
@@ -134,6 +135,10 @@ class At(Generic[C]):
         """The clients' numbers of rows, where the server was told them."""
         return ()
 
+    def is_small(self, client: int) -> bool:
+        """Tells whether rules hold for all clients' rows together alone: then facts of a client's own rows leave it least."""
+        return False
+
     @property
     def mine(self) -> list[int]:
         """The clients that live here."""
@@ -220,6 +225,8 @@ class Run(At[C]):
     used : the device on which the clients that live here compute
     lines : makes the lines of the server's rounds; None prints none
     hiders : client -> what masks its answers at this start, in a job with secure sums; it counts them, through all stages
+    verified : client -> the keys and identities of this start, by which its masks are made
+    judges : whether rules on sums are judged on all clients' rows together
     """
 
     hooks: RunHooks
@@ -228,6 +235,8 @@ class Run(At[C]):
     used: Used = ON_HOST
     lines: Lines[Any] | None = None
     hiders: Mapping[int, masked.Hider] = field(default_factory=dict)
+    verified: Mapping[int, sum_keys.Client] = field(default_factory=dict)
+    judges: bool = False
 
     def with_model(self, model: object) -> Run[C]:
         """Returns the run once its model is known: the stages of the model may be exchanged."""
@@ -273,6 +282,10 @@ class Run(At[C]):
         """The clients' numbers of rows, where the server was told them."""
         return self.hooks.sizes
 
+    def is_small(self, client: int) -> bool:
+        """Tells whether some client, which may be this one, has too few rows by itself."""
+        return client in self.hiders and self.hiders[client].small
+
     @property
     def threads(self) -> int:
         """The number of threads that a client's kernels may use."""
@@ -287,7 +300,11 @@ class Run(At[C]):
         spec, summaries = spec or self.parties.spec, {}
         for k, table in tables.items():
             with owned(k):
-                summaries[k] = describe(table, spec, self.names[k], least_of_level=self.config.least_of_level)
+                judged = self.judges and self.requirement_of(k).summed
+                least = 0 if judged else self.config.least_of_level
+                summaries[k] = describe(table, spec, self.names[k], least_of_level=least)
+                if judged:
+                    summaries[k] = totals.told_of(summaries[k], table)
         told = spec_of_agreement(self.config, spec)
         clients = {k: agreement.Client(told, summary, name=self.names[k]) for k, summary in summaries.items()}
         server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(told, self.names), clients)
@@ -309,6 +326,8 @@ class Run(At[C]):
                     self._look_again(k, tables[k], spec, categories)
         if self.config.joins_levels and categories:
             encoding = self._joined(encoding, tables, spec, categories)
+        if self.judges and not alias:  # columns that a formula makes have been judged before
+            self._judge_sums(encoding, tables, spec, categories)
         if told is not spec:
             encoding = self._scaled(encoding, spec, summaries, alias)
             self.know_alike(encoding.to_json())
@@ -316,10 +335,40 @@ class Run(At[C]):
 
     def _look_again(self, k: int, table: Table, spec: Spec, categories: Collection[str]) -> None:
         """Refuses rows that columns single out which are of numbers here, and of categories at all clients (OwnFault)."""
-        as_categories = {name: Column(name, "categorical") for name in categories if name not in spec.columns}
-        found = self.find_few(k, table, replace(spec, columns={**spec.columns, **as_categories}))
+        found = self.find_few(k, table, _with_categories(spec, categories))
         if found is not None:
             raise OwnFault(found.told, found.own)
+
+    def _judge_sums(self, encoding: Encoding, tables: Mapping[int, Table], spec: Spec, categories: Collection[str]) -> None:
+        """Judges rules on sums on all clients' rows together, which each adds up itself, before any sum leaves.
+
+        Raises
+        ------
+        OwnFault
+            A sum would be one over few rows.
+        """
+        asked, facts, own, n = self.config.requirement, totals.agreed(spec, encoding), dict[int, Any](), len(self.names)
+        flags = dict[int, dict[str, bool]]()
+        for k, table in tables.items():
+            with owned(k):
+                totals.check_levels(table := as_agreed(table, encoding), encoding, self.names[k])
+                alone = replace(self.requirement_of(k), summed=False)
+                small = few.find_few(alone, table, _with_categories(spec, categories), self.names[k]) is not None
+                flags[k] = {"small": small, "lax": not holders.refuses_near(self._policies(k))}
+                own[k] = totals.counts(asked, table, facts, n)
+        for round in range(counted.ROUNDS):
+            told = {k: totals.numbers(both[round], **flags[k]) for k, both in own.items()}
+            clients = {k: counted.Client(round, self.verified[k], self.hiders[k], numbers) for k, numbers in told.items()}
+            stage = counts_stage().with_alias(f"counts-{round}")
+            _, clients = self.exchange(stage, partial(counted.start, round, self.names), clients)
+            for k, client in clients.items():
+                with owned(k):
+                    if client.total is None or client.others is None:
+                        raise RemoteFault("server: it ends the exchange of counts before they are added")
+                    small = totals.judge(own[k][round], client.total, client.others, self.names[k], tables[k].source)
+                self.hiders[k].small = small
+        for hider in self.hiders.values():
+            hider.waits = False
 
     def say_first(self, text: str) -> None:
         """Says at once, at the server's place, what stands as the first note of the result."""
@@ -343,8 +392,12 @@ class Run(At[C]):
 
     def requirement_of(self, client: int) -> Requirement:
         """Returns what is asked of the rows of a client that lives here, by the job and by its holder."""
+        return holders.bound(self.config, self._policies(client), signed=client in signers(self.place, len(self.names)))
+
+    def _policies(self, client: int) -> tuple[Policy, ...]:
+        """Returns the policies that bind the data of a client that lives here."""
         binding = self.hooks.bindings.get(client)
-        return holders.bound(self.config, () if binding is None else binding.policies)
+        return () if binding is None else binding.policies
 
     def find_few(self, k: int, table: Table, spec: Spec) -> few.Few | None:
         """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
@@ -420,6 +473,11 @@ def _answered(k: int, diagnostic: guard.Diagnostic, client: once.Client[Q, A], a
 def _of_inner(lines: Lines[Any]) -> Lines[masked.Server[Any]]:
     """Returns lines of the state of the machine that gets sums."""
     return lambda state, due: lines(state.inner, due)
+
+
+def _with_categories(spec: Spec, names: Collection[str]) -> Spec:
+    """Returns the facts of the columns where these are of categories."""
+    return replace(spec, columns={**{name: Column(name, "categorical") for name in names}, **spec.columns})
 
 
 def spec_of_agreement(config: JobConfig, spec: Spec) -> Spec:

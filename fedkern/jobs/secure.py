@@ -13,11 +13,11 @@ from ..algorithms.exchanges import sum_keys
 from ..algorithms.exchanges.sum_end import SumEnd
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY, n_neighbours
-from ..transports.place import Place, signers
+from ..transports.place import Place, may_sign, signers
 from .holding.questions import STARTS
 from .keys import C, JobConfig
 from .run import Run
-from .stage import Stage, column_sums_stage
+from .stage import Stage, column_sums_stage, counts_stage
 
 MAY_SEND = (*sum_keys.COMMITTED.to_server, *SumEnd.may_send)  # of every method, beside its own
 UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
@@ -33,6 +33,13 @@ SIGNED = (
 )
 
 
+TOGETHER = (
+    '         where every site signs, and every policy says differencing = "refuse", rules on sums are judged on all clients\' '
+    "rows",
+    "         together, which each client adds up itself, and not on each client's own",
+)
+
+
 def check_number(names: Sequence[str]) -> None:
     """Raises JobError where there are too few clients for a sum that hides anything."""
     if len(names) < FEWEST:
@@ -42,7 +49,9 @@ def check_number(names: Sequence[str]) -> None:
         )
 
 
-def describe(place: Place, names: Sequence[str], *, units: bool = False, singly: str = "", response: str = "") -> Iterator[str]:
+def describe(
+    place: Place, names: Sequence[str], *, units: bool = False, singly: str = "", response: str = "", additive: bool = False
+) -> Iterator[str]:
     """Yields lines on secure sums, for `fedkern check`.
 
     Parameters
@@ -50,6 +59,7 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False, singly:
     units : whether clients tell moments of their own columns all the same, by which units are compared
     singly : what each client sends of itself all the same, one by one, since the job names it
     response : what each client compares beside its columns with all others together: "response", "times", or nothing
+    additive : whether rules on sums can be judged on all clients' rows together
 
     Raises
     ------
@@ -67,6 +77,8 @@ def describe(place: Place, names: Sequence[str], *, units: bool = False, singly:
     of_keys, so = SIGNED if signers(place, len(names)) else UNSIGNED
     yield f"         keys come through the server, and {of_keys}"
     yield f"         {so}"
+    if additive:
+        yield from TOGETHER
     yield f"         a server that is run by one of the clients wants {FEWEST} others; all other messages are each client's own"
     yield "         where lines say what a client tells by such a message, its sum tells it of all rows, not whose they are"
     if not units:
@@ -88,13 +100,14 @@ def describe_questions(stages: Sequence[Stage]) -> Iterator[str]:
         yield "the same question again gets the same answer and is not counted; one too many ends the job"
 
 
-def opening(config: JobConfig, n_clients: int) -> list[Stage]:
-    """Returns the stages that a job with secure sums has before its method's: of keys, and of columns' sums; none without."""
+def opening(config: JobConfig, place: Place, n_clients: int) -> list[Stage]:
+    """Returns the stages that a job with secure sums has before its method's: of keys, counts and columns' sums; none without."""
     if not config.secure:
         return []
+    judged = config.requirement.additive and may_sign(place, n_clients)
     runs = 1 if getattr(config, "formula", None) is None else 2
     columns = [column_sums_stage(runs)] if getattr(config.data, "standardise", None) == "exchange" else []
-    return [_stage_of_keys(n_clients), *columns]
+    return [_stage_of_keys(n_clients), *[counts_stage()] * judged, *columns]
 
 
 def closing(config: JobConfig) -> list[Stage]:
@@ -124,12 +137,14 @@ def begin(run: Run[C]) -> Run[C]:
     place, job = run.place, job_digest(run.config, run.names)
     own = signers(place, len(run.names))
     clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), own.get(k)) for k in run.mine}
-    _, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
-    hiders = {}
+    server, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
+    signed = len(own) == len(clients) and (server is None or server.signed)
+    waits, hiders = signed and run.config.requirement.additive, {}
     for k, pairs in sum_keys.pairs_of(ended).items():
         book = run.hooks.questions(k, job, run.parties)
         hiders[k] = Hider(pairs, run.names[k], book, secret=run.hooks.secret_of(k, job), spoils=book.is_shut)
-    return replace(run, hiders=hiders)
+        hiders[k].waits = waits
+    return replace(run, hiders=hiders, verified=ended, judges=waits)
 
 
 def end(run: Run[C]) -> None:

@@ -14,7 +14,7 @@ from typing import Protocol as Shape
 from ..algorithms.core.exchange import Exchange
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
-from ..algorithms.exchanges import column_sums, odd_response, rare_levels
+from ..algorithms.exchanges import column_sums, counted, odd_response, rare_levels
 
 
 class Sized(Shape):
@@ -106,6 +106,11 @@ def column_sums_stage(runs: int = 1) -> Stage:
     """Returns the stage in which centres and scales of columns are found from sums over all clients alone."""
     stage = Stage(column_sums.protocol(), column_sums.DIMS, times=column_sums.TIMES, runs=runs)
     return stage.with_sums(column_sums.SUMS)
+
+
+def counts_stage() -> Stage:
+    """Returns the stage in which each client adds up itself what all have counted."""
+    return replace(Stage.of(counted), runs=counted.ROUNDS)
 
 
 def rare_levels_stage(*, secure: bool, runs: int = 1) -> Stage:

@@ -123,6 +123,12 @@ def signers(place: Place, n_clients: int) -> dict[int, Signer]:
     return {k: signer for k in place.mine(n_clients) if (signer := place.signer(k)) is not None}
 
 
+def may_sign(place: Place, n_clients: int) -> bool:
+    """Tells whether clients may sign their keys: those that live here do, or they live elsewhere."""
+    here = place.mine(n_clients)
+    return isinstance(place, Identified) and len(signers(place, n_clients)) == len(here)
+
+
 def carrier(place: Place) -> str | None:
     """Returns "package.module:Class" of a place whose messages another package carries; None where fedkern does it.
 

@@ -325,7 +325,7 @@ def test_a_server_cannot_hand_a_site_its_own_signature_as_anothers(kind):
     state, _ = sum_keys.client_receive(state, sum_keys.AskSumKey(0))
     everybody = b"".join(map(public_key, secrets))  # the last of these secrets is the server's: it plays cy
     state, [told] = sum_keys.client_receive(state, sum_keys.SumKeys(everybody, 1))
-    of_bo = signers[1].sign(sum_keys._signed(state, 1))
+    of_bo = signers[1].sign(sum_keys.signed(state, 1))
     handed = [told.signature, of_bo, told.signature]
     lengths = b"".join(len(one).to_bytes(2, "little") for one in handed)
     with pytest.raises(JobError, match="the key of client 'cy' is not signed by it: somebody has put another in its place"):

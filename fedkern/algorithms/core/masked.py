@@ -176,16 +176,20 @@ class Hider:
     ----------
     failed : whether a number of the client was none
     spoils : whether all its words are random, so that no sum of this start tells anything any more
+    waits : whether no exchange of sums may begin: rules on them are not judged yet
+    small : whether rules were judged on all clients' rows together, for some client has too few by itself
     """
 
     def __init__(
         self, pairs: Pairs, name: str = "", book: Book | None = None, *, secret: bytes = b"", spoils: bool = False
     ) -> None:
         self.pairs, self.name, self.used, self.known, self._secret = pairs, name, 0, b"", secret
-        self.book, self.failed, self.spoils, self.exchange = book, False, spoils, ""
+        self.book, self.failed, self.spoils, self.exchange, self.waits, self.small = book, False, spoils, "", False, False
 
     def begin(self, exchange: str) -> None:
         """Begins an exchange of this name: a barrier, which shows whether a client has failed before, and not which."""
+        if self.waits:
+            raise RuntimeError(f"{exchange}: rules on sums are not judged yet, and no sum may leave")
         self.exchange, self.spoils = exchange, self.spoils or self.failed
 
     def asked(self, kind: str, question: bytes, most: int) -> None:

@@ -244,7 +244,7 @@ def _take_keys(state: Client, event: SumKeys) -> tuple[Client, ClientEffects]:
                 )
     pairs = _agreed(state)  # before anything is signed: the keys are keys, and its own is among them
     if event.signed:
-        signature = b"" if state.signer is None else state.signer.sign(_signed(state, state.index))
+        signature = b"" if state.signer is None else state.signer.sign(signed(state, state.index))
         return state, [SumSignature(signature)]
     # It has told that it signs. A server that forgets it could have put keys of its own in the place of others'.
     if state.signer is not None:
@@ -266,7 +266,7 @@ def _check_signatures(state: Client, signatures: Sequence[bytes]) -> None:
     for k, name in enumerate(state.names):
         if state.signer is None or k == state.index:
             continue
-        fault = state.signer.fault(name, _signed(state, k), signatures[k]) if signatures[k] else "it has signed nothing"
+        fault = state.signer.fault(name, signed(state, k), signatures[k]) if signatures[k] else "it has signed nothing"
         if fault:
             raise JobError(f"client {state.names[state.index]!r}: the key of client {name!r} is not signed by it: {fault}")
 
@@ -275,9 +275,9 @@ def _agreed(state: Client) -> Pairs:
     return Pairs.agree(state.index, state.secret, state.names, state.keys, state.job)
 
 
-def _signed(state: Client, k: int) -> bytes:
-    """Returns the bytes that client k signs, if it was told the same keys as this one."""
-    return LABEL + b"keys " + Group.of(state.job, state.names, state.keys).digest + state.names[k].encode()
+def signed(state: Client, k: int, what: bytes = b"keys ", about: bytes = b"") -> bytes:
+    """Returns the bytes that client k signs, if it was told the same keys as this one; `about`: what else, of one length."""
+    return LABEL + what + Group.of(state.job, state.names, state.keys).digest + about + state.names[k].encode()
 
 
 def pairs_of(clients: Mapping[int, Client]) -> dict[int, Pairs]:

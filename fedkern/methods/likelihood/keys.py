@@ -312,6 +312,18 @@ class Config(JobConfig):
         return self.row.linear and self.random.group is None
 
     @property
+    def _additive(self) -> bool:
+        """Whether what clients tell is, added up, a sum over all their rows, or groups, each with the same weight.
+
+        It is none of a Cox model, whose terms are of all rows at risk at a client, nor of effects of clients. At level "strict"
+        sums of columns are searched in each client's own rows.
+        """
+        data, formula = self.data, self.formula
+        whole = self.own or self.model.family == "cox" or self.random.client
+        weighed = data.weight is not None or data.trials is not None or (formula is not None and formula.curved)
+        return not (whole or weighed or self.singly or self.rules.search)
+
+    @property
     def joins_levels(self) -> bool:
         return self.disclosure.rare == "join" and not self.own
 
@@ -338,7 +350,8 @@ class Config(JobConfig):
 
     @property
     def requirement(self) -> Requirement:
-        asked = replace(super().requirement, groups=self.random.group is not None, names_groups=self.random.group is None)
+        group = self.random.group is not None
+        asked = replace(super().requirement, groups=group, names_groups=not group, additive=self._additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
             return replace(asked, looks_at_values=False)
         if self._plain_linear:

@@ -8,6 +8,7 @@ from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import (
     column_notes,
     column_sums,
+    counted,
     level,
     odd_response,
     own_models,
@@ -41,6 +42,7 @@ from .sampled_model import SampledModel
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *joining.MAY_SEND,
+    *counted.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
     *(one.masked for one in column_sums.SUMS),
@@ -184,7 +186,8 @@ def check_job(at: Check[Config]) -> Said | None:
     model, unknown = model_of(at.config, at.names, encoding, at.summaries), at.unknown(encoding)
     singly = "log-likelihoods at the draws (SingleValues)" if at.config.singly else ""
     response = ("times" if model.config.hazards else "response") if model.compares_alone else ""
-    sums = [*secure.describe(at.place, at.names, singly=singly, response=response)] if model.secure else []
+    additive = at.config.requirement.additive
+    sums = [*secure.describe(at.place, at.names, singly=singly, response=response, additive=additive)] if model.secure else []
     lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy(model)]
     return Said(model, lines, unknown)
 

@@ -1,0 +1,205 @@
+"""Judges rules on sums on all clients' rows together, where clients mask their sums, and each adds up by itself what all count.
+
+Whoever knows its own rows reads from a sum that of the others. So a rule holds where it holds of all rows, and of all but this
+client's. Of a thing that no other client has, all rows are this client's own.
+
+Of a column of numbers rows are counted that differ from the most frequent value of their own client. Of rows together, no fewer
+differ from any one value. As the fit weighs them, rows are weighed by the fit of their own client, whose prior has one part in
+as many as there are clients: a fit of all rows together is bound by it no more.
+
+Source: docs/concepts/secure-sums.md, "Rules on sums".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algorithms.exchanges.columns import Summary
+from ..data.cells import Text, floats, labels
+from ..data.design import LEAST_OF_LEVEL
+from ..data.faults import who
+from ..data.formula import looked_at
+from ..data.rare import differing
+from ..data.table import Table
+from ..errors import OwnFault
+from ..kernels.families import FAMILIES
+from ..models.encoding import Encoding, Spec
+from . import alike
+from .counting import covered_events, weights
+from .few import coefficients, least_rows
+from .requirement import Requirement
+
+Array = NDArray[np.float64]
+LAX = (
+    "some holder takes jobs that differ by little from an earlier one: a second job, subtracted, would tell them; have each "
+    'policy say differencing = "refuse"'
+)
+POOL = "take fewer columns, or more clients"
+RARE = 'set disclosure.rare = "join", join rare values in all files, or put the column into data.ignore'
+
+
+class Count(NamedTuple):
+    """Counts rows of one kind, by their effective number.
+
+    Attributes
+    ----------
+    of : the kind, as all clients know it
+    key, least, remedy : the rule's key of [disclosure], its number, and what to do where there are fewer
+    none : whether no row of this kind is enough, too
+    sum, squares : of the rows' weights, and of their squares
+    """
+
+    of: str
+    key: str
+    least: float
+    remedy: str
+    none: bool
+    sum: float
+    squares: float
+
+    @property
+    def effective(self) -> float:
+        """The number of rows that weigh as much."""
+        return self.sum**2 / self.squares if self.squares > 0 else 0.0
+
+
+def agreed(spec: Spec, encoding: Encoding) -> Spec:
+    """Returns the facts of the columns with the levels, and the label of the event, that all clients have agreed on."""
+    levels = {column.name: column for column in encoding.columns if column.levels is not None}
+    positive = encoding.positive if encoding.positive is not None else spec.positive
+    return replace(spec, columns={**spec.columns, **levels}, positive=positive)
+
+
+def told_of(summary: Summary, table: Table) -> Summary:
+    """Returns what a client tells of its columns: of undeclared ones the levels alone that it has in enough rows."""
+    levels = dict[str, tuple[str, ...]]()
+    for name, own in summary.levels.items():
+        cells = labels(table.columns[name])
+        many = dict(zip(cells.levels, np.bincount(cells.codes, minlength=len(cells.levels)).tolist()))
+        levels[name] = tuple(level for level in own if many[level] >= LEAST_OF_LEVEL)
+    return replace(summary, levels=levels)
+
+
+def check_levels(table: Table, encoding: Encoding, client: str) -> None:
+    """Refuses levels that a client has in few rows, and that nobody has in enough to tell their names (OwnFault)."""
+    for column in encoding.columns:
+        cells = table.columns[column.name] if column.levels is not None else None
+        there = {cells.levels[code] for code in np.unique(cells.codes)} - {""} if isinstance(cells, Text) else set[str]()
+        if unknown := sorted(there - {*(column.levels or ())}):
+            begin = f"{who(client, table.source)}: column {column.name!r} has a level in fewer than {LEAST_OF_LEVEL} rows"
+            text = f"{begin}, and no client has it in more: {RARE}, or declare the levels if others may know them"
+            raise OwnFault(text, f"{text} ({', '.join(map(repr, unknown))})")
+
+
+def counts(asked: Requirement, table: Table, spec: Spec, n_clients: int) -> tuple[list[Count], list[Count]]:
+    """Returns what a client of so many counts in its rows: first of all columns together, then of values.
+
+    It is the same, in the same order, at all of them. Where a rule of the first is broken the second are not told: whoever lists
+    words that a column may have is told how often each occurs only where rows are enough for so many coefficients.
+    """
+    asked = replace(asked, fit=replace(asked.fit, part=1 / n_clients))
+    rows = weights(table, spec)
+    groups = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label} if spec.group else ()
+    table, spec = looked_at(table, spec)
+    p = coefficients(asked, table, spec)
+    found = [_count("rows", "rows", getattr(asked.rules, least_rows(asked, spec, p)), POOL, rows)]
+    if wanted := asked.told_up_to(p):
+        told = max(wanted, int(asked.rules.linear * p)) + 1
+        found.append(_count(f"rows for {p} coefficients", "rows_per_coefficient", told, POOL, rows))
+        if spec.times:
+            found.append(_count_events(table, spec, rows, max(asked.rules.rows, wanted + 1)))
+    if asked.least_of_group and spec.group:
+        found.append(_count(f"groups in column {spec.group!r}", "groups", asked.least_of_group, POOL, np.ones(len(groups))))
+    return found, [*_values(asked, table, spec, rows, p)]
+
+
+def _count(of: str, key: str, least: float, remedy: str, rows: Array, *, none: bool = False) -> Count:
+    return Count(of, key, least, remedy, none, float(rows.sum()), float((rows**2).sum()))
+
+
+def _count_events(table: Table, spec: Spec, rows: Array, least: int) -> Count:
+    """Counts events while enough rows are at risk, at their own client."""
+    found = covered_events(table, spec, rows, alike.events(table, spec)[0])
+    return _count("events", "rows_per_coefficient", least, POOL, np.ones(0 if found is None else found.covered))
+
+
+def _values(asked: Requirement, table: Table, spec: Spec, rows: Array, p: int) -> Iterator[Count]:
+    """Yields the counts of rows that share a value, or have weight."""
+    wanted, response, family = alike.of_a_value(asked, spec.family), str(spec.response), FAMILIES[spec.family]
+    columns = alike.columns_told(table, spec)
+    for column in columns:
+        cells, of = table.columns[column.name], f"rows in column {column.name!r}"
+        if column.levels is None:
+            of += " that differ from all others"
+            yield Count(of, "rows_per_value", wanted, RARE, True, *differing(floats(cells), rows))
+            continue
+        codes = alike.codes_of(cells, column.levels)
+        for k, level in enumerate(column.levels):
+            yield _count(f"{of} with {level!r}", "rows_per_value", wanted, RARE, np.where(codes == k, rows, 0.0), none=True)
+    if family.leveled:
+        codes, least = alike.levels_of(table, spec), alike.of_a_level(asked, wanted)
+        for k, level in enumerate(spec.levels):
+            own = np.where(codes == k, rows, 0.0)
+            yield _count(f"rows in column {response!r} with {level!r}", "rows_per_value", least, RARE, own, none=True)
+    elif not family.measured:
+        both = alike.events_and_others(*alike.events(table, spec), spec, rows)
+        for what, own in zip(("with an event", "without one"), both):
+            of, least = f"rows in column {response!r} {what}", min(LEAST_OF_LEVEL, wanted)
+            yield _count(of, "rows_per_value", least, RARE, own, none=True)
+    least_weighed, _ = asked.weighing(p)
+    for own in alike.by_fit(asked, table, columns, spec, rows):
+        yield _count("rows, as the fit lets them weigh,", "rows_per_coefficient", max(wanted, least_weighed), POOL, own)
+
+
+def numbers(own: Sequence[Count], *, small: bool, lax: bool) -> Array:
+    """Returns the numbers of a client that are added.
+
+    Parameters
+    ----------
+    own : its counts
+    small : whether its own rows break a rule by themselves
+    lax : whether its holder takes jobs that differ by little from an earlier one
+    """
+    return np.array([float(small), float(lax), *(value for one in own for value in (one.sum, one.squares))])
+
+
+def judge(own: Sequence[Count], total: Array, others: Array, client: str, source: str) -> bool:
+    """Refuses a sum over too few rows.
+
+    Parameters
+    ----------
+    own : a client's counts
+    total, others : `numbers` of all clients, and of all but this one
+
+    Raises
+    ------
+    Returns
+    -------
+    whether some client's rows are too few by themselves
+
+    Raises
+    ------
+    OwnFault
+        All rows together, or all but this client's, break a rule. Or a job without some client would be taken, too: the
+        difference of two sums would be this client's own.
+    """
+    if not total[0]:
+        return False
+    if total[1]:
+        told = f"client {client!r}: some client has too few rows by itself, and {LAX}"
+        raise OwnFault(told, told)
+    for at, one in enumerate(own):
+        of_all, of_others = (one._replace(sum=both[2 + 2 * at], squares=both[3 + 2 * at]) for both in (total, others))
+        for found, whose in ((of_all, "all clients together"), (of_others, "all clients but this one")):
+            if found.effective >= one.least - 1e-6 or (one.none and found.squares <= 0):
+                continue
+            told = f"client {client!r}: {whose} have too few {one.of}, and a sum over these would tell them: {one.remedy}"
+            has = f"{math.floor(found.effective + 1e-6)} {one.of}; {one.least:g} are asked for ({one.key})"
+            raise OwnFault(told, f"client {client!r}, {source}: {whose} have {has}: {one.remedy}")
+    return True
