@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...results import guard, loo, plots
+from ...results import guard, plots
 from ...results import shown as among
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.report import RunFiles, Tile, against_guessing, cost_of_privacy, learning, measured, numbers
@@ -10,7 +10,7 @@ from ...results.report import RunFiles, Tile, against_guessing, cost_of_privacy,
 
 def sections(run: RunFiles) -> list[str]:
     """Returns the sections of a finished run."""
-    return [_coefficients(run), _guessing(run), loo.piece(run.summary), _calibration(run), learning(run)]
+    return [_coefficients(run), _guessing(run), _calibration(run), learning(run)]
 
 
 @guard.figure("the page's tiles", [])

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, column_sums, level, loo_sums, pearson, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, level, pearson
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
 from ...disclosure import describe as described
+from ...finding import Finding
 from ...jobs import incomplete, joining, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
-from . import arrival, budget, dispersion, linear, linearised, response
+from . import arrival, budget, case_weights, linear, linearised, response
 from .keys import Config
 from .model import Model
 
@@ -34,17 +34,14 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *pvi.SCALED.to_server,
-    *pvi.COUNTED.to_server,
     *global_vi.protocol(private=False).to_server,
     *arrivals.PROTOCOL.to_server,
-    *terms.OF_Q.to_server,
-    *loo_sums.PROTOCOL.to_server,
     *pearson.PROTOCOL.to_server,
     pearson.MaskedPearsonSums,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
     *secure.MAY_SEND,
-    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS, *exchange.SUMS)),
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *exchange.SUMS)),
 )
 
 
@@ -59,11 +56,9 @@ def stages(model: Model) -> list[Stage]:
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
     before = [*incomplete.stages(model.config), *notes, *response.stages(model)]
-    output = model.output
     told, judged = response.after(model.given), arrival.stage(model)
     after = [] if judged is None else [judged]
-    after += ([weighed(model)] if output.reweigh else []) + ([left_out(model)] if output.loo else [])
-    after += dispersion.stages(model)
+    after += case_weights.stages(model)
     return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
@@ -74,7 +69,7 @@ def trained(model: Model) -> Stage:
     in_turn = settings.schedule in ("random", "sequential") and not (model.by_client or model.one_posterior)
     d = model.encoding.size
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
-    asked = (arrivals.AskSlope, AskSlopeAt, arrivals.Slope)
+    asked = (arrivals.AskSlope, arrivals.Slope)
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
@@ -85,18 +80,6 @@ def trained(model: Model) -> Stage:
         trips=settings.rounds if fixed else None,
     )  # fmt: skip
     return stage.with_sums(pvi.SUMS, secure=model.secure)
-
-
-def weighed(model: Model) -> Stage:
-    """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
-    stage = Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
-    return stage.with_sums(terms.OF_Q_SUMS, secure=model.secure)
-
-
-def left_out(model: Model) -> Stage:
-    """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
-    stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
 
 
 def noisy_sums(model: Model) -> Stage:
@@ -153,6 +136,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     a, d = config.algorithm, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
     yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {model.seed}"
+    if model.privacy is None:
+        yield f"advice   {Finding.of('likelihood-asks-more')}"
     yield f"model    {model.family}, {model.covariance} covariance, {model.given.words}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
