@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Protocol as Shape
 
+from ..algorithms.core.exchange import Exchange
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
-from ..algorithms.exchanges import column_sums, odd_response, rare_levels, sum_end
+from ..algorithms.exchanges import column_sums, odd_response, rare_levels
 
 
 class Sized(Shape):
@@ -63,6 +64,11 @@ class Stage:
         """Returns the exchange of this module."""
         return cls(module.PROTOCOL, module.DIMS, times=getattr(module, "TIMES", {}))
 
+    @classmethod
+    def asking(cls, answer: type[Exchange], dims: Mapping[str, int] | None = None, *, secure: bool = False) -> Stage:
+        """Returns the stage of a declared exchange; `dims`: the sizes that hang on the job, `secure`: of masked answers."""
+        return cls(answer.protocol, {**answer.dims, **(dims or {})}).with_sums(answer.hidden, secure=secure)
+
     def often(self, kind: type[Message], rounds: int | None) -> int:
         """Returns the largest number of messages of a kind between the server and a client.
 
@@ -104,14 +110,9 @@ def column_sums_stage(runs: int = 1) -> Stage:
 
 def rare_levels_stage(*, secure: bool, runs: int = 1) -> Stage:
     """Returns the stage in which clients say which levels they cannot keep."""
-    return replace(Stage.of(rare_levels), runs=runs).with_sums(rare_levels.SUMS, secure=secure)
+    return replace(Stage.of(rare_levels), runs=runs).with_sums(rare_levels.RareLevels.hidden, secure=secure)
 
 
 def odd_response_stage() -> Stage:
     """Returns the stage in which each client compares its response with those of all others together."""
     return Stage(odd_response.protocol(), odd_response.DIMS).with_sums(odd_response.SUMS)
-
-
-def sum_end_stage() -> Stage:
-    """Returns the stage in which clients show, all together, whether a number of one of them was none."""
-    return Stage.of(sum_end).with_sums(sum_end.SUMS)

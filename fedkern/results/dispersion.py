@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..algorithms.exchanges.pearson import PearsonSums
+from ..algorithms.exchanges.sums import PearsonSums
 from ..finding import Finding
 from . import guard
 from .verdict import Verdict

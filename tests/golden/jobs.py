@@ -336,6 +336,7 @@ y = "lat"
 adjacency = "edges.csv"
 [within]
 values = 9
+latents = 6
 """  # into sigma/built
 
 

@@ -18,7 +18,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
 from ...results import guard, unseen
 from ...results.gaussian import Posterior
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import Verdict, against, not_judged
 from . import client_noise, linear, linearised, pull, response
 from .arrival import Arrived, find_reversed, judge_arrival
 from .model import Model, Server
@@ -70,7 +70,6 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
         clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,
@@ -95,7 +94,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
     turned = find_reversed(model, server, ended.arrived)
     if doubts := [*ended.doubts, *filter(None, [turned and turned.doubt])]:
-        own = Verdict(False, "; ".join(doubts), own.worst)
+        own = against(doubts, own)
     scores, scored = _scores(model, q, test)
     return replace(
         made,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, column_sums, level, pearson
+from ...algorithms.exchanges import certificates, column_notes, column_sums, level
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.exchanges.sums import Incomplete, PearsonSums
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.settings import looks
@@ -30,18 +30,17 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
-    *exchange.PROTOCOL.to_server,
+    *Incomplete.may_send,
     *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *pvi.SCALED.to_server,
     *global_vi.protocol(private=False).to_server,
     *arrivals.PROTOCOL.to_server,
-    *pearson.PROTOCOL.to_server,
-    pearson.MaskedPearsonSums,
+    *PearsonSums.may_send,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
     *secure.MAY_SEND,
-    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *exchange.SUMS)),
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS)),
 )
 
 

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, verdicts
+from ...algorithms.core.exchange import LEAST
+from ...algorithms.exchanges import column_means, column_notes, counts, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
+from ...algorithms.exchanges.error_shape import ErrorShape
+from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
@@ -41,13 +44,13 @@ MAY_SEND = (
     Locals,
     Sums,
     *secure.MAY_SEND,
-    *(one.masked for one in (*SUMS, *loo_sums.SUMS, *error_shape.SUMS)),
+    *(one.masked for one in SUMS),
     *MOVES,
     Loglik,
     *gibbs_pooled.PROTOCOL.to_server,
-    *loo_sums.PROTOCOL.to_server,
+    *LooSums.may_send,
     *counts.PROTOCOL.to_server,
-    *error_shape.PROTOCOL.to_server,
+    *ErrorShape.may_send,
     *verdicts.PROTOCOL.to_server,
 )
 
@@ -71,8 +74,7 @@ def stages(model: SparseModel) -> list[Stage]:
 
 def left_out(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell sums of their rows' leave-one-out densities."""
-    stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
+    return Stage.asking(LooSums, secure=model.secure)
 
 
 def valued(model: SparseModel) -> Stage:
@@ -82,8 +84,7 @@ def valued(model: SparseModel) -> Stage:
 
 def shaped(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell the shape of the residuals of structural equations."""
-    stage = Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
-    return stage.with_sums(error_shape.SUMS, secure=model.secure)
+    return Stage.asking(ErrorShape, {"w": len(model.nodes)}, secure=model.secure)
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -257,7 +258,7 @@ def disclosure(model: SparseModel) -> str:
     if model.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     if model.output.loo:
-        text += f"; sums over each client's rows, if it has at least {loo_sums.LEAST}, of their leave-one-out log densities, the "
+        text += f"; sums over each client's rows, if it has at least {LEAST}, of their leave-one-out log densities, the "
         text += "squares of those and the effective numbers of parameters, with counts of k-hat, once"
     return text
 

@@ -419,9 +419,9 @@ def test_the_ratio_of_laplace_errors_and_its_error() -> None:
     assert error_shape.ratio(random.uniform(-1, 1, size=100_000)) == pytest.approx(np.sqrt(3) / 2, rel=1e-2)
     told = [error_shape.ErrorShape(0, n, np.array(both)) for n, both in ((1000, [0.70, 0.8]), (10, [0.9, 0.3]))]
     assert [j for j, _ in error_shape.departures(told)] == [1]
-    state, _ = error_shape.QUESTION.start(2, error_shape.AskShape(0))
+    state, _ = error_shape.ErrorShape.question.start(2, error_shape.ErrorShape.ask(0))
     with pytest.raises(RemoteFault, match=r"client 0: its ErrorShape has a ratio that is not from 0 to 1"):
-        error_shape.QUESTION.server_receive(state, 0, error_shape.ErrorShape(0, 5, np.array([1.2])))
+        error_shape.ErrorShape.question.server_receive(state, 0, error_shape.ErrorShape(0, 5, np.array([1.2])))
 
 
 def test_a_cell_that_is_out_of_all_proportion_is_refused_by_client_and_column(tmp_path: Path) -> None:
