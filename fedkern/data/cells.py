@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
+EPOCH = datetime(1970, 1, 1)
 TRUTH = {"False": 0.0, "True": 1.0}
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only (`incomplete`)
 
@@ -166,6 +168,27 @@ def typed(values: Sequence[object], single: bool = False) -> Text:
     if single:
         values = [float(f"{value:.{SINGLE}g}") if isinstance(value, float) else value for value in values]
     return as_text([*map(plain, values)])
+
+
+def worded(text: Text) -> Text:
+    """Returns a column whose type is of texts: of labels where its values are few, though all may look like numbers."""
+    there = [level for level in text.levels if level.lower() not in MISSING]
+    few = len(there) <= min(FEW, len(text.codes) // EACH)
+    return replace(text, category=few and not any(map(has_decimal_comma, there)))
+
+
+def days(cells: Sequence[object]) -> NDArray[np.float64]:
+    """Returns a column whose type is of dates as days since 1970, as R has them; NaN where a cell is missing."""
+    return np.array([_day(cell) for cell in cells], dtype=np.float64)
+
+
+def _day(cell: object) -> float:
+    if not isinstance(cell, date) or cell != cell:
+        return math.nan
+    if not isinstance(cell, datetime):
+        return float((cell - EPOCH.date()).days)
+    moment = cell.astimezone(UTC).replace(tzinfo=None) if cell.tzinfo else cell
+    return (moment - EPOCH).total_seconds() / 86_400
 
 
 def truths(cells: Sequence[object]) -> Text:

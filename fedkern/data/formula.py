@@ -16,7 +16,7 @@ from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
 from ..models.formula.factors import Node, ends, read
-from .cells import Cells, Text
+from .cells import Cells, Text, as_text, floats, labels
 from .design import column_of
 from .faults import Marks, who
 from .reading import Reader
@@ -97,14 +97,49 @@ def failures_of(known: Spec | Encoding, names: Collection[str]) -> str | None:
     return next((name for name in names if known.trials == of_both(str(known.response), name)), None)
 
 
+def joined_columns(group: str | None, names: Collection[str]) -> tuple[str, ...]:
+    """Returns the columns whose labels together name a group, as in (1 | ward:bed); none where it is a column itself."""
+    parts = tuple((group or "").split(":"))
+    return parts if group not in names and len(parts) > 1 and all(part in names for part in parts) else ()
+
+
+def with_group(table: Table, group: str | None) -> Table:
+    """Returns the table with a group that several columns name as a column of its own; empty where one of these is."""
+    parts = joined_columns(group, table.names)
+    if group is None or not parts:
+        return table
+    columns = [labels(table.columns[part]) for part in parts]
+    cells = zip(*([column.levels[code] for code in column.codes] for column in columns))
+    joined = replace(as_text([":".join(row) if all(row) else "" for row in cells]), category=True)
+    return replace(table, names=(*table.names, group), columns={**table.columns, group: joined}, matrix=None, matrix_names=())
+
+
 def with_calculated(table: Table, known: Spec | Encoding) -> Table:
-    """Returns the table with an offset, and trials, that are calculated from its columns as columns of their own."""
+    """Returns the table with an offset, trials and groups that are made from its columns as columns of their own, and with times
+    of 0 where only the end of an interval is known.
+    """
+    if isinstance(known, Spec):
+        table = _with_beginnings(with_group(table, known.group), known)
     table, failures = with_offset(table, known.offset), failures_of(known, table.names)
     if failures is None or known.response not in table.names:
         return table
     reader, trials = Reader(table, Marks(table), missing=True), str(known.trials)
     columns = {**table.columns, trials: reader.numbers(str(known.response)) + reader.numbers(failures)}
     return replace(table, names=(*table.names, trials), columns=columns, matrix=None, matrix_names=())
+
+
+def _with_beginnings(table: Table, spec: Spec) -> Table:
+    """Returns the table with 0 for an empty time whose row has the end of its interval: as R's interval2, it began before."""
+    time = spec.times[0] if spec.times else None
+    if spec.upper not in table.names or time not in table.names:
+        return table
+    begins, ends = floats(table.columns[time]), floats(table.columns[spec.upper])
+    cells = table.columns[time]
+    empty = np.array([cell == "" for cell in table.cells(time)]) if isinstance(cells, Text) else np.isnan(begins)
+    open_left = empty & np.isfinite(ends)
+    if not open_left.any():
+        return table
+    return replace(table, columns={**table.columns, time: np.where(open_left, 0.0, begins)}, matrix=None, matrix_names=())
 
 
 def with_offset(table: Table, offset: str | None) -> Table:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, ordered, plain, truths, typed
+from .cells import Cells, Text, as_text, days, ordered, plain, truths, typed, worded
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -151,7 +151,7 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str]) -
         series = nw.from_native(given[at], series_only=True, pass_through=True)
         if isinstance(series, nw.Series):
             columns[name] = _column(series, name, source, name in text)
-            if not _numbers(series):
+            if not _numbers(series) and isinstance(columns[name], Text):
                 texts.add(name)
             continue
         values = _array(np.array(given[at]) if isinstance(given[at], list) else given[at], f"{source}: column {name!r}", "OUfiub")
@@ -208,9 +208,12 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         return _objects(series.to_list(), name, source, keep)
     if (order := _order(series)) is not None:
         return ordered(series.to_list(), order)
-    category = dtype.startswith(("Categorical", "Enum"))
-    if category or dtype.startswith(("String", "Date", "Time", "Null")):
-        return replace(typed(series.to_list()), category=category)
+    if dtype.startswith("Date") and not keep:
+        return days(series.to_list())
+    if dtype.startswith(("Categorical", "Enum")):
+        return replace(typed(series.to_list()), category=True)
+    if dtype.startswith(("String", "Date", "Time", "Null")):
+        return worded(typed(series.to_list()))
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
 
 
@@ -250,7 +253,7 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
         rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
         raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {remedy}")
-    return as_text([*map(plain, cells)])
+    return worded(as_text([*map(plain, cells)]))
 
 
 # Arrays

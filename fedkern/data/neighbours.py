@@ -31,6 +31,7 @@ Named = list[tuple[str, str]]
 
 GAL, GRAPH = (".gal",), (".graph", ".inla")
 WEIGHTS = ("weight", "weights", "freq", "value")  # libpysal's, spdep's, and those of R's and pandas' tables of a matrix
+BLANKS = "; mend it (where names have blanks, this format cannot have them: write a table of pairs)"
 TRUTH = {"true": 1.0, "false": 0.0}
 SQUARE = 4  # rows and columns, at least, of what is taken for a matrix
 
@@ -219,12 +220,13 @@ def _of_gal(path: str | Path, names: Sequence[str], ids: Ids | None, column: str
         if not words:
             continue
         if len(words) != 2:
-            raise JobError(f"{path}, line {number}: has {len(words)} words; wanted an area and the number of its neighbours")
+            wanted = f"wanted an area and the number of its neighbours{BLANKS}"
+            raise JobError(f"{path}, line {number}: has {len(words)} words; {wanted}")
         count, near = _count(path, number, words[1]), list[str]()
         if count and at < len(lines):
             near, at = lines[at][1], at + 1
         if len(near) != count:
-            raise JobError(f"{path}, line {number}: {words[0]} has {count} neighbours, and {len(near)} are named; mend it")
+            raise JobError(f"{path}, line {number}: {words[0]} has {count} neighbours, and {len(near)} are named{BLANKS}")
         areas.append(words[0])
         pairs += [(words[0], name) for name in near]
     head = lines[0][1] if lines else []

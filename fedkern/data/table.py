@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
 from . import plain_text
-from .cells import Cells, Text, as_text, labels, ordered, plain, truths, typed
+from .cells import Cells, Text, as_text, days, labels, ordered, plain, truths, typed, worded
 from .dialect import Dialect, stem, suffix
 from .dialect import read as read_number
 
@@ -342,7 +342,7 @@ def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
     if values.dtype.kind in "fiu" and not keep:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
     if values.dtype.kind in "fiuUOT":
-        return typed(values.tolist(), values.dtype.itemsize < 8)
+        return worded(typed(values.tolist(), values.dtype.itemsize < 8))
     own = f"column {name!r} has type {values.dtype}"
     raise _fault(path, "a column has another type", own, "numbers, truth values and texts can be used")
 
@@ -380,19 +380,21 @@ def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) 
         for name in names:
             column = data.column(name)
             kind = str(column.type)
-            number = kind.startswith(NUMBERS)
-            if not number:
+            number, dated = kind.startswith(NUMBERS), kind.startswith(("date", "timestamp"))
+            if not number and not dated:
                 texts.add(name)
             if kind == "bool":
                 columns[name] = truths(column.to_pylist())
             elif number and name not in text:
                 columns[name] = column.cast("float64", safe=False).to_numpy()
+            elif dated and name not in text:
+                columns[name] = days(column.to_pylist())
             elif kind.startswith("dictionary") and column.type.ordered:
                 chunks = column.unify_dictionaries().chunks
                 columns[name] = ordered(column.to_pylist(), chunks[0].dictionary.to_pylist() if chunks else ())
             else:
                 cells = typed(column.to_pylist(), kind in ("float", "halffloat"))
-                columns[name] = replace(cells, category=kind.startswith("dictionary"))
+                columns[name] = replace(cells, category=True) if kind.startswith("dictionary") else worded(cells)
     return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
 
 

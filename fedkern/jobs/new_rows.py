@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..data import incomplete, memory, table
 from ..data.cells import MISSING
-from ..data.formula import with_calculated
+from ..data.formula import with_calculated, with_group
 from ..data.plain_text import is_there
 from ..data.table import Table
 from ..errors import JobError
@@ -45,6 +45,8 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     if loaded.lines is None:  # a table with types; of a file of text the job's words are empty since it was read
         loaded = incomplete.with_empty(loaded, dialect, {})
     loaded = with_calculated(loaded, encoding)
+    for name in labels:
+        loaded = with_group(loaded, name)
     centers = _centers(job, encoding)
     return incomplete.fill_cells(loaded, centers) if centers else loaded
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from .verdict import Said
 
-HEAVY = 2.0  # a mean weight that makes many rows of each; below 1 / HEAVY it makes few of many
+WHOLE = 1.2  # a mean weight of all rows, or its inverse, with which intervals are off by a tenth
+HEAVY = 2.0  # a mean weight of one client's rows that makes many of each
 FAR = 10.0  # times the others' mean weight, at one client
 
 
@@ -57,7 +58,7 @@ def compare(column: str, told: Mapping[str, Weighed], *, counts: bool = False, p
                 f"has another column there or weights in another unit, or divide {column!r} by its mean at each client; {COUNTS}",
             )
         )
-    if not 1 / HEAVY <= whole <= HEAVY:
+    if not 1 / WHOLE <= whole <= WHOLE:
         wide = "narrow" if whole > 1 else "wide"
         return Said(
             doubts=(

@@ -10,8 +10,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 from fedkern.data import table
-from fedkern.data.cells import as_text
+from fedkern.data.cells import as_text, floats
+from fedkern.data.formula import with_calculated
 from fedkern.errors import JobError, OwnFault
+from fedkern.models.encoding import Spec
 
 AGE, JOB, Y = [31.5, 40.0, 27.25], ["clerk", "smith", "clerk"], [1.0, 0.0, 1.0]
 
@@ -169,12 +171,13 @@ def test_types_of_a_parquet_file(tmp_path):
     read = table.load(tmp_path / "a.parquet", text=["area", "code"])
     assert read.columns["area"].levels == ("3", "4")
     assert read.columns["code"].levels == ("7", "8", "")
-    assert read.columns["when"].levels == ("1970-01-02", "1970-01-03", "1970-01-04")
+    assert read.columns["when"].tolist() == [1, 2, 3]  # days since 1970, as R has dates
+    assert table.load(tmp_path / "a.parquet", text=["when"]).columns["when"].levels[0] == "1970-01-02"
     assert read.columns["flag"].levels == ("True", "False", "")
     np.testing.assert_array_equal(read.columns["flag"].numbers(), [1, 0, np.nan])
     np.testing.assert_array_equal(read.columns["dose"], [1, 2.0**62, np.nan])
     np.testing.assert_array_equal(read.columns["cost"], [1, 2, 3])
-    assert read.texts == {"when"}
+    assert not read.texts
 
 
 def test_rows_of_a_table(csv):
@@ -340,3 +343,28 @@ def test_a_pipe_and_a_loop_of_links_do_not_hang(tmp_path, read):
     ):
         with pytest.raises(JobError, match=message):
             read(tmp_path / name)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_an_event_before_the_first_visit_has_no_beginning(tmp_path, typed):
+    """As R's interval2 has it: NA and the first visit."""
+    rows = pa.table({"left": [None, 3.0, None], "right": [2.0, 5.0, None], "died": [1, 1, 0]})
+    path = tmp_path / ("a.parquet" if typed else "a.csv")
+    if typed:
+        parquet.write_table(rows, path)
+    else:
+        path.write_text("left,right,died\n,2,1\n3,5,1\n,,0\n")
+    spec = Spec("died", "bernoulli", standardise="none", times=("left",), upper="right")
+    read = with_calculated(table.load(path), spec)
+    np.testing.assert_array_equal(floats(read.columns["left"]), [0, 3, np.nan])
+
+
+def test_texts_that_look_like_numbers_are_labels_where_they_are_few(tmp_path):
+    columns = {"race": ["1", "2", "3"] * 4, "weight": [str(1.5 * k) for k in range(12)], "dose": ["1,5", "2,5", "3,5"] * 4}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    read = table.load(tmp_path / "a.parquet")
+    assert {name: read.columns[name].kind() for name in columns} == {
+        "race": "categorical",
+        "weight": "numeric",
+        "dose": "numeric",
+    }

@@ -123,10 +123,10 @@ ROW = {"random": {"group": "row"}}
 EACH_ROW = r"each row an effect of its own \(\[model.random\] group: a column with another label in every row\)"
 
 REMEDIES = {
-    "(1 | region / ward): the outer column": Remedy(
+    "(1 | region / ward): what differs between regions": Remedy(
         nested,
         of("gaussian", formula="y ~ x + (1 | region / ward)"),
-        "of groups within groups take the outer column",
+        r"\(1 \| ward\) has the sds of what differs between wards",
         {"model": {"formula": "y ~ x + (1 | region)"}},
         {"theta[x]": (0.8189, 0.1388)},  # lmer(y ~ x + (1 | region/ward)); of (1 | region:ward) the sd is .093
     ),

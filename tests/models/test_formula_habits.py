@@ -53,7 +53,7 @@ INSTEAD = {
     "y ~ frailty(ward)": (r"write \(1 \| ward\)", "y ~ (1 | ward)"),
     "y ~ x + cluster(ward)": ("leave it out", "y ~ x + (1 | ward)"),
     "y ~ x * strata(ward)": ("write a:ward", "y ~ x + x:ward + strata(ward)"),
-    "y ~ (1 | region / ward)": ("take the outer column", "y ~ (1 | region)"),
+    "y ~ (1 | region / ward)": (r"\(1 \| ward:bed\) of what differs between the beds", "y ~ (1 | region:ward)"),
     "y ~ (x || ward)": (r"\(1 \+ time \| ward\)", "y ~ x + (1 + x | ward)"),
     "y ~ x | ward": (r"\(1 \| ward\)", "y ~ x + (1 | ward)"),
     "y ~ cut(x, 3)": ("make a column of it in all files", "y ~ x_cut"),
@@ -85,3 +85,8 @@ def test_the_remedy_is_a_formula(text: str) -> None:
 def test_a_factor_is_the_same_column_whatever_it_is_called() -> None:
     said: list[Any] = [reading.read(f"y ~ {call}(x) + z").formula for call in ("C", "factor", "as.factor")]
     assert said[0] == said[1] == said[2]
+
+
+def test_labels_of_several_columns_are_a_group() -> None:
+    read = reading.read("y ~ x + (1 + `a b` | region:`the ward`)")
+    assert read.random == {"group": "region:the ward", "slopes": ["a b"]}

@@ -99,7 +99,7 @@ class Agreed(Message, kind=3):
 
 TWO_LABELS = (
     "a response has the same two labels in all files, one of them positive: correct the cells of the file that differs, or "
-    "[data] positive"
+    "[data] positive; of three or more make a column of 0 and 1"
 )
 
 TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations
@@ -515,7 +515,7 @@ def _check_columns(state: Server) -> None:
                 what = f"{name_openly(name, names, state.spec)} is {kind}"
                 raise JobError(
                     f"client {client!r}: {what}, at client {example!r} it is {wanted[name]}; "
-                    f'correct the cells, or say which: kind = "{wanted[name]}" in [data.columns.NAME]'
+                    'correct the cells, or say in [data.columns.NAME] which: kind = "categorical" (labels) or "numeric"'
                 )
 
 

@@ -24,6 +24,7 @@ LONGEST, DEEPEST = 4000, 20  # letters of a formula; brackets in each other
 MOST_TERMS, MOST_DEGREE = 500, 6  # of a formula; factors of a term
 EXTRA = 'model.formula needs formulaic, which is not installed here: pip install "fedkern[formula]"'
 NEVER = re.compile(r"[{}%@;$!&?\\\x00-\x08\x0b\x0c\x0e-\x1f]")
+IN_NAMES = re.compile(r"[{}\\\x00-\x08\x0b\x0c\x0e-\x1f]")
 NAME = r"[^\W\d][\w.]*|`[^`]+`"
 COLUMN = re.compile(rf"\s*({NAME})\s*")
 EVERY = (
@@ -100,6 +101,12 @@ _WHY = {
 }
 
 
+_GROUP = (
+    "a group is a column, or the labels of several together: (1 | ward), (1 | ward:bed); effects at both levels are not there: "
+    "(1 | ward) has the sds of what differs between wards, (1 | ward:bed) of what differs between the beds of a ward"
+)
+
+
 def _no(text: str, why: str) -> JobError:
     return factors.refused(text.strip(), why)
 
@@ -108,7 +115,7 @@ def _check(text: str) -> None:
     """Refuses texts that no parser should see."""
     if len(text) > LONGEST:
         raise _no(text, f"has {len(text):,} letters; a formula has at most {LONGEST:,}")
-    if match := NEVER.search(text):
+    if match := NEVER.search("".join(_outside(text))) or IN_NAMES.search(text):
         way = "; write a:b in the place of a %in% b" if "%in%" in text else ""
         raise _no(text, f"{match.group()!r} is no part of a formula{way}")
     depth = deepest = 0
@@ -177,7 +184,7 @@ def _bar(part: str) -> tuple[str, str] | None:
 
 def _random(part: str, before: str, after: str) -> dict[str, Any]:
     """Returns the keys of [model.random] for one effect."""
-    group = _column(after, "the group is one column: (1 | ward); of groups within groups take the outer column")
+    group = ":".join(_column(one, _GROUP) for _, one in _split(after, ":"))
     if group == "client":
         raise _no(
             part,
@@ -216,7 +223,10 @@ _LEFT = (
     "calculated from a column is another one, which all files have (a label that counts as 1 is "
     'positive = ".." in [data], and needs no call)'
 )
-_SURV = 'Surv is of columns: Surv(time, event); which label of the event is one says positive = ".." in [data]'
+_SURV = (
+    "Surv is of columns: Surv(time, event); one of several causes, or a time in another unit, is a column of its own in all "
+    'files (which of two labels is the event says positive = ".." in [data])'
+)
 
 
 def _left(text: str) -> dict[str, str]:
@@ -232,7 +242,11 @@ def _left(text: str) -> dict[str, str]:
         return _of_surv(text, parts)
     match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*(?:-\s*({NAME})\s*)?", inner)
     if match is None or match.group(3) not in (None, match.group(1)) or match.group(1) == match.group(2):
-        raise _no(text, "wanted cbind(successes, failures) or cbind(successes, trials - successes), of two columns")
+        raise _no(
+            text,
+            "wanted cbind(successes, failures) or cbind(successes, trials - successes), of two columns; make a column of what is "
+            "calculated otherwise",
+        )
     response, other = match.group(1).strip("`"), match.group(2).strip("`")
     return {"response": response, "trials": other if match.group(3) else of_both(response, other)}
 
@@ -271,7 +285,8 @@ def _terms(text: str) -> Formula:
         tree = parser.get_ast(text)
         many = _count(tree)
     except Exception as fault:  # whatever a parser of texts says of one that is none
-        raise _no(text.replace(WORD, ""), f"cannot be read ({_first(fault)})") from None
+        why = "arguments are as in cs(bmi, df=4)" if isinstance(fault, SyntaxError) else _first(fault)
+        raise _no(text.replace(WORD, ""), f"cannot be read ({why})") from None
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
     if any(len(str(one)) > 1 and not str(one).strip("+-") and str(after) != "1" for one, after in pairwise(tokens)):

@@ -16,7 +16,7 @@ from ...results import verdict as verdict_of
 from ...results.plain import Record
 from ...results.verdict import Verdict
 
-MOVED, SHARE = 0.1, 0.25  # posterior sds by which no mean moves, and the share of the information, where that is the posterior
+MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior, whatever the summaries' share of the information
 
 
 def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:
@@ -52,10 +52,7 @@ def judged(own: Verdict, found: Found) -> Verdict:
     if found.summed is None or own.converged is not True:
         return own
     moved, share = found.summed
-    why = (
-        f"summaries moved the mean by {moved:.2f} sd (wanted {MOVED:g}) and have {100 * share:.0f} % of the information (wanted "
-        f"less than {100 * SHARE:g} %)"
-    )
-    if moved <= MOVED and share < SHARE:
+    why = f"summaries, which have {100 * share:.0f} % of the information, moved the mean by {moved:.2f} sd (wanted {MOVED:g})"
+    if moved <= MOVED:
         return Verdict(True, f"{own.why}; {why}", own.worst)
     return verdict_of.approximate(f"{why}; {own.why}")

@@ -462,7 +462,7 @@ class VerticalModel(JobModel[OutputSection]):
             out.append(
                 f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
                 f"have priors of sd {narrowest:g} in the response's unit, which pull them to zero, and predictions with "
-                f"them: {first}take a larger unit, or set model.prior.sd = {size:.2g}"
+                f"them: {first}take a larger unit, or set model.prior.sd and model.intercept_sd to {size:.2g}"
             )
         if (share := self.kept(y)) < 0.5:
             least = ", the least that is worked out," if self.works_out else ""

@@ -180,3 +180,27 @@ def test_a_label_is_known_however_a_number_is_written(tmp_path: Path, capsys: py
     assert "column 'ward': none of its labels is known to this client" in lines
     _, lines = said(pd.DataFrame({"ward": ["", ""], "y": [1, 2]}))
     assert "none of its labels is known" not in lines
+
+
+def test_labels_of_two_columns_together_are_a_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """(1 | region:ward), as lmer has it, is the group of a column that joins both."""
+    rng, held = np.random.default_rng(3), {}
+    for name in CLIENTS:
+        ward, region = np.tile(np.repeat([1, 2, 3, 4], EACH), 2), np.repeat(["n", "s"], 4 * EACH)
+        effects = np.repeat(rng.normal(size=8), EACH)
+        x = rng.normal(size=len(ward))
+        joined = [f"{r}:{w}" for r, w in zip(region, ward)]
+        held[name] = pd.DataFrame(
+            {"x": x, "ward": ward, "region": region, "both": joined, "y": x + effects + rng.normal(size=len(x))}
+        )
+    formulas = ("y ~ x + (1 | region:ward)", "y ~ x + (1 | both)")
+    common = {"job": {"method": "likelihood"}, "algorithm": dict(FAST)}
+    two, one = (
+        fedkern.run({**common, "model": {"family": "gaussian", "formula": formula}}, data=held, out=tmp_path / f"out{k}")
+        for k, formula in enumerate(formulas)
+    )
+    assert two.parameters == one.parameters
+    found, _ = predict(
+        tmp_path / "out0" / "client-bo", held["bo"].drop(columns="both").assign(ward=[9] * EACH + [2] * 42), capsys
+    )
+    assert list(found.group_effect) == ["new"] * EACH + ["known"] * 42
