@@ -72,11 +72,10 @@ def told(what: str) -> Told:
 
 
 LOGISTIC = {
-    "values, full precision": "LogTermsOf, 400 values at full precision, and SchemaReply's sums",
+    "values, full precision": "400 log-likelihoods at full precision, as they were once sent, and SchemaReply's sums",
     "sites": "SiteDelta and Slope of the default (sequential, full covariance), and sums",
     "all, diagonal covariance": "all messages of a job with a diagonal covariance",
     "sites, synchronous": "SiteDelta, 60 synchronous rounds, full covariance, and sums",
-    "values": "LogTermsOf as it is sent (thousandths, fewer draws than cells), and sums",
     "all": "all messages of a default job",
 }
 
@@ -89,8 +88,6 @@ def logistic(seconds: float, names: list[str]) -> Iterator[str]:
         yield f"\n{title}"
         for p in COLUMNS:
             for n in SIZES:
-                if name == "values" and not any(isinstance(term, curious.Values) for term in told(name)(n, p, 0)[0].terms):
-                    continue  # the question is not asked
                 line, right = tried(name, n, p, seconds)
                 yield line
                 if right < n and n > 7:
@@ -276,15 +273,7 @@ def nested() -> Iterator[str]:
 
 
 def sums() -> Iterator[str]:
-    """Messages that are sums: of a linear job, of a move, of leave-one-out terms."""
-    yield "\nLooSums: what they add to all messages of a default job, rows that are determined to .05 sd"
-    for n, p in ((10, 2), (LEAST_ROWS, 2)):
-        tape, rows = curious_jobs.logistic(n, p, data={"least_rows": 1}, output={"loo": True})
-        seen = curious.logistic(tape, 0)
-        x, y = curious_jobs.standardised(rows, seen)
-        more = replace(seen, terms=(*seen.terms, curious_sums.leave_one_out(tape, 0, seen)))
-        without, beside = (int((curious.known(one, x, 2 * y - 1) < curious.WITHIN).sum()) for one in (seen, more))
-        yield f"  p = {p}, n = {n}: {without} without them, {beside} with them"
+    """Messages that are sums: of a move."""
     yield "\nMoveTerms of the first round, 4 chains: error of X'X and X'y"
     for n in (2, LEAST_ROWS):
         tape, rows = curious_jobs.sparse(n, rounds=6, algorithm={"moves": ["translate", "interweave"]})

@@ -80,6 +80,7 @@ def key(
     meant: Mapping[str, str] = NONE,
     path: bool = False,
     resumable: bool | str = False,
+    expert: bool = False,
     **limits: Any,
 ) -> Any:
     """Declares a key of a section.
@@ -91,9 +92,10 @@ def key(
     meant : other people's word for a value -> the value
     path : whether it is a path, or names clients, whose names come from paths: its letters stay as they are written
     resumable : whether a resumed run may have another value; or the property of the file that says so
+    expert : whether only experiments want it, such as a paper's table: it stands on a page of its own
     limits : gt, ge, lt, le
     """
-    said: dict[str, Any] = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable}
+    said: dict[str, Any] = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable, "expert": expert}
     return Field(default, description=help, json_schema_extra=said, **limits)
 
 
@@ -136,7 +138,7 @@ def remedy(field: FieldInfo) -> str:
 
 
 @cache  # each party and file asks it several times of the same few kinds
-def marked_keys(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
+def marked_keys(root: Model, mark: Literal["path", "resumable", "expert"]) -> Mapping[str, bool | str]:
     """Returns the keys of a file that bear a mark: dotted name -> the mark's value. A table whose names the user chose has
     none."""
     marks = dict[str, bool | str]()

@@ -181,7 +181,8 @@ def of_keys(section, path):
         if not tables:
             default = "" if field.is_required() else f" = {field.get_default(call_default_factory=True)!r}"
             kind = " ".join([plain(field.annotation), *bounds(field.metadata)])
-            made.append(f"{dotted}: {kind}{default}")
+            expert = " expert" if (field.json_schema_extra or {}).get("expert") else ""
+            made.append(f"{dotted}: {kind}{default}{expert}")
     return made
 
 

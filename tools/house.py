@@ -17,12 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "fedkern", ROOT / "tests"
 ROLES = {"one", "own", "at", "told", "said", "asked", "there", "every"}  # names of a place in a sentence, and not of a thing
-PLACES = {
-    "paper": (ROOT / "benchmarks/papers", "*.py"),
-    "page": (ROOT / "docs", "*.md"),
-    "golden": (ROOT / "tests/golden", "*.py"),
-    "benchmark": (ROOT / "benchmarks", "*.py"),
-    "test": (ROOT / "tests", "*.py"),
+PLACES = {  # a place of keys -> its folders, endings of files, and folders that are no part of it
+    "paper": (("benchmarks/papers",), (".py",), ()),
+    "golden": (("tests/golden",), (".py",), ()),
+    "benchmark": (("benchmarks", "mpi"), (".py", ".toml"), ("benchmarks/papers",)),
+    "page": (("docs", "README.md"), (".md", ".py"), ("docs/reference", "docs/spec")),
+    "specification": (("docs/spec",), (".md",), ()),
+    "test": (("tests",), (".py",), ("tests/golden",)),
 }
 
 
@@ -139,20 +140,29 @@ def of_tests() -> list[tuple[str, object]]:
     return [("lines of the tests", lines(paths)), ("tests that compare with a text of four words or more", asserting)]
 
 
-def keys() -> dict[str, tuple[int, list[str]]]:
-    """Returns section.key -> the number of methods that have it, and the places that use it."""
-    lines_of_keys = (re.match(r"job \S+ ([\w.]+):", line) for line in (TESTS / "api/api.txt").read_text().splitlines())
-    texts = {
-        place: "\n".join(path.read_text(encoding="utf-8") for path in files(folder, pattern[1:]))
-        for place, (folder, pattern) in PLACES.items()
-    }
-    found = Counter(match[1] for match in lines_of_keys if match)
+def texts(place: str) -> str:
+    """Returns all files of one of `PLACES`."""
+    folders, endings, but = PLACES[place]
+    paths = [path for name in folders for path in ([ROOT / name] if (ROOT / name).is_file() else files(ROOT / name, *endings))]
+    own = [path for path in paths if not any(path.is_relative_to(ROOT / name) for name in but)]
+    return "\n".join(path.read_text(encoding="utf-8") for path in own)
+
+
+def keys() -> dict[str, tuple[list[str], list[str]]]:
+    """Returns section.key -> the methods that have it, an expert's in parentheses, and the places that name it as a key: behind
+    its section, a quote, or at the begin of a line."""
+    of: dict[str, list[str]] = {}
+    for line in (TESTS / "api/api.txt").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"job (\S+) ([\w.]+):", line):
+            of.setdefault(match[2], []).append(f"({match[1]})" if line.endswith(" expert") else match[1])
+    named = {place: texts(place) for place in PLACES}
 
     def places(key: str) -> list[str]:
-        name = re.compile(rf"\b{re.escape(key.rpartition('.')[2])}\b")
-        return [place for place, text in texts.items() if name.search(text)]
+        section, _, name = key.rpartition(".")
+        how = re.compile(rf"""(?:\b{re.escape(section)}\.|["'`]|^[ #]*){re.escape(name)}\b""", re.MULTILINE)
+        return [place for place, text in named.items() if how.search(text)]
 
-    return {key: (methods, places(key)) for key, methods in sorted(found.items())}
+    return {key: (methods, places(key)) for key, methods in sorted(of.items())}
 
 
 if __name__ == "__main__":
@@ -160,11 +170,12 @@ if __name__ == "__main__":
     arguments.add_argument("--keys", action="store_true")
     if arguments.parse_args().keys:
         for key, (methods, places) in keys().items():
-            print(f"{key:40} {methods} {', '.join(places) or 'nowhere'}")
+            print(f"{key:36} {', '.join(methods):44} {', '.join(places) or 'nowhere'}")
     else:
         for what, number in [
             *of_package(),
             *of_tests(),
-            ("keys of jobs, of all methods", sum(methods for methods, _ in keys().values())),
+            ("keys of jobs, of all methods", sum("(" not in one for methods, _ in keys().values() for one in methods)),
+            ("their keys for experts", sum("(" in one for methods, _ in keys().values() for one in methods)),
         ]:
             print(f"{number!s:>9}  {what}")

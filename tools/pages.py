@@ -46,9 +46,16 @@ copy from: [likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.tom
 [sigma.toml](sigma.toml), [prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
-on the command line: `--set privacy.epsilon=0.5`. Types are not converted, save whole numbers to real ones. A default is what
-a job of that method has without the key; `...` stands where there is none. Variants and presets have defaults of their own:
-`fedkern check` tells what a job will do.
+on the command line: `--set privacy.epsilon=0.5`. Keys that only experiments want stand on [a page of their own](expert.md).
+Types are not converted, save whole numbers to real ones. A default is what a job of that method has without the key; `...`
+stands where there is none. Variants and presets have defaults of their own: `fedkern check` tells what a job will do.
+"""
+EXPERT = """\
+# Keys for experts
+
+Written by `make pages` from the sections that check a job file; a test holds it to them. What a paper's table or a benchmark
+needs beside the [keys of a job file](jobs.md): priors of priors, steps of optimisers and samplers, data that come with a
+dependency. They stand in a job file as the others do; without them a job has their defaults.
 """
 PRIORS = """\
 ## Prior files
@@ -94,6 +101,14 @@ def jobs() -> str:
         ]
         parts += tables(reference.text(method))
     return "\n".join([*parts, PRIORS, *tables(prior_reference.text())])
+
+
+def expert() -> str:
+    """docs/reference/expert.md"""
+    parts = [EXPERT]
+    for method in METHODS:
+        parts += [f"## `{method}`\n", *tables(reference.text(method, expert=True))]
+    return "\n".join(parts)
 
 
 def tables(toml: str) -> Iterator[str]:
@@ -309,6 +324,7 @@ def completion(shell: str) -> str:
 FILES = {
     DISCLOSURE: disclosure,
     "docs/reference/jobs.md": jobs,
+    "docs/reference/expert.md": expert,
     "docs/reference/kernels.md": kernel_pages,
     "docs/reference/findings.md": findings,
     **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},

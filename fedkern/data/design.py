@@ -351,8 +351,6 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     y, offset, weights = _roles(table, encoding, marks, missing)
     with np.errstate(all="ignore"):
         X = _matrix(table, encoding, marks, missing)
-    if encoding.clients:
-        X[:, encoding.size - len(encoding.clients) :] = [name == client for name in encoding.clients]
     if not private:
         _mark_offset(offset, encoding, marks)
         marks.refuse(client, encoding.needed)
@@ -449,7 +447,6 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
     names = tuple(column.name for column in encoding.columns)
     # A matrix that nothing would change is used itself: a copy would double the memory.
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
-    unchanged = unchanged and not encoding.clients
     if (
         unchanged
         and not missing

@@ -128,7 +128,7 @@ LEVELS: Mapping[Level, Rules] = {
     ),
 }
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
-VALUES, VALUES_BY = 400, 4  # log-likelihoods, at most; rows a coefficient that have more cells than those that are told
+VALUES = 400  # numbers more, as when rows were attacked: log-likelihoods were told, too
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: all were never determined of more
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these

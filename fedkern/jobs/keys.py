@@ -158,13 +158,19 @@ class DialectSection(Section):
 class SplitSection(Section):
     """Says how built-in data are dealt to clients (docs/spec/pvi.md, section 13)."""
 
-    clients: Count = key(10, help="how many clients the rows are dealt to")
-    rho: float = key(0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients")
-    kappa: float = key(
-        0.0, le=1, allow_inf_nan=False, help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows"
+    clients: Count = key(10, help="how many clients the rows are dealt to", expert=True)
+    rho: float = key(
+        0.0, ge=0, lt=1, help="half of the clients get (1 - rho) n / clients rows, half (1 + rho) n / clients", expert=True
     )
-    test: float = key(0.2, ge=0, lt=1, help="share of the rows that the server keeps for testing")
-    seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits")
+    kappa: float = key(
+        0.0,
+        le=1,
+        allow_inf_nan=False,
+        help="small clients' share of negatives is c + (1 - c) kappa, c that of all rows",
+        expert=True,
+    )
+    test: float = key(0.2, ge=0, lt=1, help="share of the rows that the server keeps for testing", expert=True)
+    seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits", expert=True)
 
 
 # Of data.weight_counts, of the methods that have it: the meaning, and what is wrong with it alone.
@@ -181,7 +187,9 @@ class DataSection(Section):
         None, help="data of a dependency, or a published set in FEDKERN_DATA"
     )
     split: SplitSection = key(SplitSection(), help="how built-in data are dealt to clients")
-    preprocess: Literal["public", "paper"] = key("public", help="paper: constants from all rows, as published; not private")
+    preprocess: Literal["public", "paper"] = key(
+        "public", help="paper: constants from all rows, as published; not private", expert=True
+    )
     response: str | None = key(None, help="the column to be explained")
     positive: str | None = key(
         None, help="the label that counts as 1 in a binary response; open jobs: default by all files' labels"
@@ -190,7 +198,7 @@ class DataSection(Section):
     weight: str | None = key(
         None, help='a column of case weights, for method = "pvi", and "likelihood" with family = "cox" alone'
     )
-    row_id: str | None = key(None, help="a column that names the row; shards are made from its hash")
+    row_id: str | None = key(None, help="a column that names the row; shards are made from its hash", expert=True)
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
@@ -354,7 +362,7 @@ class JobConfig(Section):
         model, noise = self.model, self.privacy
         sd, r = getattr(model, "prior_sd", None), getattr(model, "scale", None)
         fit = Fit(
-            getattr(model, "prior_precision", None if sd is None else sd**-2),
+            None if sd is None else sd**-2,
             getattr(model, "intercept_centre", None),
             getattr(model, "intercept", True),
             float(r) if isinstance(r, (int, float)) else None,

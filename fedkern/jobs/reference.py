@@ -10,14 +10,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from ..sections import marked_keys
 from .keys import Section
 
 Default = Callable[[FieldInfo, str, str], tuple[str, str]]
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 
 
-def text(head: str, config: type[Section], default: Default, kinds: Mapping[str, str] | None = None) -> str:
-    """Returns the whole file.
+def text(
+    head: str, config: type[Section], default: Default, kinds: Mapping[str, str] | None = None, *, expert: bool = False
+) -> str:
+    """Returns the whole file, without keys for experts; or with `expert` these alone.
 
     Parameters
     ----------
@@ -26,15 +29,16 @@ def text(head: str, config: type[Section], default: Default, kinds: Mapping[str,
     default : a key's field, the path of its table and its name -> its default as TOML, and what to say of other defaults
     kinds : "section.key" -> its type in words, where its annotation does not tell
     """
-    parts = [head]
+    parts, marked = [head], marked_keys(config, "expert")
     for path, section in tables(config):
         lines = [f"[{path}]"]
         for key, field in section.model_fields.items():
-            if table_in(field.annotation) is None:
+            if table_in(field.annotation) is None and (f"{path}.{key}" in marked) == expert:
                 value, differs = default(field, path, key)
                 kind = (kinds or {}).get(f"{path}.{key}") or kind_of(field.annotation)
                 lines.append(f"# {key} = {value}".ljust(32) + f"# {kind}: {field.description}{differs}")
-        parts.append("\n".join(lines) + "\n")
+        if len(lines) > 1 or not expert:
+            parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 

@@ -17,12 +17,13 @@ from . import METHODS, load_method
 
 HEAD = """\
 # Every key of a job file{}, with its default (... where there is none) and what it may be. Copy those that you need.
-# Variants and presets have defaults of their own: `fedkern check` tells what a job will do.
+# Variants and presets have defaults of their own: `fedkern check` tells what a job will do. Keys that only experiments want
+# stand in docs/reference/expert.md.
 """
 
 
-def text(method: str = METHODS[0]) -> str:
-    """Returns the whole file of a method."""
+def text(method: str = METHODS[0], *, expert: bool = False) -> str:
+    """Returns the whole file of a method, without keys for experts; or with `expert` these alone."""
     keys, first = load_method(method).keys, method == METHODS[0]
     job: Tables = {} if first else {"job": {"method": method}}
 
@@ -34,7 +35,8 @@ def text(method: str = METHODS[0]) -> str:
         return value, f"; {private} in a private job" if private != value else ""
 
     head = HEAD.format("" if first else f' with method = "{method}"')
-    return reference.text(head, keys.Config, default, {"job.method": " | ".join(json.dumps(name) for name in METHODS)})
+    methods = {"job.method": " | ".join(json.dumps(name) for name in METHODS)}
+    return reference.text(head, keys.Config, default, methods, expert=expert)
 
 
 if __name__ == "__main__":

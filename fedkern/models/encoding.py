@@ -283,7 +283,6 @@ class Encoding:
     Attributes
     ----------
     labels : the response's texts; () for any; if the response is one of several levels these, in their order
-    clients : those that have a coefficient of their own, after all columns; rows of others have 0 there
     trials : see `Spec`
     formula : makes these columns of others, with all that is agreed about them
     joined : column -> levels that joined "other", as all parties know them; other labels of such a column count as it, too
@@ -298,7 +297,6 @@ class Encoding:
     weight: str | None = None
     row_id: str | None = None
     intercept: bool = True
-    clients: tuple[str, ...] = ()
     trials: str | None = None
     formula: Formula | None = None
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -335,7 +333,7 @@ class Encoding:
         names = [INTERCEPT] if self.intercept else []
         for column in self.columns:
             names += [column.name] if column.levels is None else [f"{column.name}={level}" for level in column.levels]
-        return (*names, *(f"client={name}" for name in self.clients))
+        return tuple(names)
 
     @property
     def levels_joined(self) -> dict[str, tuple[str, ...]]:
@@ -365,13 +363,13 @@ class Encoding:
         squares += [] if self.formula is None else [one.spread for one in self.formula.made]
         for column in self.columns if self.formula is None else ():
             squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
-        return np.array([*squares, *(1 / len(self.clients) for _ in self.clients)])
+        return np.array(squares)
 
     @property
     def size(self) -> int:
         """The number d of coefficients."""
         own = sum(1 if column.levels is None else len(column.levels) for column in self.columns)
-        return self.intercept + own + len(self.clients)
+        return self.intercept + own
 
     @property
     def texts(self) -> frozenset[str]:
@@ -419,7 +417,7 @@ class Encoding:
         for column in self.columns:
             rest = {"center": column.center, "scale": column.scale} if column.levels is None else {"levels": list(column.levels)}
             columns.append({"name": column.name} | rest)
-        more: dict[str, Any] = {"clients": list(self.clients)} if self.clients else {}
+        more = dict[str, Any]()
         more |= {"trials": self.trials} if self.trials else {}
         more |= {"formula": self.formula.to_dict()} if self.formula is not None else {}
         more |= {"joined": {name: list(levels) for name, levels in self.joined.items()}} if self.joined else {}
@@ -451,7 +449,6 @@ class Encoding:
                 raise TypeError(f"a text has another type in {roles}")
             if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):
                 raise TypeError("center must be finite and scale > 0")
-            clients = tuple(map(str, plain.get("clients", ())))
             formula = Formula.from_dict(plain["formula"]) if "formula" in plain else None
             if formula is not None and [column.name for column in columns] != [one.name for one in formula.made]:
                 raise TypeError("its columns are not those of its formula")
@@ -459,7 +456,7 @@ class Encoding:
             if not joined.keys() <= {*(column.name for column in columns), *(formula.variables if formula else ())}:
                 raise TypeError("its joined levels are not of its columns")
             texts = tuple(map(str, plain["labels"]))
-            return cls(columns, labels=texts, clients=clients, formula=formula, joined=joined, **roles)
+            return cls(columns, labels=texts, formula=formula, joined=joined, **roles)
         except (KeyError, TypeError, JobError) as fault:
             raise ValueError(f"not an encoding: {fault}") from fault
 

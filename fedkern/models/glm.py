@@ -131,26 +131,6 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: st
     return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}
 
 
-def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0, least: float = -np.inf) -> Vector:
-    """Returns (m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights.
-
-    `least`: what is lower, or no number, counts as this.
-    """
-    eta = theta @ np.asarray(rows.X, np.float64).T
-    eta = eta if rows.offset is None else eta + rows.offset
-    value = FAMILIES[family].value(rows.y, FAMILIES[family].kept(eta), scale, None)
-    value = value if rows.weights is None else value * rows.weights
-    return value if least == -np.inf else np.fmax(value, least)
-
-
-def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0, least: float = -np.inf) -> Vector:
-    """Returns (m,) sums over all rows at m draws theta (m, d), block by block, for X may be a memory map."""
-    total = np.zeros(len(theta))
-    for at in range(0, len(rows), FEW):
-        total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale, least).sum(axis=1)
-    return total
-
-
 def pearson_sums(
     rows: Rows, theta: Vector, family: str, scale: float = 1.0, most: float = np.inf
 ) -> tuple[int, float, float, float, float, float]:
@@ -165,8 +145,6 @@ def pearson_sums(
     Sums
     are 0 in families whose variance the mean decides alone. A row adds at most `most`, and nothing where that is no number.
     """
-    if rows.units is not None:
-        return _of_trials(rows, theta, most)
     record, counts = FAMILIES[family], FAMILIES[family].counted
     there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
     weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
@@ -188,25 +166,6 @@ def pearson_sums(
 def _added(parts: Vector, most: float) -> float:
     """Returns the sum of what rows add."""
     return float((parts if most == np.inf else np.fmin(np.nan_to_num(parts), most)).sum())
-
-
-def _of_trials(rows: Rows, theta: Vector, most: float) -> tuple[int, float, float, float, float, float]:
-    """Computes `pearson_sums` of rows of the file with two trials or more: of one trial the mean decides the variance.
-
-    Events are the rarer of successes and failures.
-    """
-    assert rows.units is not None
-    assert rows.weights is not None
-    _, first, unit = np.unique(rows.units, return_index=True, return_inverse=True)
-    n, s = (np.bincount(unit, weights=w) for w in (rows.weights, rows.weights * rows.y))
-    several = n > 1
-    first, n, s = first[several], n[several], s[several]
-    eta = np.asarray(rows.X[first], np.float64) @ theta
-    eta = eta if rows.offset is None else eta + rows.offset[first]
-    p = np.clip(FAMILIES["bernoulli"].mean(eta), 1e-12, 1 - 1e-12)
-    variance = n * p * (1 - p)
-    misfit, noise = (s - n * p) ** 2 / variance, 2 + 1 / variance - 6 / n
-    return len(n), 1.0, float(min(s.sum(), (n - s).sum())), _added(misfit, most), _added(noise, most), 0.0
 
 
 def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:

@@ -113,7 +113,6 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
         return "spike and slab" if model.get("kind") == "regression" else ""
     own: Mapping[str, Any] = model["prior"] if isinstance(model.get("prior"), Mapping) else {}
     sd = model.get("prior_sd") or own.get("sd") or model.get("coefficient_sd")
-    sd = model["prior_precision"] ** -0.5 if sd is None and "prior_precision" in model else sd
     if sd is None or model.get("kind") == "own":
         return ""
     family = FAMILIES.get(str(model.get("family")))

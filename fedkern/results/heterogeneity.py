@@ -292,7 +292,7 @@ def _words(test: Test) -> str:
     return f"I^2 {test.i2:.0%}, p {f'= {test.p:.1g}' if test.p > 1e-12 else '< 1e-12'}"
 
 
-def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: float = 1.0) -> Heterogeneity | None:
+def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array) -> Heterogeneity | None:
     """Tests sites against each other.
 
     Parameters
@@ -300,7 +300,6 @@ def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array, rat
     names : of the d coefficients, that of an intercept first
     intercept : whether the first is one
     h, P : (M, d) and (M, d, d) of each site
-    ratio : by which responses vary more than the model says; Q is divided by it
 
     Returns
     -------
@@ -314,13 +313,13 @@ def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array, rat
         # Slopes are tested with an intercept for each site; the rest of Q is that of the intercepts.
         if intercept:
             every, slopes = _q(h, P), _q(*_own_intercepts(h, P))
-            own = Test((every.Q - slopes.Q) / ratio, every.df - slopes.df)
+            own = Test(every.Q - slopes.Q, every.df - slopes.df)
         else:
             slopes, own = _q(h, P), None
-        single = {name: Test(test.Q / ratio, test.df) for name, test in _single(names, intercept, h, P)}
+        single = dict(_single(names, intercept, h, P))
     except np.linalg.LinAlgError:
         return None
-    return Heterogeneity(Test(slopes.Q / ratio, slopes.df), own, single, _holm(single))
+    return Heterogeneity(slopes, own, single, _holm(single))
 
 
 def _own_intercepts(h: Array, P: Array) -> tuple[Array, Array]:

@@ -44,20 +44,11 @@ class Sums(NamedTuple):
     ----------
     chance : of the outcome 1 there, at all sites together
     g, P : (M, d) and (M, d, d) gradient and minus second derivatives, the intercept's first, each row at that chance
-    own : (M,) how often the outcome is 1 at each site
     """
 
     chance: float
     g: Array
     P: Array
-    own: Array
-
-    @property
-    def of_own(self) -> tuple[Array, Array]:
-        """Gradient and curvature where each site has the intercept by which the outcome is as often 1 as it is there."""
-        n = self.P[:, 0, 0] / (self.chance * (1 - self.chance))
-        ratio = self.own * (1 - self.own) / (self.chance * (1 - self.chance))
-        return self.g - (n * (self.own - self.chance))[:, None] * self.P[:, 0] / self.P[:, :1, 0], self.P * ratio[:, None, None]
 
 
 def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) -> Sums | None:
@@ -95,9 +86,8 @@ def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) 
     P0 = np.einsum("ki,kj->kij", x, x)
     P0[:, 1:, 1:] += covariances
     told = np.column_stack([ones, np.stack([one[2] for one in every])])
-    own = (np.clip(ones, 0.0, n) + 0.5) / (n + 1)
     each = chance * (1 - chance) * n
-    return Sums(chance, told - chance * n[:, None] * x, each[:, None, None] * P0, own)
+    return Sums(chance, told - chance * n[:, None] * x, each[:, None, None] * P0)
 
 
 def _unweighted(level: float, variance: float) -> tuple[float, float, float, float]:
@@ -123,17 +113,9 @@ def _unweighted(level: float, variance: float) -> tuple[float, float, float, flo
     return mean, var, float(WEIGHTS @ p), float(WEIGHTS @ (p * (1 - p)))
 
 
-def find(sums: Sums, names: Sequence[str], column: str | None, *, effects: bool) -> Reversed | None:
-    """Returns the words on a site whose outcome seems to be coded the other way round; None where none does.
-
-    Parameters
-    ----------
-    effects : whether sites have intercepts of their own, which hide how often the outcome is: then slopes alone are asked
-    """
-    if effects:
-        found, mirrored = heterogeneity.find_opposed(*sums.of_own), tuple[int, ...]()
-    else:
-        found, mirrored = heterogeneity.find_reversed(*sums[:3]), heterogeneity.mirrored(*sums[:3])
+def find(sums: Sums, names: Sequence[str], column: str | None) -> Reversed | None:
+    """Returns the words on a site whose outcome seems to be coded the other way round; None where none does."""
+    found, mirrored = heterogeneity.find_reversed(*sums), heterogeneity.mirrored(*sums)
     if found:
         return describe([names[k] for k in found], column, OF_TWO)
     return describe_rates([names[k] for k in mirrored], column) if mirrored else None

@@ -17,7 +17,6 @@ from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.messages import (
     LARGEST,
-    CountsSiteDelta,
     Gradient,
     MaskedSiteDelta,
     ScaledSiteDelta,
@@ -122,9 +121,6 @@ def test_sums_by_which_a_scale_is_learnt_are_added() -> None:
     got = added(answers)
     assert (got.misfit, got.used, got.weight) == (60.0, 2.0, 80.0)
     np.testing.assert_allclose(got.dP, np.sum([one.dP for one in answers], axis=0))
-    one = answers[0]
-    counts = CountsSiteDelta(one.round, one.version, 0, one.dh, one.dP, -1.5, -2.0)
-    assert (added([counts] * M).slope, added([counts] * M).curvature) == (-6.0, -8.0)
 
 
 def test_a_slope_is_told_where_each_client_tells_one() -> None:
@@ -154,7 +150,7 @@ def test_rows_that_would_add_more_than_they_may_are_counted_over_all_clients() -
 
 def test_log_likelihoods_of_draws_are_added_in_thousandths() -> None:
     rng = np.random.default_rng(11)
-    told = [terms.LogTermsOf(0, -300 * rng.random(5)).leaving() for _ in range(M)]
+    told = [terms.LogTerms(0, -300 * rng.random(5)).leaving() for _ in range(M)]
     np.testing.assert_array_equal(
         np.rint(1000 * added(told).values), np.sum([np.rint(1000 * one.values) for one in told], axis=0)
     )

@@ -24,7 +24,7 @@ from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.box import WIDER, BoxOfQ
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.messages import AskSlopeAt, CountsQUpdate, Parameters, QUpdate, ScaledQUpdate, SiteApplied
+from fedkern.algorithms.pvi.messages import Parameters, QUpdate, ScaledQUpdate, SiteApplied
 from fedkern.algorithms.pvi.settings import Settings
 from fedkern.errors import JobError
 from fedkern.jobs.holding.questions import Questions
@@ -47,7 +47,7 @@ CASES: dict[str, dict[str, Any]] = {
     "logistic": EXACT | {"family": "bernoulli", "until": True},
     "counts": EXACT | {"family": "poisson", "until": True},
     "measured": EXACT | {"family": "gaussian", "learn_scale": True, "until": True},
-    "dispersed": EXACT | {"family": "negative-binomial", "learn_scale": True, "until": True},
+    "dispersed": EXACT | {"family": "negative-binomial", "until": True},
     "diagonal": EXACT | {"family": "poisson", "covariance": "diagonal"},
     "steps": {"family": "poisson", "optimiser": "sgd", "learning_rate": 50.0, "covariance": "diagonal", "local_steps": 3},
     "full steps": {"family": "bernoulli", "optimiser": "adam", "learning_rate": 5.0, "covariance": "full", "local_steps": 3},
@@ -106,10 +106,8 @@ def question(s: Settings, round: int, at: tuple[Array, Array], rng: np.random.Ge
         h = sd**-2.0 * mean
     if s.variant == "global-vi":
         return Parameters(round, mean, np.log(sd))
-    if s.learns_variance:
+    if s.learn_scale:
         return ScaledQUpdate(round, 0, h, P, float(10.0 ** rng.integers(-6, 6)))
-    if s.learns_r:
-        return CountsQUpdate(round, 0, h, P, float(10.0 ** rng.integers(-3, 6)))
     return QUpdate(round, 0, h, P)
 
 
@@ -136,7 +134,7 @@ def asked_of(s: Settings, rng: np.random.Generator, parts: Sequence[Rows], own: 
         if s.until:
             mean, sd = place(rng, box)
             q = round, sd**-2.0 * mean, pack(np.diag(sd**-2.0))
-            said.append(AskSlopeAt(*q, 10.0) if s.learns_r else AskSlope(*q))
+            said.append(AskSlope(*q))
     said.append(question(s, 3, outside(rng, box), rng))
     return said
 
@@ -144,8 +142,7 @@ def asked_of(s: Settings, rng: np.random.Generator, parts: Sequence[Rows], own: 
 def protocol(s: Settings) -> Protocol[Any, Any]:
     if s.variant == "global-vi":
         return global_vi.protocol(private=False)
-    learns = "variance" if s.learns_variance else "r" if s.learns_r else ""
-    return pvi.protocol(private=False, until=s.until, learns=learns)
+    return pvi.protocol(private=False, until=s.until, learns=s.learn_scale)
 
 
 def told(
@@ -215,7 +212,7 @@ def test_what_rows_add_does_not_hang_on_whose_they_are(case: str, pairs: range) 
         others = [pooled.take(np.sort(some)) for some in np.array_split(dealt, sorted(rng.integers(1, len(pooled), 2)))]
         mean, sd = searched(s, rng, parts, own, box)
         q = 0, sd**-2.0 * mean, pack(np.diag(sd**-2.0))
-        one: Message = AskSlopeAt(*q, 10.0) if s.learns_r else AskSlope(*q)
+        one: Message = AskSlope(*q)
         if s.family == "gaussian":
             one = ScaledQUpdate(0, 0, *q[1:], 1.0)
         sums = []

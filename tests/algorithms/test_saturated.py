@@ -213,7 +213,7 @@ def test_chains_get_the_same_of_two_federations_whose_sums_agree() -> None:
     for family, group in (("poisson", False), ("gaussian", True), ("weibull", False)):
         layout, both = two(family, group, rng)
         box, chains = box_of(layout), 4
-        s = hmc.Settings(5, 1, 0, chains, 1, 0.1, None, 1, whole=True, box=box)
+        s = hmc.Settings(5, 0, chains, 1, 0.1, 1, whole=True, box=box)
         dims = s.sizes(layout.size)
         several = []
         for rows in both(0):

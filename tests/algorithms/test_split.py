@@ -31,7 +31,7 @@ VARIANTS = {
     "batches": {"batch": 6},
     "draws": {"draws": 3, "average": "half"},
     "bound": {"bound": True, "cool_down": 0.5, "optimiser": "adagrad"},
-    "clip": {"gradient_clip": 0.5, "memory": 0.5},
+    "memory": {"memory": 0.5},
 }
 
 
@@ -525,9 +525,7 @@ def test_compiled_iterations_are_the_composed_ones(full, auxiliary, inputs, path
         ({"draws": 2}, {}),
         ({"batch": 6}, {}),
         ({"local_steps": 2, "curvature": 0.25}, {}),
-        ({"closed_form": True}, {}),
         ({"optimiser": "adagrad"}, {}),
-        ({"gradient_clip": 1.0}, {}),
         ({"model": "power", "response": "shared"}, {}),
         ({}, {"predictor": cases.predictor("multilevel", np.random.default_rng(0), cases.N, 2)}),
     ],

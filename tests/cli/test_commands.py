@@ -47,7 +47,7 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     assert (ended.code, ended.err) == (0, "")
     folder = Path("out")
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary.keys() - {"lines"} == KEYS | {"weights", "heterogeneity"}
+    assert summary.keys() == KEYS
     assert (summary["method"], summary["claim"], summary["stop"], summary["rounds"]) == ("pvi", "federated", "rounds", 3)
     judged = (summary["converged"], summary["verdict"], summary["worst"])
     assert judged[0] in ("settled", False)  # three rounds of an exact optimiser, each client once in each
@@ -161,7 +161,7 @@ def test_a_coefficient_far_from_its_prior_is_named(fedkern: Any, tmp_path: Path)
         (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
         data = {"clients": [str(tmp_path / f"{name}.csv")], "response": "y", **few.ANY}
         tables: dict[str, Any] = {"data": data, "model": {"family": "gaussian"}}
-        tables["model"] |= {"scale": 1.0, "prior_precision": 1.0 if name == "far" else 1e-10}
+        tables["model"] |= {"scale": 1.0, "prior_sd": 1.0 if name == "far" else 1e5}
         notes = package.run(tables, job={"rounds": 2}).summary["notes"]
         assert (name == "far") == any("the prior moves these by so many" in note for note in notes)
 

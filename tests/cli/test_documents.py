@@ -26,6 +26,7 @@ from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import reference as prior_reference
 from fedkern.methods.sigma.prior.keys import PriorConfig
 from fedkern.results import report
+from fedkern.sections import marked_keys
 from support.mpirun import environment
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,8 @@ def test_the_page_of_keys_names_every_key() -> None:
         part = page.partition(f"## `{method}`\n")[2].partition("\n## ")[0]
         keys = re.findall(r"^# (\S+) = ", text(method), flags=re.MULTILINE)
         assert re.findall(r"^\| `(\w+)` \|", part, flags=re.MULTILINE) == keys
+        of_experts = re.findall(r"^# (\S+) = ", text(method, expert=True), flags=re.MULTILINE)
+        assert {*of_experts} == {name.rpartition(".")[2] for name in marked_keys(load_method(method).keys.Config, "expert")}
         assert len(keys) > 40
     assert set(PriorConfig.model_fields) <= set(re.findall(r"### `\[(\w+)\]`", page.partition("## Prior files")[2]))
 

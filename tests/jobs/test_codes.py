@@ -42,8 +42,7 @@ def ran(method: str, clients: dict[str, Any], **more: Any) -> Any:
         "data": {"response": "died", **few.ANY, **more.pop("data", {})},
         "model": {"family": "bernoulli", **more.pop("model", {})},
     }
-    reweighed = {"output": {"reweigh": False}} if method == "pvi" else {}
-    return fedkern.run({"job": {"method": method, **more.pop("job", {})}, **columns, **reweighed}, data=clients, **more)
+    return fedkern.run({"job": {"method": method, **more.pop("job", {})}, **columns}, data=clients, **more)
 
 
 @pytest.mark.parametrize("method", ["likelihood", "pvi"])

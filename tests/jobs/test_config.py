@@ -66,7 +66,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         OPEN,
         {"algorithm.variant": "bcm"},
-        'wanted "pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same" or "bcm-split"',
+        'wanted "pvi", "local-averaging", "virtual-clients", "global-vi" or "bcm-split"',
     ),
     # types and limits
     (OPEN, {"job.seed": -1}, "job.seed = -1: wanted a number of at least 0 (a number of 64 bits)"),
@@ -91,7 +91,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"algorithm.client_weights.clinic-a": 0}, "algorithm.client_weights.clinic-a = 0: wanted a number greater than 0"),
     (OPEN, {"algorithm.damping": 1.1}, "algorithm.damping = 1.1: wanted a number of at most 1"),
     (OPEN, {"model.intercept": "yes"}, 'model.intercept = "yes": wanted true or false'),
-    (OPEN, {"model.prior_precision": 0}, "model.prior_precision = 0: wanted a number of at least 1e-10 (1 / sd^2 of its prior)"),
+    (OPEN, {"model.prior_sd": 0}, "model.prior_sd = 0: wanted a number of at least 1e-05 (of every coefficient's prior)"),
     (OPEN, {"data.names": "clinic"}, 'data.names = "clinic": wanted a list in [ ]'),
     (
         PRIVATE,
@@ -145,7 +145,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PRIVATE, {"algorithm.random_source": "keyed"}, "algorithm.random_source is for jobs that are not private; privacy.noise"),
     (OPEN, {"model.covariance": "full", "algorithm.variant": "global-vi"}, 'model.covariance = "full" does not exist with'),
     (OPEN, {"algorithm.variant": "global-vi", "algorithm.optimiser": "exact"}, 'optimiser = "exact" does not exist with variant'),
-    (OPEN, {"algorithm.variant": "bcm-same", "job.rounds": 3}, "is one synchronous round without damping"),
+    (OPEN, {"algorithm.variant": "bcm-split", "job.rounds": 3}, "is one synchronous round without damping"),
     (PRIVATE, {"privacy.clip": 9.9e-4}, "privacy.clip = 0.00099: on rows wanted at least 0.001; give the columns larger units"),
     (PRIVATE, {"privacy.clients.a.clip": 1e-10}, "privacy.clients.a.clip = 1e-10: on rows wanted at least 0.001"),
     (PRIVATE, {"privacy.unit": "client", "algorithm.variant": "global-vi"}, 'unit = "client" is for variant = "pvi"'),
@@ -159,7 +159,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PRIVATE, {"algorithm.batch": 0.1}, "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how"),
     (PRIVATE, {"algorithm.optimiser": "exact"}, 'algorithm.optimiser = "exact" cannot be private'),
     (PRIVATE, {"algorithm.estimator": "stl"}, 'algorithm.estimator = "stl" has no clipped form'),
-    (PRIVATE, {"algorithm.variant": "bcm-same"}, 'algorithm.variant = "bcm-same" has no private form'),
+    (PRIVATE, {"algorithm.variant": "bcm-split"}, 'algorithm.variant = "bcm-split" has no private form'),
     (PRIVATE, {"data.standardise": "exchange"}, 'data.standardise = "exchange" would publish statistics of rows'),
     (PRIVATE, {"privacy.calibrate": True}, "privacy.noise_multiplier and privacy.calibrate = true contradict each other"),
     (
@@ -311,7 +311,7 @@ def test_defaults_of_an_open_and_of_a_private_job() -> None:
     assert (private.job.rounds, private.algorithm.optimiser, private.algorithm.average) == ("budget", "adagrad", "half")
     assert (private.algorithm.damping, private.algorithm.damping_form, private.algorithm.learning_rate) == (0.1, "moment", 0.5)
     assert (private.model.covariance, private.algorithm.until) == ("diagonal", None)
-    for lengths in ({"job.rounds": 7}, {"algorithm.schedule": "asynchronous"}, {"algorithm.variant": "bcm-same"}):
+    for lengths in ({"job.rounds": 7}, {"algorithm.schedule": "asynchronous"}, {"algorithm.variant": "bcm-split"}):
         assert parse(changed(OPEN, lengths)).algorithm.until is None
     assert private.data.standardise == "public"
     assert private.privacy is not None

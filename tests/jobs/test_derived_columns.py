@@ -33,9 +33,8 @@ def sites(seed: int, sizes: tuple[int, ...] = (500, 400, 400)) -> dict[str, Any]
 
 
 def ran(formula: str, clients: dict[str, Any], method: str = "likelihood") -> Any:
-    reweighed = {"output": {"reweigh": False}} if method == "pvi" else {}
     model = {"formula": formula, "family": "bernoulli"}
-    return fedkern.run({"job": {"method": method}, "model": model, **reweighed}, data=clients)
+    return fedkern.run({"job": {"method": method}, "model": model}, data=clients)
 
 
 @pytest.mark.parametrize("formula", FORMULAS)

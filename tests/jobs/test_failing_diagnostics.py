@@ -25,7 +25,7 @@ from support.declared import QUESTIONS
 from support.input_cases import METHODS
 
 MORE: dict[str, dict[str, Any]] = {  # a federation -> what is asked for beside its job file
-    "pvi": {"output": {"loo": True}},
+    "pvi": {},
     "private": {},
     "likelihood": {"output": {"loo": True, "marginal": True}},
     "sparse": {"output": {"loo": True}},

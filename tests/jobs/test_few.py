@@ -337,15 +337,15 @@ def test_batches_are_said_to_tell_rows(algorithm: dict[str, Any], says: str | No
 @pytest.mark.parametrize(
     ("model", "algorithm", "says"),
     [
-        ({"family": "bernoulli", "prior_precision": 1e5}, {}, "model.prior_precision = 100000: the prior holds q"),
-        ({"family": "bernoulli", "prior_precision": 1e4}, {}, "model.prior_precision = 10000: the prior holds q"),
+        ({"family": "bernoulli", "prior_sd": 0.00316228}, {}, "model.prior_sd = 0.00316228: the prior holds q"),
+        ({"family": "bernoulli", "prior_sd": 0.01}, {}, "model.prior_sd = 0.01: the prior holds q"),
         ({"family": "poisson", "intercept_sd": 1e-5}, {}, "model.intercept_sd = 1e-05: the prior holds q"),
-        ({"family": "bernoulli", "prior_precision": 1e-4}, {}, "model.prior_precision = 0.0001 lets a slope grow"),
+        ({"family": "bernoulli", "prior_sd": 100.0}, {}, "model.prior_sd = 100 lets a slope grow"),
         ({"family": "poisson"}, {"variant": "global-vi"}, 'algorithm.variant = "global-vi" takes single steps from the prior'),
         ({"family": "poisson"}, {"optimiser": "adam"}, 'algorithm.optimiser = "adam" takes single steps from the prior'),
         ({"family": "bernoulli"}, {"variant": "global-vi"}, None),
-        ({"family": "gaussian", "prior_precision": 1e5}, {}, None),
-        ({"family": "poisson", "prior_precision": 1e-4}, {}, None),
+        ({"family": "gaussian", "prior_sd": 0.00316228}, {}, None),
+        ({"family": "poisson", "prior_sd": 100.0}, {}, None),
     ],
 )
 def test_a_q_of_the_jobs_own_choice_is_said_to_tell_rows(
@@ -804,7 +804,8 @@ def test_an_offset_leaves_ten_rows_their_weight(name: str) -> None:
     family, offset, takes_part = OFFSETS[name]
     n = len(offset)
     columns = {"x": NORMAL[:n, 0], "z": NORMAL[:n, 1], "crea": offset, "y": np.arange(n) % 2.0}
-    config = parse({"data": {"clients": ["a.csv"], "response": "y", "offset": "crea"}, "model": {"family": family}, **AT_STRICT})
+    model = {"family": family} | ({"scale": 0.1} if family == "negative-binomial" else {})
+    config = parse({"data": {"clients": ["a.csv"], "response": "y", "offset": "crea"}, "model": model, **AT_STRICT})
     found = few.find_few(
         config.requirement, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a"
     )
@@ -928,11 +929,11 @@ def test_an_offset_is_a_column(family: str) -> None:
 def test_counts_leave_rows_of_each_value_their_weight() -> None:
     """The curvature of a negative binomial has (r + y): of 25 in intensive care one had nearly all visits."""
     y = np.where(np.arange(300) < 25, np.arange(300) % 4, np.random.default_rng(3).poisson(9, 300)) * 1.0
-    columns = {**ward(), "y": y}
-    assert alone("negative-binomial", {}, **columns) == ""
+    columns, r = {**ward(), "y": y}, {"model": {"scale": 0.1}}
+    assert alone("negative-binomial", {}, r, **columns) == ""
     columns["y"] = np.where(np.arange(300) == 7, 90.0, y)
     assert alone("poisson", {}, **columns) == ""
-    found = alone("negative-binomial", {}, **columns)
+    found = alone("negative-binomial", {}, r, **columns)
     assert "'icu' has a value that 2 rows, as their counts let them weigh, have and all others lack; 3 are asked for" in found
     columns["y"] = np.where(np.arange(300) < 25, np.arange(300) == 7, y) * 3.0
-    assert "'icu' and 'y' have values together that 1 row has" in alone("negative-binomial", {}, **columns)
+    assert "'icu' and 'y' have values together that 1 row has" in alone("negative-binomial", {}, r, **columns)

@@ -169,7 +169,7 @@ def test_no_sum_is_left_whoever_has_failed(who: tuple[int, ...], tmp_path: Path)
         total([asked(client, 1.0) for client in three])
 
 
-@pytest.mark.parametrize("at", ["pvi-QUpdate", "terms-of-q-AskTermsOf"])
+@pytest.mark.parametrize("at", ["pvi-QUpdate", "arrival-AskSlope"])
 def test_a_job_with_a_client_that_fails_publishes_nothing(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last barrier is after all that is asked, and before anything is published."""
     monkeypatch.chdir(tmp_path)

@@ -66,7 +66,7 @@ NOT_ASKED = {("sparse", "Counts")}  # with secure sums
 ALLOWED: dict[str, list[Keys]] = {
     "pvi": [
         {},
-        {"model": {"missing": "drop"}, "output": {"loo": True, "reweigh": True}},
+        {"model": {"missing": "drop"}},
         {"model": {"family": "gaussian"}},
         {"model": {"family": "poisson"}},
         {"algorithm": {"variant": "global-vi"}},

@@ -1,10 +1,8 @@
-"""What clients of open jobs say of a posterior after the rounds: k-hat of q, and leave-one-out sums; equal to pooled ones."""
+"""What clients of open jobs say of a posterior after the rounds: leave-one-out sums, equal to pooled ones."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +10,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
-from scipy.stats import norm, t
+from scipy.stats import norm
 
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost
-from fedkern.algorithms.exchanges import terms
 from fedkern.algorithms.exchanges.sums import LooSums
-from fedkern.algorithms.exchanges.terms import LogTerms, LogTermsOf
+from fedkern.algorithms.exchanges.terms import LogTerms
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import own
 from fedkern.models import psis
 from fedkern.results import loo
-from fedkern.results.gaussian import Posterior
-from fedkern.results.result import Result
 from support import arviz_groups
-from support.priors import plain
 from support.wires import checked_and_run
 
 N = 300
-FEW = 35 - 9  # answers of a default job with two columns, less the points on one line
 
 
 def rows(family: str, correlation: float = 0.0) -> pd.DataFrame:
@@ -64,121 +57,9 @@ def log_likelihood(frame: pd.DataFrame, family: str, theta: np.ndarray) -> np.nd
     return norm.logpdf(y, eta, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "draws"), [(20, 1, 39), (20, 2, 59), (40, 9, 399), (41, 9, 400), (5, 4, 0), (1, 0, 0), (0, 3, 0)]
-)
-def test_fewer_draws_than_a_least_client_has_cells(rows: int, columns: int, draws: int) -> None:
-    assert terms.allowed(rows, columns) == draws
-    assert draws < max(rows * (columns + 1), 1)
-
-
-def test_values_leave_in_thousandths_and_their_number_is_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a client's rows are; and what weights say is within its own errors what exact values say."""
-    sent, kept = list[np.ndarray](), LogTermsOf.protocol.client_receive
-
-    def receive(state: Any, event: Any) -> Any:
-        state, effects = kept(state, event)
-        sent.append(effects[0].values)
-        return state, effects
-
-    monkeypatch.setattr(LogTermsOf, "protocol", replace(LogTermsOf.protocol, client_receive=receive))
-    frame = rows("bernoulli", correlation=0.9)
-    tables = job(tmp_path, frame, model={"covariance": "diagonal"}, data={"least_rows": 40})
-    near = fedkern.run(tables).summary["weights"]
-    assert [len(values) for values in sent] == [119] * 3
-    for values in sent:
-        np.testing.assert_array_equal(values, np.round(values, 3))
-        assert np.ptp(values) > 0.1
-    monkeypatch.setattr(LogTermsOf, "rounding", {})
-    exact = fedkern.run(tables).summary["weights"]
-    assert any((values != np.round(values, 3)).any() for values in sent[3:])
-    assert near["k_hat"] == pytest.approx(exact["k_hat"], abs=0.02)
-    for name, row in exact["moves"].items():
-        for key in ("mean", "sd"):
-            assert near["moves"][name][key] == pytest.approx(row[key], abs=0.05 * row[f"{key}_error"] + 1e-9)
-
-
-def test_where_few_rows_allow_no_weights_nobody_tells_a_number(tmp_path: Path) -> None:
-    few = {"data": {"least_rows": 8}}
-    for output in ({}, {"loo": True}):
-        result = fedkern.run(job(tmp_path, rows("bernoulli"), **few, output=output), out=tmp_path / f"out{len(output)}")
-        assert "weights" not in result.summary
-        assert ("loo" in result.summary) == bool(output)
-        assert any("no k-hat: clients may have as few as 8 rows" in note for note in result.summary["notes"])
-        checked_and_run(job(tmp_path, rows("bernoulli"), **few, output=output), tmp_path / f"checked{len(output)}")
-
-
 @pytest.mark.parametrize(("draws", "limit"), [(4000, 0.7), (400, 0.616), (79, 0.473), (39, 0.371), (5, 0.0)])
 def test_few_draws_have_a_lower_limit(draws: int, limit: float) -> None:
     assert psis.limit(draws) == pytest.approx(limit, abs=1e-3)
-
-
-def on_data(posterior: Posterior, draws: np.ndarray) -> np.ndarray:
-    return draws if posterior.affine is None else draws @ posterior.affine.T
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
-def test_k_hat_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
-    frame = rows(family)
-    model = {"family": family, "covariance": "full", **plain(family, frame["y"])}
-    result = fedkern.run(job(tmp_path, frame, model=model))
-    assert isinstance(result.posterior, Posterior)
-    q = result.posterior.q
-    draws = result.posterior.draws(FEW, seed=4, chain=1001)
-    pooled = log_likelihood(frame, family, on_data(result.posterior, draws)).sum(axis=1)
-    centred = draws - q.mean
-    log_q = -0.5 * np.einsum("mi,ij,mj->m", centred, np.linalg.inv(q.covariance), centred)
-    ratios = pooled - 0.5 * (draws**2).sum(axis=1) - log_q
-    found = result.summary["weights"]
-    if family == "gaussian":  # q is the posterior: what is left of the ratios is rounding
-        assert np.ptp(ratios) < 1e-8
-        assert found["k_hat"] < psis.limit(FEW)
-        assert max(abs(row["mean"]) for row in found["moves"].values()) < 1e-3
-        return
-    assert found["k_hat"] == pytest.approx(psis.smoothed(ratios)[1], abs=0.04)  # thousandths of a nat from three clients
-    assert found["k_hat"] < psis.GOOD
-    assert found["moves"].keys() == {"theta_std[a]", "theta_std[b]", "intercept_std"}
-    weights = np.exp(psis.smoothed(ratios)[0])
-    move = (weights @ draws[:, 1] - draws[:, 1].mean()) / draws[:, 1].std()
-    assert found["moves"]["theta_std[a]"]["mean"] == pytest.approx(move, abs=1e-3)
-
-
-def test_a_mean_field_q_of_correlated_columns_is_told_apart(tmp_path: Path) -> None:
-    frame = rows("bernoulli", correlation=0.97)
-    many = {"job": {"rounds": 30}, "data": {"least_rows": 40}}
-    near = fedkern.run(job(tmp_path, frame, **many))
-    far = fedkern.run(job(tmp_path, frame, **many, model={"covariance": "diagonal"}))
-    assert near.summary["weights"]["k_hat"] < psis.GOOD
-    assert far.summary["weights"]["k_hat"] > psis.limit(94) or not far.summary["weights"]["agrees"]
-    assert far.summary["weights"]["k_hat"] > near.summary["weights"]["k_hat"]
-
-
-def test_the_numbers_can_be_left_out_and_change_nothing(tmp_path: Path) -> None:
-    frame = rows("bernoulli")
-    silent = fedkern.run(job(tmp_path, frame, output={"reweigh": False}), out=tmp_path / "silent")
-    told = fedkern.run(job(tmp_path, frame, output={"loo": True}), out=tmp_path / "told")
-    assert silent.digest == told.digest
-    assert "weights" not in silent.summary
-    assert "loo" not in silent.summary
-
-    def kinds(folder: str) -> list[str]:
-        lines = (tmp_path / folder / "ledger" / "c0.jsonl").read_text().splitlines()
-        return [json.loads(line)["kind"] for line in lines]
-
-    assert not {"LogTermsOf", "LooSums"} & set(kinds("silent"))
-    assert [kind for kind in kinds("told") if kind in ("LogTermsOf", "LooSums")] == ["LogTermsOf", "LooSums"]
-    checked_and_run(job(tmp_path, frame, output={"loo": True}), tmp_path / "checked")
-
-
-def test_private_jobs_send_neither() -> None:
-    private = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, "sampling_rate": 0.1}
-    tables: dict[str, Any] = {"data": {"builtin": "breast-cancer"}, "privacy": private}
-    assert parse(tables).output.reweigh is False  # type: ignore[attr-defined]
-    for name in ("reweigh", "loo"):
-        with pytest.raises(JobError, match=rf"output.{name} has clients send numbers of their rows without noise"):
-            parse({**tables, "output": {name: True}})
-    with pytest.raises(JobError, match=r"output\.loo needs output\.reweigh"):
-        parse({"data": {"builtin": "breast-cancer"}, "output": {"loo": True, "reweigh": False}})
 
 
 def compare(found: dict[str, Any], pooled: tuple[float, float, float, np.ndarray]) -> None:
@@ -190,17 +71,6 @@ def compare(found: dict[str, Any], pooled: tuple[float, float, float, np.ndarray
     counts = np.histogram(k, [-np.inf, 0.5, 0.7, 1, np.inf])[0]
     assert np.abs(np.array([*found["k_hat"].values()]) - counts).max() <= (0 if arviz_groups.OLDER else 0.01 * len(k))
     assert list(found["k_hat"]) == ["<= 0.5", "<= 0.7", "<= 1", "> 1"]
-
-
-@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
-def test_leave_one_out_of_pvi_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
-    frame = rows(family)
-    model = {"family": family, **plain(family, frame["y"])}
-    result = fedkern.run(job(tmp_path, frame, model=model, output={"loo": True, "draws": 300, "chains": 3}))
-    draws = result.to_arviz()["posterior"]
-    theta = np.concatenate([draws["intercept"].values[..., None], draws["theta"].values], axis=-1)
-    pooled = log_likelihood(frame, family, theta.reshape(-1, 3)).reshape(3, 300, N)
-    compare(result.summary["loo"], arviz_groups.loo(pooled))
 
 
 @pytest.fixture
@@ -268,21 +138,9 @@ def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
     assert "of 2 rows are not reliable" in text
 
 
-def test_a_client_that_is_lost_after_the_rounds_costs_the_numbers_and_not_the_result() -> None:
-    state, effects = LogTermsOf.question.start(2, terms.AskTermsOf(0, np.zeros(2), np.ones(2)))
-    assert len(effects) == 2
-    state, _ = LogTermsOf.question.server_receive(state, 0, LogTermsOf(0, np.zeros(terms.DRAWS)))
-    state, _ = LogTermsOf.question.server_receive(state, 1, ClientLost(1))
-    assert LogTermsOf.question.finished(state)
-    assert state.lost == {1}
+def test_a_client_that_is_lost_after_the_rounds_ends_a_fit_of_a_map() -> None:
     with pytest.raises(Exception, match="had not come"):
         LogTerms.question.server_receive(LogTerms.question.start(2, LogTerms.ask(0))[0], 1, ClientLost(1))
-
-
-def test_the_terminal_says_it(tmp_path: Path) -> None:
-    result: Result = fedkern.run(job(tmp_path, rows("bernoulli")))
-    lines = list(fedkern.methods.load_method("pvi").show.describe_run(result.summary, "why"))
-    assert any(line.startswith("q against the pooled posterior: k-hat ") for line in lines)
 
 
 def test_ratios_that_nearly_all_vanish_have_an_infinite_tail():
@@ -293,38 +151,3 @@ def test_ratios_that_nearly_all_vanish_have_an_infinite_tail():
         weights, k_hat = psis.smoothed(ratios)
     assert k_hat == np.inf
     assert np.exp(weights).sum() == pytest.approx(1)
-
-
-@pytest.mark.parametrize("few", [0, 1, 12])
-def test_a_posterior_that_is_no_normal_one_is_not_called_settled(few: int) -> None:
-    """A yes/no column whose rows have no event, one, or many: against importance sampling of the pooled posterior."""
-    import pandas as pd
-
-    random, data = np.random.default_rng(4), {}
-    for name in "abc":
-        x, z = random.normal(size=300), np.repeat([1.0, 0.0], [14, 286])
-        y = (random.random(300) < 1 / (1 + np.exp(3 - 0.5 * x))) * (1 - z)
-        y[:few] = y[:few] + (few > 1 or name == "a")
-        data[name] = pd.DataFrame({"x": x, "z": z, "y": y.astype(int)})
-    result = fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=data)
-    every = pd.concat(data.values())
-    X = np.column_stack([np.ones(len(every)), *((every[k] - every[k].mean()) / every[k].std(ddof=0) for k in "xz")])
-    y, rate = every["y"].to_numpy(), every["y"].mean()
-    q = result.posterior.q
-    theta = q.mean + t(4).rvs((20_000, 3), random_state=1) @ (1.5 * q.scale_tril.T)
-    z = np.linalg.solve(1.5 * q.scale_tril, (theta - q.mean).T).T
-    eta, centre = theta @ X.T, np.array([np.log(rate / (1 - rate)), 0, 0])
-    weight = (y * eta - np.logaddexp(0, eta)).sum(axis=1) - 0.5 * (((theta - centre) / [5, 1, 1]) ** 2).sum(axis=1)
-    weight = np.exp((weight := weight - t(4).logpdf(z).sum(axis=1)) - weight.max())
-    weight /= weight.sum()
-    mean = weight @ theta[:, 2]
-    sd = np.sqrt(weight @ (theta[:, 2] - mean) ** 2)
-    wrong = sd / q.sd[2] > 1.1
-    assert result.summary["verdict"].startswith("not converged: the posterior of theta_std[z]" if wrong else "settled")
-    assert wrong == (few < 12)
-    if wrong:
-        order = np.argsort(theta[:, 2])
-        quantiles = theta[order, 2][np.searchsorted(np.cumsum(weight[order]), [0.05, 0.95])]
-        own = result.summary["lines"]["theta_std[z]"]
-        assert own["sd"] == pytest.approx(sd, rel=0.06)
-        np.testing.assert_allclose([own["q05"], own["q95"]], quantiles, atol=0.1 * sd)

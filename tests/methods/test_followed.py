@@ -270,7 +270,7 @@ def test_a_slow_client_without_an_update_is_named_and_a_number_of_updates_helps(
     job: dict[str, Any] = {
         "job": {"method": "pvi", "rounds": 20},
         "data": {"response": "y"},
-        "model": {"family": "gaussian", "covariance": "full", "prior_precision": 1e-4},
+        "model": {"family": "gaussian", "covariance": "full", "prior_sd": 100.0},
         "algorithm": {"schedule": "asynchronous"},
     }
     place = inprocess.InProcess(order=Random(1))
@@ -333,10 +333,9 @@ FOLLOWED = {
     "data.dialect": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "data.ignore": f"{BESIDE}::test_a_column_that_the_response_was_computed_from_is_ignored",
     "data.levels": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
-    "data.positive": "methods/pvi/test_dispersion.py::test_a_response_of_two_values_is_no_count_and_the_remedy_ends_well",
     "data.time_upper": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
-    "data.weight": "methods/pvi/test_dispersion.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
-    "data.weight_counts": "methods/pvi/test_dispersion.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
+    "data.weight": "methods/pvi/test_case_weights.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
+    "data.weight_counts": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
     "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.covariance": "methods/pvi/test_arrival.py::test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy",
@@ -344,7 +343,8 @@ FOLLOWED = {
     "model.missing": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "model.prior_sd": "methods/pvi/test_units.py::test_what_a_note_on_the_prior_advises_ends_in_the_answer_of_the_rows",
     "model.random": "methods/likelihood/test_differently.py::test_sites_that_differ_are_said_and_the_advice_is_right",
-    "model.scale": "methods/pvi/test_units.py::test_the_scale_that_a_message_says_ends_in_the_right_answer",
+    "model.scale": "methods/pvi/test_private_linear.py::"
+    "test_the_cause_is_the_unit_and_not_the_columns_and_the_remedy_ends_in_a_right_result",
 }
 UNFOLLOWED = {  # with the reason
     "algorithm.inference": "of maps: its answer is compared in methods/sigma, from another message",

@@ -1,4 +1,5 @@
-"""Whatever a person sets up: a first line that says "settled" or "converged" has the numbers of an analysis of all rows together.
+"""Whatever a person sets up: a first line that says "settled" or "converged" has the numbers of an analysis of all rows together
+(a `pvi` job those of the nearest normal distribution).
 
 Every mean within 0.1 sd and 4 Monte-Carlo errors, every sd within 10 % of the reference (`support.random_jobs`). Jobs that end
 with a fault, or whose first line is another, are counted: where most were, nothing would have been shown.
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from fedkern.errors import FedkernError
 from fedkern.models.expfam import Gaussian
@@ -122,3 +124,12 @@ def test_the_references_are_right_themselves() -> None:
     found = weights @ theta[:, 0]
     assert found == pytest.approx(mean, abs=0.02 * sd)
     assert np.sqrt(weights @ (theta[:, 0] - found) ** 2) == pytest.approx(sd, rel=0.02)
+
+    def loss(at: jobs.Vector) -> float:
+        """KL(q || posterior), but for constants."""
+        q = np.exp(-0.5 * ((grid - at[0]) / np.exp(at[1])) ** 2)
+        return float(-at[1] - q @ log_p / q.sum())
+
+    (nearest,), ((variance,),) = jobs.nearest(X, np.ones(40), rows, np.array([-1.0]), np.array([0.04]))
+    best = minimize(loss, [mean, np.log(sd)], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12}).x
+    assert (nearest, 0.5 * np.log(variance)) == pytest.approx(tuple(best), abs=1e-4)

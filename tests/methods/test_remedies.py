@@ -1,6 +1,6 @@
 """What notes and first lines say is to be done, done: each ends in a right answer, and is no longer said.
 
-Those that stand beside the test of their own message are not here (dispersion, units, widths, learnt r, Student errors, ..).
+Those that stand beside the test of their own message are not here (weights, units, widths, Student errors, ..).
 """
 
 from __future__ import annotations
@@ -62,24 +62,6 @@ def test_a_column_that_the_response_was_computed_from_is_ignored() -> None:
     ended = fitted(data, model=model, data={"ignore": ["inches of mercury"]})
     assert not noted(ended, "is a linear function")
     near_least_squares(ended, data, "x")
-
-
-def test_slopes_that_differ_have_a_method_and_jobs_of_their_own() -> None:
-    def site(random: Any, k: int, n: int, family: str) -> dict[str, Any]:
-        x = random.normal(size=n)
-        eta = (0.9 if k < 2 else -0.9) * x
-        return {"x": x, "y": random.poisson(np.exp(1 + eta)) if family == "poisson" else eta + random.normal(size=n)}
-
-    counts = frames(lambda random, k, n: site(random, k, n, "poisson"), sites=4)
-    assert "fit those that differ in jobs of their own" in noted(fitted(counts, model={"family": "poisson"}), "sites differ")
-    for names in (("s0", "s1"), ("s2", "s3")):
-        alike = fitted({name: counts[name] for name in names}, model={"family": "poisson"})
-        assert alike.converged == "settled"
-        assert not noted(alike, "sites differ")
-    data = frames(lambda random, k, n: site(random, k, n, "gaussian"), sites=4)
-    assert 'job.method = "sparse" has slopes that differ' in noted(fitted(data, model={"family": "gaussian"}), "sites differ")
-    own = fitted(data, job={"method": "sparse", "rounds": 600}, algorithm={"burn_in": 100})
-    assert own.parameters["between_sd[x]"]["mean"] == pytest.approx(1.0, abs=0.35)
 
 
 @pytest.mark.parametrize("in_files", [True, False])
@@ -208,37 +190,6 @@ def test_directions_that_cannot_be_told_are_left_to_a_random_field() -> None:
 def test_a_node_of_two_values_is_ignored() -> None:
     assert noted(drawn("mrf"), "put it into data.ignore, or read it so").startswith("d: ")
     assert not noted(drawn("mrf", "d"), "put it into data.ignore")
-
-
-def test_an_interval_along_the_posterior_s_own_density_is_the_exact_one() -> None:
-    """A 0/1 column that separates the responses: by a grid over both coefficients."""
-
-    def site(random: Any, _: int, n: int) -> dict[str, Any]:
-        x = (random.random(n) < 0.2) * 1.0
-        return {"x": x, "y": ((random.random(n) < 0.4) | (x > 0)) * 1}
-
-    data = frames(site, rows=100)
-    unseen = {"disclosure.rows = 1": {"data": {"least_rows": 1}}, "output.reweigh = false": {"output": {"reweigh": False}}}
-    for key, section in unseen.items():  # the first line says that nobody looked
-        result = fitted(data, model={"prior_precision": 0.1}, **section)
-        assert result.converged == "settled"
-        assert f"whether the posterior is a normal one is not known, for {key} leaves no points" in result.summary["verdict"]
-    result = fitted(data, model={"prior_precision": 0.1})
-    (low, high), name = re.findall(r"by its own log-density, (\S+) to (\S+) ", result.summary["verdict"])[0], "theta_std[x]"
-    rows = pd.concat([*data.values()])
-    x, y = rows["x"].to_numpy(), rows["y"].to_numpy()
-    b, slope = np.meshgrid(np.linspace(-3, 12, 600), np.linspace(-2, 30, 1200))
-    share = y.mean()
-    inside = np.log(share / (1 - share))
-    log_p = -0.5 * (b - inside) ** 2 / 25 - 0.05 * slope**2
-    for value in (0.0, 1.0):
-        eta, of = b + slope * (value - x.mean()) / x.std(), x == value
-        log_p += y[of].sum() * eta - of.sum() * np.logaddexp(0, eta)
-    p = np.exp(log_p - log_p.max()).sum(axis=1)
-    wanted = np.interp([0.05, 0.95], np.cumsum(p) / p.sum(), slope[:, 0])
-    told = [result.summary["lines"][name][key] for key in ("q05", "q95")]
-    np.testing.assert_allclose(told, wanted, rtol=0.06)
-    np.testing.assert_allclose([float(low), float(high)], wanted / x.std(), rtol=0.06)
 
 
 def test_too_few_rounds_of_a_vertical_job_are_given_more() -> None:

@@ -77,7 +77,7 @@ class Machine:
 POISSON = {"sampling": "poisson", "sampling_rate": 0.3}
 MACHINES = {
     "adagrad": Machine({"optimiser": "adagrad", "damping": 0.2, "damping_form": "moment"}, POISSON),
-    "adam": Machine({"optimiser": "adam", "optimiser_state": "reset"}, POISSON),
+    "adam": Machine({"optimiser": "adam"}, POISSON),
     "sgd": Machine({"optimiser": "sgd", "learning_rate": 0.01}),
     "rare rows": Machine({"optimiser": "adagrad"}, POISSON | {"sampling_rate": 0.01}),  # most batches are empty
     "weight-mc": Machine({"estimator": "weight-mc", "draws": 2}, POISSON),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.methods.pvi import show
 from fedkern.models import psis
 from fedkern.results.reweighed import MEAN, SD, reweigh
 from fedkern.results.verdict import Verdict, with_weights
@@ -106,21 +105,18 @@ def test_weights_that_hardly_differ_are_those_of_a_near_q() -> None:
         large += one.k_hat > psis.limit(50)
         assert one.even
         assert one.reliable
-        assert show.grade(one.content) == "near: weights of 50 draws hardly differ"
     assert large > 20
 
 
 @pytest.mark.parametrize("size", [50, 400])
 def test_weights_of_a_q_that_is_off_are_not_even(size: int) -> None:
-    """A mean-field q of correlated columns: 50 draws gave a quarter of them a small k-hat, and called them near."""
-    random, near = np.random.default_rng(1), 0
+    """A mean-field q of correlated columns: 50 draws gave a quarter of them a small k-hat."""
+    random = np.random.default_rng(1)
     precision = np.linalg.inv(np.full((8, 8), 0.6) + 0.4 * np.eye(8))
     for _ in range(100):
         z = random.standard_normal((size, 8))
         x = z / np.sqrt(np.diag(precision))
         far = reweigh("abcdefgh", x, 0.5 * (z**2).sum(axis=1) - 0.5 * np.einsum("ij,jk,ik->i", x, precision, x))
-        near += show.grade(far.content).startswith(("near,", "near:"))
         assert not far.even
         for ratios in (0.2 * z[:, 0], (1 - 1 / 1.2**2) * z[:, 0] ** 2 / 2):  # a mean, and an sd
             assert size == 50 or not reweigh("abcdefgh", z, ratios).even
-    assert near <= 2

@@ -55,7 +55,7 @@ def federated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, pd.Data
     job = {
         "job": {"method": "pvi", "rounds": 6},
         "data": {"clients": dealt(folder, train), "response": "y", "test": str(folder / "test.csv")},
-        "model": {"covariance": "full", "prior_precision": 1e-4},
+        "model": {"covariance": "full", "prior_sd": 100.0},
         "algorithm": {"local_steps": 6},
         "output": {"draws": 200},
     }

@@ -224,15 +224,6 @@ def test_the_memory_of_messages_rises_with_the_rounds_of_a_row():
     assert replace(s, memory=0.3).memory_weight(9980) == 0.3
 
 
-def test_closed_form_steps_of_theta_end_at_the_optimum_too():
-    m = runs.gaussian("av", rho=0.3)
-    s = runs.settings(m, 4000, learning_rate=0.02, cool_down=0.5, average="half", closed_form=True)
-    error, spread, gap = judged(m, *runs.run(m, s, *runs.parties(m, path=False)), "mean-field")
-    assert error < 0.2
-    assert spread < 0.06  # of the server's intercept: the clients' are exact
-    assert 0 <= gap < 0.1
-
-
 # ---- bounds
 
 

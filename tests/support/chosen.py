@@ -33,9 +33,9 @@ def _made(kind: Callable[..., S], **numbers: Any) -> Callable[..., S]:
 
 pvi = _made(
     of_pvi.Settings, family="bernoulli", scale=1.0, covariance="diagonal", variant="pvi", schedule="sequential", rounds=100,
-    client_weights=(), local_steps=25, optimiser="adagrad", learning_rate=0.5, optimiser_state="keep", estimator="analytic",
+    client_weights=(), local_steps=25, optimiser="adagrad", learning_rate=0.5, estimator="analytic",
     draws=1, batch_rate=1.0, damping=1.0, damping_form="natural", average="none", shards=1, updates_per_client=None,
-    max_staleness=None, seed=0, by_client=False, until=False, learn_scale=False,
+    seed=0, by_client=False, until=False, learn_scale=False,
 )  # fmt: skip
 prior = _made(
     of_gibbs.Prior, c0=0.01, spike_variance=0.0, eta_form="common", shape_eta=2.0, rate_eta=1.0, rho_a=1.0, rho_b=1.0,
@@ -46,7 +46,7 @@ gibbs = _made(
     scales="exact", draw="auto", order="blocked", moves=(), block=(), second_every=2, exchange=False, starts="included",
     participation=1.0, aggregate="locals", share_local=False, on_loss="stop", tempering=1,
 )  # fmt: skip
-hmc = _made(of_hmc.Settings, draws=1000, thin=1, warmup=1000, chains=4, leapfrog=10, step=0.1, target=None, seed=0)
+hmc = _made(of_hmc.Settings, draws=1000, warmup=1000, chains=4, leapfrog=10, step=0.1, seed=0)
 importance = _made(
     of_importance.Settings, points=1024, effective=500, rounds=8, starts=1, nodes=1, most_nodes=1, told=20, seed=0,
     rounds_messages=False,
@@ -57,8 +57,8 @@ sfvi = _made(
 )  # fmt: skip
 split = _made(
     of_split.Settings, most=0, model="augmented", response="server", draws=1, batch=None, local_steps=1, curvature=None,
-    closed_form=False, optimiser="adam", learning_rate=0.01, cool_down=0.0, memory=0.9, average="none", bound=False,
-    bound_every=1, gradient_clip=None, dispersed=False, private=False,
+    optimiser="adam", learning_rate=0.01, cool_down=0.0, memory=0.9, average="none", bound=False,
+    bound_every=1, dispersed=False, private=False,
 )  # fmt: skip
 soul = _made(of_soul.Settings, model="augmented", response="server", langevin_steps=20, keep=1000, dispersed=False)
 training = _made(

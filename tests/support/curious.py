@@ -23,7 +23,6 @@ from fedkern.algorithms.exchanges.arrival import AskSlope, Slope
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
-from fedkern.algorithms.exchanges.terms import DRAWS, AskTermsOf, LogTermsOf
 from fedkern.algorithms.gibbs.messages import Globals, GlobalsTempered, Locals, Loglik
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.algorithms.sfvi.messages import Global, GlobalGradient, GlobalGradientBound
@@ -35,20 +34,19 @@ from fedkern.methods.sigma.keys import Config
 from fedkern.methods.sigma.model import SigmaModel
 from fedkern.models.encoding import Encoding
 from fedkern.models.expfam import Gaussian, unpack
-from fedkern.models.glm import Rows, total_log_likelihood
+from fedkern.models.glm import Rows
 from fedkern.models.likelihood import Last
 from fedkern.models.spatial import within_site
 from fedkern.models.spatial.site import Rows as AreaRows
 from fedkern.models.spatial.units import Units
 from fedkern.models.spatial.within_site import WithinSite
-from fedkern.results import lines
 from fedkern.transports.codec import Frame
 from fedkern.transports.driver import ServerSide
 
 Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
 
-SHARED = 1001  # chain of the stream "posterior" from which all parties draw what `LogTermsOf` is asked at
+DRAWS, SHARED = 400, 1001  # of the stream "posterior", its chain from which all parties drew the points of log-likelihoods
 
 
 # --- what the server sees
@@ -323,17 +321,6 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
             q = Gaussian(asked.h, unpack(asked.P, d))
             at = q.mean[None], q.covariance[None]
             terms.append(AtTheEnd(*at, said.gradient[None], unpack(said.curvature, d)[None], COMPUTED))
-    for question, answer in zip(tape.of(client, AskTermsOf), tape.of(client, LogTermsOf)):
-        assert isinstance(question, AskTermsOf)
-        assert isinstance(answer, LogTermsOf)
-        q = Gaussian(question.h, unpack(question.P, d))
-        e = rng.normal(DRAWS * d, key=rng.key(seed, "posterior", SHARED), client=SERVER).reshape(DRAWS, d)
-        theta = q.mean + (e * q.sd if q.diagonal else e @ q.scale_tril.T)
-        lined = min(d, max(len(answer.values) // 2 - 1, 0) // len(lines.AT))  # coefficients, on whose lines it is asked too
-        widest = sorted(np.argsort(-q.sd, kind="stable")[:lined].tolist())
-        along = lines.points(q.mean, q.covariance, widest) if lined else theta[:0]
-        theta = np.concatenate([theta[: len(answer.values) - len(along)], along])
-        terms.append(Values(theta, answer.values, ROUNDED))
     return Seen(n, d, tuple(terms), centre, scale)
 
 
@@ -352,13 +339,13 @@ def singled(seen: Seen, column: int, zero: float, rows: int) -> Seen:
 
 
 def as_it_was(tape: Tape, client: int, rows: Rows, seen: Seen, *, draws: int = DRAWS, seed: int = 0) -> Seen:
-    """`seen` with 400 log-likelihoods at full precision at draws from the last q, as clients of open jobs sent before there were
-    least numbers and rounding: by the function that computes the message, from the client's rows. For controls."""
+    """`seen` with 400 log-likelihoods at full precision at draws from the last q, as clients of open jobs once sent. For
+    controls."""
     q = last_q(tape, seen.d)
     e = rng.normal(DRAWS * seen.d, key=rng.key(seed, "posterior", SHARED), client=SERVER).reshape(DRAWS, seen.d)[:draws]
     theta = q.mean + (e * q.sd if q.diagonal else e @ q.scale_tril.T)
-    values = Values(theta, total_log_likelihood(rows, theta, "bernoulli", 1.0), EXACT)
-    return replace(seen, terms=(*(t for t in seen.terms if not isinstance(t, Values)), values))
+    told = -np.logaddexp(0, (1 - 2 * rows.y)[:, None] * (rows.X @ theta.T)).sum(axis=0)
+    return replace(seen, terms=(*seen.terms, Values(theta, told, EXACT)))
 
 
 def last_q(tape: Tape, d: int) -> Gaussian:

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges.columns import Agreed
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
-from fedkern.algorithms.exchanges.sums import LooSums
-from fedkern.algorithms.exchanges.terms import AskTermsOf
 from fedkern.algorithms.gibbs.messages import Globals, GlobalsMoved, Locals, MoveTerms, SecondMoveTerms
 from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteApplied
 from fedkern.models.expfam import Gaussian, unpack
 from fedkern.results import loo
-from fedkern.results.gaussian import Posterior
 
 from . import curious
 
@@ -109,15 +106,6 @@ class LeaveOneOut:
             near[i, j] += step
             slope[b, :, i, j] = (self.of(near) - base[b]) / step
         return base - self.values, slope
-
-
-def leave_one_out(tape: curious.Tape, client: int, seen: curious.Seen, seed: int = 0) -> LeaveOneOut:
-    """What a client of a default logistic job with `output.loo` says, at the draws that posterior.nc has."""
-    (said,) = (m for m in tape.of(client, LooSums) if isinstance(m, LooSums))
-    (asked,) = (m for m in tape.of(client, AskTermsOf) if isinstance(m, AskTermsOf))
-    drawn = Posterior(tuple(map(str, range(seen.d))), Gaussian(asked.h, unpack(asked.P, seen.d)))
-    theta = np.concatenate([drawn.draws(DRAWS, seed=seed, chain=chain) for chain in range(CHAINS)])
-    return LeaveOneOut(theta, np.array([said.density, said.squares, said.effective]))
 
 
 def one_with_both(seen: curious.Seen, yes: int, number: int, values: Array, random: np.random.Generator) -> Array:

@@ -101,7 +101,7 @@ class Joint:
     """For `geweke.joint_test`: two clients with three rows each; one round is two trajectories of the real machines."""
 
     def __init__(self, seed, leapfrog, step, prior=None):
-        self.settings = chosen.hmc(draws=1, thin=2, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
+        self.settings = chosen.hmc(draws=2, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
         self.drawn, self.prior_used = 0, prior or Normals()
 
     def prior(self, rng, n):
@@ -116,7 +116,7 @@ class Joint:
         s = replace(self.settings, chains=len(state["xi"]), seed=self.settings.seed * 10_000 + number)
         models = [Rows(y) for y in data]
         server, clients = run(models, s, prior=self.prior_used, xi=state["xi"], u=state["u"])
-        return {"xi": hmc.draws(server)[:, 0], "u": [hmc.local_draws(clients[k])[:, 0] for k in sorted(clients)]}
+        return {"xi": hmc.draws(server)[:, 1], "u": [hmc.local_draws(clients[k])[:, 1] for k in sorted(clients)]}
 
     def functions(self, state, data):
         (a, b), (u, w), (y, x) = state["xi"].T, state["u"], data

@@ -258,9 +258,9 @@ EXTREMES: dict[str, Extreme] = {
     "a cell of 1e-300": Extreme("1e-300", "x"),
 }
 PRECISIONS = {
-    name: Extreme(name, key="model.prior_precision", words=r"model\.prior_precision = .*: wanted a number of at")
+    name: Extreme(name, key="model.prior_sd", words=r"model\.prior_sd = .*: wanted a number of at")
     for name in ("1e-300", "5e-324", "1e-30", "1e300")
-} | {name: Extreme(name, key="model.prior_precision", words="?client 'a'") for name in ("1e-10", "1e10")}
+} | {name: Extreme(name, key="model.prior_sd", words="?client 'a'") for name in ("1e-5", "1e5")}
 KINDS_OF_RESPONSE = {
     "pvi": ("poisson", "gaussian"),
     "private": ("poisson", "gaussian"),

@@ -14,4 +14,4 @@ def plain(family: str, y: Any, scale: float = 1.0) -> dict[str, Any]:
     if family != "gaussian":
         return dict(PLAIN)
     sd = float(np.std(np.asarray(y, float)))
-    return {"prior_precision": sd**2, "intercept_sd": 1 / sd, "intercept_centre": 0.0, "scale": scale}
+    return {"prior_sd": 1 / sd, "intercept_sd": 1 / sd, "intercept_centre": 0.0, "scale": scale}

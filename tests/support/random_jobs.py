@@ -179,15 +179,14 @@ SETTINGS: tuple[dict[str, dict[str, Any]], ...] = (
     {"job": {"rounds": 3}},
     {"model": {"covariance": "diagonal"}},
     {"model": {"covariance": "diagonal"}, "algorithm": {"schedule": "synchronous"}, "job": {"rounds": 20}},
-    {"model": {"prior_precision": 0.1}},
-    {"model": {"prior_precision": 4.0}},
+    {"model": {"prior_sd": 3.16228}},
+    {"model": {"prior_sd": 0.5}},
     {"model": {"intercept_sd": 2.0}},
-    {"model": {"site_intercepts": True}},
     {"data": {"standardise": "none"}},
     {"algorithm": {"damping": 0.5}},
     {"algorithm": {"optimiser": "adam", "learning_rate": 0.02, "local_steps": 100}, "job": {"rounds": 20}},
     {"algorithm": {"average": "half"}, "job": {"rounds": 10}},
-    {"algorithm": {"variant": "bcm-same"}},
+    {"algorithm": {"variant": "bcm-split"}},
 )
 
 
@@ -260,7 +259,7 @@ class Design:
 
 
 def design(tables: dict[str, dict[str, Any]], frames: dict[str, pd.DataFrame]) -> Design:
-    """Intercept, numeric columns less their mean over their sd, a column for every level, and for every site if asked."""
+    """Intercept, numeric columns less their mean over their sd, a column for every level."""
     pooled = pd.concat(frames.values(), keys=frames.keys())
     plain = tables["data"].get("standardise") == "none"
     names, columns, centre, scale = ["intercept"], [np.ones(len(pooled))], [0.0], [1.0]
@@ -280,21 +279,15 @@ def design(tables: dict[str, dict[str, Any]], frames: dict[str, pd.DataFrame]) -
         columns.append((x - at) / by)
         centre.append(at)
         scale.append(by)
-    if tables["model"].get("site_intercepts"):
-        for site in frames:
-            names.append(f"theta[client={site}]")
-            columns.append((pooled.index.get_level_values(0) == site) * 1.0)
-            centre.append(0.0)
-            scale.append(1.0)
     return Design(names, np.column_stack(columns), np.array(centre), np.array(scale))
 
 
 def reference_of(tables: dict[str, dict[str, Any]], frames: dict[str, pd.DataFrame], draws: int, seed: int) -> Reference:
-    """The posterior of all rows under the job's priors."""
+    """The normal distribution that is nearest to the posterior of all rows, as q is to be: under the job's priors."""
     pooled, model, made = pd.concat(frames.values()), tables["model"], design(tables, frames)
     family = model["family"]
     y, (off, w) = pooled["y"].to_numpy(np.float64), (_column(pooled, "off", 0.0), _column(pooled, "w", 1.0))
-    precision = np.full(len(made.names), float(model.get("prior_precision", 1.0)))
+    precision = np.full(len(made.names), float(model.get("prior_sd", 1.0)) ** -2)
     of_intercept = 1.0 if tables["algorithm"].get("optimiser") == "adam" else 5.0
     precision[0] = 1 / float(model.get("intercept_sd", of_intercept)) ** 2
     if family == "gaussian":
@@ -307,8 +300,9 @@ def reference_of(tables: dict[str, dict[str, Any]], frames: dict[str, pd.DataFra
     def rows(eta: Vector) -> tuple[Vector, Vector, Vector]:
         return log_likelihood(family, y, eta + off, float(model.get("scale", 1.0)))
 
-    theta, weights = importance(made.X, w, rows, centre, precision, draws, np.random.default_rng([seed, 2]))
-    return weighed(made, theta, weights)
+    mean, covariance = nearest(made.X, w, rows, centre, precision)
+    half = np.random.default_rng([seed, 2]).standard_normal((draws // 2, len(mean))) @ np.linalg.cholesky(covariance).T
+    return weighed(made, np.concatenate([mean + half, mean - half]), np.full(2 * len(half), 0.5 / len(half)))
 
 
 def _column(pooled: pd.DataFrame, name: str, default: float) -> Vector:
@@ -351,6 +345,24 @@ def importance(
         mean = weights @ theta
         covariance = (theta - mean).T @ (weights[:, None] * (theta - mean)) + 1e-12 * np.diag(np.diag(covariance))
     return theta, weights
+
+
+def nearest(X: Vector, w: Vector, rows: Rows, centre: Vector, precision: Vector) -> tuple[Vector, Vector]:
+    """Mean and covariance of the q that has the least KL(q || posterior): means of slopes and curvatures by quadrature."""
+    mean, covariance = _mode(X, w, rows, centre, precision)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    P = np.linalg.inv(covariance)
+    for _ in range(500):  # by halves, for whole steps go round where a column separates the responses
+        eta = (X @ mean)[:, None] + np.sqrt(np.einsum("ij,jk,ik->i", X, covariance, X))[:, None] * nodes
+        parts = [rows(column) for column in eta.T]
+        slope, bend = (np.stack([part[i] for part in parts], axis=1) @ weights / weights.sum() for i in (1, 2))
+        P = 0.5 * P + 0.5 * (X.T @ (-(w * bend)[:, None] * X) + np.diag(precision))
+        covariance = np.linalg.inv(P)
+        step = 0.5 * covariance @ (X.T @ (w * slope) - precision * (mean - centre))
+        mean = mean + step
+        if (np.abs(step) < 1e-9 * np.sqrt(np.diag(covariance))).all():
+            break
+    return mean, covariance
 
 
 def _mode(X: Vector, w: Vector, rows: Rows, centre: Vector, precision: Vector) -> tuple[Vector, Vector]:

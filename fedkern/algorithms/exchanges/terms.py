@@ -2,12 +2,7 @@
 
 The draws are made of the job's seed and of q, so only the answers travel: one number for each draw, in thousandths of a nat. In a
 spatial fit every client has been told q(xi), and nobody is asked while something still moves; questions are of 1,000 draws each,
-and end when their weights say enough, or won't. In a partitioned job the question has the released q. With the answers the server
-weights its draws (`results.reweighed`).
-
-Log-likelihoods at known points are equations for the rows. A partitioned job has fewer of them than a client of the least size
-has unknown cells (`allowed`), by numbers that stand in the job file and in the agreed columns: how many a client answers says
-nothing of its own number of rows.
+and end when their weights say enough, or won't. With the answers the server weights its draws (`results.reweighed`).
 """
 
 from __future__ import annotations
@@ -21,13 +16,11 @@ from numpy.typing import NDArray
 
 from ...privacy.masks import WIDE
 from ..core import tells
-from ..core.exchange import Answer, Ask
+from ..core.exchange import Answer
 from ..core.rounding import DIGITS, LARGEST, bounded, rounded
 
 Array = NDArray[np.float64]
 
-DRAWS = 400  # at most, of a partitioned job
-FEWEST = 25  # of fewer no weights have a tail
 PIECE = 1000  # draws of a question of a spatial fit
 PIECES, OF_MANY, OF_SAMPLED = 10, 3, 2  # questions at most: of few global unknowns, of many, and where a client's own are drawn
 MANY = 100
@@ -45,34 +38,25 @@ def pieces(unknowns: int, *, integrated: bool) -> int:
     return (PIECES if unknowns <= MANY else OF_MANY) if integrated else OF_SAMPLED
 
 
-def allowed(least_rows: int, columns: int) -> int:
-    """Returns how many draws the clients of an open job are asked about: fewer than the cells of the smallest client, or none.
-
-    Parameters
-    ----------
-    least_rows : that every client has
-    columns : covariates; the response is one column more
-    """
-    most = min(DRAWS, least_rows * (columns + 1) - 1)
-    return most if most >= FEWEST else 0
-
-
-Terms = Annotated[Array, "draws"]
-
-
 @dataclass(frozen=True)
-class AskTermsOf(Ask, kind=149):
-    """Server to client: at draws from this q, shift and packed precision."""
+class LogTerms(
+    Answer,
+    kind=166,
+    tells=tells.AreaSums(where="with few areas"),
+    name="terms",
+    ask=("AskTerms", 165),
+    masked=("masked_log_terms", 266),
+    form=WIDE,
+    dims={"draws": PIECE},
+    rounding={"values": rounded},
+    drops=True,
+    judges=True,
+    needs="its log-likelihoods had not come; --resume goes on from the last checkpoint",
+):
+    """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns, at the draws that all know; `round` is the
+    number of the question."""
 
-    h: Annotated[NDArray[np.float64], "d"]
-    P: Annotated[NDArray[np.float64], "p"]
-
-
-@dataclass(frozen=True)
-class _Terms(Answer):
-    """Holds log-likelihoods at draws, and says how they are added where they are masked."""
-
-    values: Terms
+    values: Annotated[Array, "draws"]
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
@@ -91,38 +75,3 @@ class _Terms(Answer):
     def wrong(self) -> str:
         """Returns the reason why it is no client's answer, or "" if it can be."""
         return "" if bounded(self.values) else "its log-likelihoods are too large to be any"
-
-
-@dataclass(frozen=True)
-class LogTerms(
-    _Terms,
-    kind=166,
-    tells=tells.AreaSums(where="with few areas"),
-    name="terms",
-    ask=("AskTerms", 165),
-    masked=("masked_log_terms", 266),
-    form=WIDE,
-    dims={"draws": PIECE},
-    rounding={"values": rounded},
-    drops=True,
-    judges=True,
-    needs="its log-likelihoods had not come; --resume goes on from the last checkpoint",
-):
-    """Client to server: estimates of log p(y_j | xi), and nothing of its own unknowns, at the draws that all know; `round` is the
-    number of the question."""
-
-
-@dataclass(frozen=True)
-class LogTermsOf(
-    _Terms,
-    kind=150,
-    tells=tells.Points(),
-    name="terms-of-q",
-    ask=AskTermsOf,
-    masked=("masked_terms", 255),
-    form=WIDE,
-    rounding={"values": rounded},
-    drops=True,  # the job has done its work
-    judges=True,
-):
-    """Client to server: log p(y_j | theta) at draws of q."""

@@ -28,12 +28,11 @@ class Settings:
 
     Attributes
     ----------
-    draws, thin : kept draws of each chain; trajectories from one to the next
+    draws : kept of each chain, one a trajectory
     warmup : trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
     chains : they run side by side, in the same messages; a chain's numbers do not depend on the number of chains
     leapfrog : steps of a trajectory, each of them one exchange; 1 is MALA
     step : h, at the start
-    target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
     jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
     seed : of the keyed random streams
     whole : whether the clients' messages are of the log-likelihood of rows, and not of areas with effects of their own
@@ -42,12 +41,10 @@ class Settings:
     """
 
     draws: int
-    thin: int
     warmup: int
     chains: int
     leapfrog: int
     step: float
-    target: float | None
     seed: int
     jitter: float = 0.2
     whole: bool = False
@@ -57,25 +54,23 @@ class Settings:
         def refuse(what: str, wanted: str) -> None:
             raise ValueError(f"hmc: {what} must be {wanted}, got {getattr(self, what)!r}")
 
-        for name, least in (("draws", 1), ("thin", 1), ("warmup", 0), ("chains", 1), ("leapfrog", 1)):
+        for name, least in (("draws", 1), ("warmup", 0), ("chains", 1), ("leapfrog", 1)):
             if getattr(self, name) < least:
                 refuse(name, f"at least {least}")
         if not 0 < self.step < np.inf:
             refuse("step", "positive and finite")
-        if self.target is not None and not 0 < self.target < 1:
-            refuse("target", "in (0, 1)")
         if not 0 <= self.jitter < 1:
             refuse("jitter", "in [0, 1)")
 
     @property
     def rounds(self) -> int:
         """The number of trajectories of each chain."""
-        return self.warmup + self.draws * self.thin
+        return self.warmup + self.draws
 
     @property
     def wanted(self) -> float:
         """The acceptance rate that the step is adapted to."""
-        return self.target if self.target is not None else 0.57 if self.leapfrog == 1 else 0.8
+        return 0.57 if self.leapfrog == 1 else 0.8
 
     @property
     def reach(self) -> float:
@@ -84,7 +79,7 @@ class Settings:
 
     def keeps(self, round: int) -> bool:
         """Tells whether the state after this trajectory is a draw."""
-        return round >= self.warmup and (round - self.warmup + 1) % self.thin == 0
+        return round >= self.warmup
 
     def windows(self) -> tuple[int, tuple[int, ...]]:
         """Returns the first trajectory whose draws count for the standard deviations, and those after which they change."""

@@ -16,7 +16,7 @@ from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
 from ..core.kept import GIVEN
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault
 from ..exchanges.arrival import AskSlope, answer
-from . import dispersion, local, scale, shards
+from . import local, scale, shards
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .noise_aware import Sums
 from .settings import SHARDED
@@ -91,8 +91,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
         if state.local.box is not None:
             state.local.box.check_q(event.h, event.P, type(event).__name__)
-        context = dispersion.at(state.local, event)
-        return state, [answer(event, context.slope if context.tells else None)]
+        return state, [answer(event, state.local.slope if state.local.tells else None)]
     if isinstance(event, Charged) and state.asked:
         return _update(replace(state, asked=None), state.asked, event.steps)
     if isinstance(event, ChargeFailed) and state.asked:
@@ -119,8 +118,8 @@ def _charge(state: Client) -> int:
 
 def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
     """Improves q on the client's rows, and answers with the damped change of its site."""
-    # Parameters of the family that the server learns come with its question.
-    context, variance = scale.at(dispersion.at(state.local, event), event)
+    # The residual variance that the server learns comes with its question.
+    context, variance = scale.at(state.local, event)
     s, d = context.settings, len(event.h)
     q = Gaussian(event.h, unpack(event.P, d))
     if state.local.source is not None:
@@ -135,18 +134,17 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
     else:
         # The cavity is q without this client's site; an optimiser needs it proper.
         Pc, floors = floored(unpack(event.P - state.site_P / variance, d), CAVITY_FLOOR * state.prior_P)
-        kept = state.optimiser if s.optimiser_state == "keep" else None
         cavity = Gaussian(event.h - state.site_h / variance, Pc)
         seen: local.Seen | None = [] if state.sums is not None else None
         try:
             if s.by_client:
-                new, optimiser = local.attempt(context, q, cavity, kept, steps, state.step)
+                new, optimiser = local.attempt(context, q, cavity, state.optimiser, steps, state.step)
             else:
-                new, optimiser = local.optimise(context, q, cavity, kept, steps, state.step, seen)
+                new, optimiser = local.optimise(context, q, cavity, state.optimiser, steps, state.step, seen)
         except NumericalError as error:
             if not s.bounded:
                 raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
-            new, optimiser = Gaussian(np.full(d, np.nan), np.full_like(q.P, np.nan)), kept  # has no place in a sum
+            new, optimiser = Gaussian(np.full(d, np.nan), np.full_like(q.P, np.nan)), state.optimiser  # has no place in a sum
         dh, dP = (change * variance for change in damped(q, new, s.damping, s.damping_form))
         watched = state.local.mechanism is None and not (s.by_client or s.bounded)
         if watched and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
@@ -159,9 +157,8 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         floors, failed = state.floors + floors, state.failed + (new is q)
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
-    # Sums that the server learns these parameters from go with the answer.
+    # Sums that the server learns it from go with the answer.
     delta = scale.answered(SiteDelta(event.round, event.version, state.updates, dh, dP), event, context)
-    delta = dispersion.answered(delta, event, context)
     return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]
 
 

@@ -427,7 +427,7 @@ def _bounded_gradient(rows: Rows, s: Settings, mu: Vector, L: Vector, cavity: Ga
 
 NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
 PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
-EXTREME = "responses, columns (are they standardised?), weights, model.prior_precision or model.scale are extreme; correct them"
+EXTREME = "responses, columns (are they standardised?), weights, model.prior_sd or model.scale are extreme; correct them"
 
 
 def extreme(s: Settings) -> str:

@@ -25,9 +25,6 @@ from ..exchanges.arrival import AskSlope, Slope
 from .client import Client, client, client_receive
 from .messages import (
     SUMS,
-    AskSlopeAt,
-    CountsQUpdate,
-    CountsSiteDelta,
     QUpdate,
     ScaledQUpdate,
     ScaledSiteDelta,
@@ -38,7 +35,7 @@ from .server import Server, finished, moved, released, server_receive, start
 from .settings import Settings
 
 __all__ = [
-    "COUNTED", "PROTOCOL", "SCALED", "SUMS", "Client", "QUpdate",
+    "PROTOCOL", "SCALED", "SUMS", "Client", "QUpdate",
     "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
     "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip
@@ -49,20 +46,18 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 )
 
 
-# Of a job that learns its scale, and of one that learns the r of a negative binomial.
+# Of a job that learns its scale.
 SCALED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(ScaledQUpdate, SiteApplied), to_server=(ScaledSiteDelta,))
-COUNTED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(CountsQUpdate, SiteApplied), to_server=(CountsSiteDelta,))
 
 
-def protocol(*, private: bool, until: bool = False, learns: str = "") -> Protocol[Server, Client]:
+def protocol(*, private: bool, until: bool = False, learns: bool = False) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job can send: without a budget nobody refuses.
 
-    `learns`: "variance" or "r".
+    `learns`: the residual variance.
     """
-    if not (until or learns):
-        return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))
-    rounds = {"variance": SCALED, "r": COUNTED}.get(learns, replace(PROTOCOL, to_server=(SiteDelta,)))
+    if private:
+        return PROTOCOL
+    rounds = SCALED if learns else replace(PROTOCOL, to_server=(SiteDelta,))
     if not until:
         return rounds
-    asks = AskSlopeAt if learns == "r" else AskSlope
-    return replace(rounds, to_client=(*rounds.to_client, asks), to_server=(*rounds.to_server, Slope))
+    return replace(rounds, to_client=(*rounds.to_client, AskSlope), to_server=(*rounds.to_server, Slope))

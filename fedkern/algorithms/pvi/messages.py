@@ -17,7 +17,7 @@ from ...privacy.masks import WIDE
 from ..core import tells
 from ..core.masked import Masked, Sum
 from ..core.messages import Message
-from ..exchanges.arrival import AskSlope, Slope
+from ..exchanges.arrival import Slope
 
 Vector = NDArray[np.float64]
 Shift = Annotated[NDArray[np.float64], "d"]
@@ -112,52 +112,6 @@ class LearntVariance(Message, kind=19):
 
 
 @dataclass(frozen=True)
-class CountsQUpdate(QUpdate, kind=22):
-    """Server to client, of a negative binomial job that learns r: q, and the r at which it is."""
-
-    r: float
-
-
-@dataclass(frozen=True)
-class CountsSiteDelta(SiteDelta, kind=23, tells=tells.Sites(where=tells.FEW_OR_SUMS)):
-    """Client to server, of a negative binomial job that learns r: the change, and the first and second derivative in log r of its
-    expected log-likelihood under the q and at the r of the question.
-    """
-
-    slope: float
-    curvature: float
-
-    @classmethod
-    def count(cls, dims: Mapping[str, int]) -> int:
-        """Returns how many numbers are added."""
-        return SiteDelta.count(dims) + 2
-
-    def numbers(self) -> Vector:
-        """Returns those of the change, and the derivatives."""
-        return np.concatenate([super().numbers(), [self.slope, self.curvature]])
-
-    @classmethod
-    def of_sum(cls, round: int, numbers: Vector, dims: Mapping[str, int]) -> CountsSiteDelta:
-        """Returns the answer of all clients together."""
-        delta, (slope, curvature) = SiteDelta.of_sum(round, numbers[:-2], dims), numbers[-2:].tolist()
-        return cls(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, slope, curvature)
-
-
-@dataclass(frozen=True)
-class LearntDispersion(Message, kind=24):
-    """Server to client, after the rounds: the r that was learnt."""
-
-    r: float
-
-
-@dataclass(frozen=True)
-class AskSlopeAt(AskSlope, kind=25):
-    """Server to client, of a negative binomial job that learns r: at this q, shift and packed precision, and at this r."""
-
-    r: float
-
-
-@dataclass(frozen=True)
 class SiteApplied(Message, kind=12):
     """Server to client: your site has changed by alpha times that delta (0: refused, it would have made q improper)."""
 
@@ -224,13 +178,6 @@ class MaskedScaledSiteDelta(Masked, Message, kind=251, tells=tells.Sites().maske
 
 
 @dataclass(frozen=True)
-class MaskedCountsSiteDelta(Masked, Message, kind=252, tells=tells.Sites().masked):
-    """Client to server: a `CountsSiteDelta`, masked."""
-
-    words: Annotated[bytes, "masked_counts_delta"]
-
-
-@dataclass(frozen=True)
 class MaskedGradientOfQ(Masked, Message, kind=253, tells=tells.WeightedSums().masked):
     """Client to server: a `Gradient`, masked."""
 
@@ -240,7 +187,6 @@ class MaskedGradientOfQ(Masked, Message, kind=253, tells=tells.WeightedSums().ma
 SUMS = (
     Sum(SiteDelta, MaskedSiteDelta, WIDE),
     Sum(ScaledSiteDelta, MaskedScaledSiteDelta, WIDE),
-    Sum(CountsSiteDelta, MaskedCountsSiteDelta, WIDE),
     Sum(Gradient, MaskedGradientOfQ, WIDE),
     *Slope.hidden,
 )

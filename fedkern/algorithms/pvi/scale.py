@@ -27,7 +27,7 @@ from ..core import once
 from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from .local import Local
-from .messages import LearntDispersion, LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
+from .messages import LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
 from .settings import Settings
 
 MOST = 1e30  # of a sum; q may begin at a wide prior
@@ -55,7 +55,7 @@ def at(local: Local, event: QUpdate) -> tuple[Local, float]:
 
 def with_variance(question: QUpdate, s: Settings, variance: float) -> QUpdate:
     """Returns the question, with the variance if it is learnt."""
-    if not s.learns_variance:
+    if not s.learn_scale:
         return question
     return ScaledQUpdate(question.round, question.version, question.h, question.P, variance)
 
@@ -92,7 +92,7 @@ def add_residuals(
     residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings
 ) -> PersistentMap[int, Residuals]:
     """Adds the sums of residuals that a client has sent."""
-    if isinstance(event, ScaledSiteDelta) != s.learns_variance:
+    if isinstance(event, ScaledSiteDelta) != s.learn_scale:
         raise RemoteFault(f"{type(event).__name__} is no answer in this job", sender)
     if not isinstance(event, ScaledSiteDelta):
         return residuals
@@ -126,28 +126,21 @@ def still(rescaled: float, s: Settings) -> bool:
 
 @dataclass(frozen=True)
 class Told:
-    """Holds the learnt number, if it is known: at the server from the start, at a client once it is told."""
+    """Holds the learnt variance, if it is known: at the server from the start, at a client once it is told."""
 
     value: float | None = None
 
 
-Learnt = LearntVariance | LearntDispersion
-
-
-def tell(n_clients: int, learnt: Learnt) -> tuple[Told, ServerEffects]:
-    """Sends the learnt number to every client; nobody answers."""
-    return Told(_value(learnt)), once.ask(n_clients, learnt)
-
-
-def _value(learnt: Learnt) -> float:
-    return learnt.variance if isinstance(learnt, LearntVariance) else learnt.r
+def tell(n_clients: int, variance: float) -> tuple[Told, ServerEffects]:
+    """Sends the learnt variance to every client; nobody answers."""
+    return Told(variance), once.ask(n_clients, LearntVariance(variance))
 
 
 def client_receive(state: Told, event: Event) -> tuple[Told, ClientEffects]:
-    """Keeps the learnt number."""
-    if not isinstance(event, Learnt) or not 0 < _value(event) < math.inf:
+    """Keeps the learnt variance."""
+    if not isinstance(event, LearntVariance) or not 0 < event.variance < math.inf:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    return Told(_value(event)), []
+    return Told(event.variance), []
 
 
 def server_receive(state: Told, sender: int, event: Event) -> tuple[Told, ServerEffects]:
@@ -159,9 +152,4 @@ def finished(state: Told) -> bool:
     return state.value is not None
 
 
-def telling_protocol(name: str, kind: type[Learnt]) -> Protocol[Told, Told]:
-    """Returns the protocol of the exchange after the rounds."""
-    return once.protocol(name, (kind,), (), server_receive, client_receive, finished)
-
-
-PROTOCOL = telling_protocol("variance", LearntVariance)
+PROTOCOL: Protocol[Told, Told] = once.protocol("variance", (LearntVariance,), (), server_receive, client_receive, finished)

@@ -20,7 +20,7 @@ from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Sav
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, to_each
 from ..exchanges.arrival import AskSlope, Slope, newton, possible
-from . import dispersion, scale
+from . import scale
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
 from .sites import Sites
@@ -83,9 +83,7 @@ class Server:
     owing, slopes : those that have not answered that yet; the answers
     arrived : whether q is there
     residuals : client -> its last sums of residuals, in a job that learns its scale
-    counts : r, and the clients' last derivatives in it, in a job that learns the r of a negative binomial
-    rescaled : the factor by which the last round has multiplied that scale; of r the most by which standard deviations may have
-        changed
+    rescaled : the factor by which the last round has multiplied that scale
     returns : whether a lost client begins anew where the run is resumed
     """
 
@@ -115,7 +113,6 @@ class Server:
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
     arrived: bool = field(default=False, metadata=GIVEN)
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
-    counts: dispersion.Learnt = field(default_factory=dispersion.Learnt)
     rescaled: float = 1.0
     returns: bool = field(default=False, metadata=GIVEN)
 
@@ -276,12 +273,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     effects: ServerEffects = []
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
-        s = state.settings
-        residuals, counts = (
-            scale.add_residuals(state.residuals, sender, event, s),
-            dispersion.add_counts(state.counts, sender, event, s),
-        )
-        state = evolve(state, residuals=residuals, counts=counts)
+        state = evolve(state, residuals=scale.add_residuals(state.residuals, sender, event, state.settings))
         state, effects = _take(state, sender, event)
     state = evolve(state, waiting=state.waiting.minus(sender))
     # A synchronous round is applied at once, when its last answer has come.
@@ -408,7 +400,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
         state = evolve(state, round=state.round + 1, in_round=0)
     # After the first round the residuals may still be of the prior.
-    if state.round > max(before, 1) and (state.residuals or state.counts.told):
+    if state.round > max(before, 1) and state.residuals:
         state = _rescaled(state)
     if state.stop:
         return state, []
@@ -416,8 +408,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     if state.round > state.looked and state.settings.looks(state.round):
         q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
         state = evolve(state, looked=state.round, owing=PersistentSet(those))
-        question = dispersion.looking(AskSlope(state.round, q.h, pack(q.P)), state.settings, state.counts)
-        return state, to_each(those, question)
+        return state, to_each(those, AskSlope(state.round, q.h, pack(q.P)))
     if schedule == "sequential":
         return _question(evolve(state, next=state.next + 1), [state.next])
     if schedule == "random":
@@ -427,13 +418,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
 
 
 def _rescaled(state: Server) -> Server:
-    """Returns the state after a round with the learnt residual variance, or the learnt r.
-
-    Source: docs/spec/pvi.md, sections 2.1 and 2.2.
-    """
-    if state.settings.learns_r:
-        counts = state.counts.stepped()
-        return evolve(state, counts=counts, rescaled=float(np.sqrt(state.counts.r / counts.r)))
+    """Returns the state after a round with the learnt residual variance (docs/spec/pvi.md, section 2.1)."""
     before = state.sites.variance
     sites = state.sites.at(scale.learnt(state.residuals, before))
     return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
@@ -464,5 +449,4 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
         waiting = waiting.plus(k, state.version)
     question = QUpdate(state.round, state.version, h / share, P / share)
     question = scale.with_variance(question, state.settings, state.sites.variance)
-    question, counts = dispersion.with_r(question, state.settings, state.counts, clients)
-    return evolve(state, waiting=waiting, counts=counts), to_each(clients, question)
+    return evolve(state, waiting=waiting), to_each(clients, question)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...privacy.masks import MOST_OF_ROW
 
-VARIANTS = ("pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split")
+VARIANTS = ("pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-split")
 SHARDED = ("local-averaging", "virtual-clients")
 SCHEDULES = ("sequential", "synchronous", "random", "asynchronous")
 
@@ -24,17 +24,15 @@ class Settings:
     rounds : after how many the server stops; None goes on until every client's budget is spent
     client_weights : public weights of the random schedule, one a client; empty for equal ones
     local_steps : steps of the local optimiser in one update
-    optimiser, learning_rate, optimiser_state : "adagrad", "adam", "sgd" or "exact"; "keep" or "reset" at each update
+    optimiser, learning_rate : "adagrad", "adam", "sgd" or "exact"
     estimator, draws : of the expected log-likelihood's gradient: "analytic", "weight-mc", "activation-mc", "stl", "total"
     batch_rate : sampling rate of a non-private step (a private step samples by its mechanism)
     damping, damping_form : in (0, 1]; "moment" or "natural"
     average : "half" releases the mean of (mu, omega) over the second half of all updates, "none" the last q
     shards : of local averaging and virtual clients
     updates_per_client : public cap on one client's updates; None for no cap
-    max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
     seed : of the keyed random streams
-    learn_scale : the server learns the dispersion, and says it with each question: of a Gaussian response the residual variance
-        (section 2.1), of a negative binomial one r (section 2.2)
+    learn_scale : the server learns the residual variance of a Gaussian response, and says it with each question (section 2.1)
     by_client : whole clients are protected: one whose optimiser fails answers with no change
     until : rounds end when q is where the posterior of all rows is, asked after 3, 6, 12, 24, .. of them
     bounded : the server gets sums alone, so what one row adds has a limit, and a local fit that fails does not show
@@ -52,7 +50,6 @@ class Settings:
     local_steps: int
     optimiser: str
     learning_rate: float
-    optimiser_state: str
     estimator: str
     draws: int
     batch_rate: float
@@ -61,7 +58,6 @@ class Settings:
     average: str
     shards: int
     updates_per_client: int | None
-    max_staleness: int | None
     seed: int
     by_client: bool
     until: bool
@@ -76,19 +72,9 @@ class Settings:
             return math.inf
         return MOST_OF_ROW / (self.scale**2 if self.family == "gaussian" else 1.0)
 
-    @property
-    def learns_variance(self) -> bool:
-        """Whether a residual variance is learnt."""
-        return self.learn_scale and self.family == "gaussian"
-
-    @property
-    def learns_r(self) -> bool:
-        """Whether r of a negative binomial is learnt."""
-        return self.learn_scale and self.family == "negative-binomial"
-
     def staleness(self, n_clients: int) -> int:
         """Returns the number of updates after which an asynchronous answer is too old."""
-        return self.max_staleness or 4 * n_clients
+        return 4 * n_clients
 
     def looks(self, round: int) -> bool:
         """Tells whether clients are asked after `round` rounds how far q is from the posterior of all rows."""

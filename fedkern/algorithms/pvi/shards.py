@@ -102,8 +102,7 @@ def update(
         # The cavity's precision is kept away from 0: noise may have left it indefinite.
         Pc, _ = floored(q.P - own_P, 0.01 * prior_P)
         shard = Local(_weighted(local.rows.take(members), float(n) if averaging else 1.0), s, local.index)
-        keep = state.optimiser[i] if s.optimiser_state == "keep" else None
-        new, optimiser = attempt(shard, q, Gaussian(q.h - own_h, Pc), keep, s.local_steps, first_step)
+        new, optimiser = attempt(shard, q, Gaussian(q.h - own_h, Pc), state.optimiser[i], s.local_steps, first_step)
         # Each shard's change is clipped by itself, before the sum: a row changes one shard alone.
         integer, _ = clipped(np.concatenate([new.h - q.h, new.P - q.P]), mechanism)
         total += integer

@@ -35,7 +35,7 @@ def nothing(n_rows: int) -> Vector:
 
 
 LOOKS = (until.AskMoving, until.Length)
-REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradient_clip"
+REMEDY = "lower algorithm.learning_rate, or raise model.rho"
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,7 @@ def client(
 def _fusible(s: Settings, site: Site) -> bool:
     """Tells whether a round is one gradient, one step of Adam and one draw."""
     once = s.draws == 1 and s.local_steps == 1 and s.batch is None
-    altered = s.closed_form or s.gradient_clip is not None or s.private
-    return s.model == "augmented" and s.optimiser == "adam" and once and not altered and site.plain
+    return s.model == "augmented" and s.optimiser == "adam" and once and not s.private and site.plain
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -327,8 +326,6 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
             moved, change = update(optimiser[:, columns], g)
             optimiser = _replaced(optimiser, (slice(None), columns), moved)
             parameters = _replaced(parameters, columns, parameters[columns] + change)
-        if s.closed_form:
-            parameters = state.site.closed_form(parameters)
     residual = _remembered(state, parts[0] if s.draws == 1 else np.mean(parts, axis=0), index)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     round, windows = state.round + 1, watched(state, parameters)
@@ -368,9 +365,6 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
     # One product tells whether any entry is not finite.
     if not math.isfinite(total @ total):
         raise NumericalError(_not_finite(state, total))
-    if s.gradient_clip is not None:
-        norm = float(np.linalg.norm(total))
-        total = total * min(1.0, s.gradient_clip / norm) if norm else total
     return total
 
 

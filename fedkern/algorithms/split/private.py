@@ -156,9 +156,7 @@ def refusal(settings: Settings, site: Site) -> str | None:
         ("batch", None, "the charge is for releases of all rows"),
         ("draws", 1, "each draw is one release more than is charged"),
         ("local_steps", 1, "each step is one release more than is charged"),
-        ("closed_form", False, "theta would be an exact function of all rows"),
         ("bound", False, "terms of the bound are a sum over rows that is neither clipped nor noisy"),
-        ("gradient_clip", None, "the norm over all rows would make every row's update a function of every other row"),
     ):
         if getattr(settings, name) != wanted:
             return f"{name} = {getattr(settings, name)!r}: {reason}; it must be {wanted!r}"

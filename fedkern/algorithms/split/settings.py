@@ -32,13 +32,11 @@ class Settings:
     batch : rows of a mini-batch; None for all
     local_steps : K, steps of a client on its own minorant of the ELBO from one exchange (AV)
     curvature : kappa with -l'' <= kappa; needed if local_steps > 1
-    closed_form : whether q(theta) is set to its optimum given q(z) after each step (AV, linear, mean-field)
     rounds, most : of all; or of the length at hand, and the longest, if the job goes on until all has settled (`core.until`)
     cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
     memory : of the average of messages that amortised families get; "rising": over about the last twentieth of the rounds
     average : "half": the released parameters are the mean over the second half of all rounds
     bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
-    gradient_clip : bound on the norm of a gradient; None for none
     private : whether clients release z with noise, and may say that their budget is spent (`private`)
     """
 
@@ -53,7 +51,6 @@ class Settings:
     batch: int | None
     local_steps: int
     curvature: float | None
-    closed_form: bool
     optimiser: str
     learning_rate: float
     cool_down: float
@@ -61,7 +58,6 @@ class Settings:
     average: str
     bound: bool
     bound_every: int
-    gradient_clip: float | None
     dispersed: bool
     private: bool
 

@@ -114,7 +114,7 @@ class ModelSection(incomplete.ModelSection):
         meant=families.MEANT,
     )
     by_evidence: bool = key(
-        False, help="poisson: what family = auto sets: the other family is run, too, and the evidence decides"
+        False, help="poisson: what family = auto sets: the other family is run, too, and the evidence decides", expert=True
     )
     formula: str | None = key(None, help=laid.HELP)
     cuts: list[float] | None = key(
@@ -145,10 +145,10 @@ class AlgorithmSection(Section):
         help="weighted draws; or Markov chains, which take thousands of messages, where weights cannot be trusted; sfvi, of own "
         "models with unknowns of each client: weighted draws about a variational fit",
     )
-    points: int = key(4096, ge=256, le=65536, help="importance: at which a round of draws asks for the likelihood")
+    points: int = key(4096, ge=256, le=65536, help="importance: at which a round of draws asks for the likelihood", expert=True)
     effective: Positive = key(2000.0, help="importance: draws, by their weights, at which rounds of draws end")
     burn_in: int | None = key(None, ge=0, help="hmc: rounds in which steps adapt; default half of them")
-    leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange")
+    leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange", expert=True)
     starts: Count | None = key(None, help=f"own: points from which the mode is looked for; default {own_keys.STARTS}")
     approximate: bool | None = key(
         None, help="whether the job goes on where every client is too small for values at draws, and takes part by a summary"
@@ -157,7 +157,7 @@ class AlgorithmSection(Section):
 
 
 class OutputSection(CommonOutputSection):
-    metrics_every: Count = key(1, help="rounds between two lines of metrics.jsonl")
+    metrics_every: Count = key(1, help="rounds between two lines of metrics.jsonl", expert=True)
     draws: Draws = key(1000, resumable="drawn_at_the_end", help="importance: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable="drawn_at_the_end", help="sets of draws, or Markov chains")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
@@ -418,15 +418,9 @@ def refused(raw: Raw) -> Iterator[str]:
         )
     if data.get("weight_counts") and "weight" not in data:
         yield keys.NO_WEIGHT
-    if "prior_precision" in model:
-        given = model["prior_precision"]
-        sd = f"{given**-0.5:.4g}" if isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else ".."
-        yield f'model.prior_precision is for method = "pvi": give model.prior_sd = {sd}, which is 1 / sqrt(prior_precision)'
     if "scale" in model:
         learnt = "numbers of each family beside its coefficients (sigma, r, a shape, ..) are learnt"
         yield f'model.scale is for method = "pvi": here the {learnt}, with all else; remove it'
-    if "site_intercepts" in model:
-        yield 'model.site_intercepts is for method = "pvi": here [model.random] client = true gives each client an intercept'
     if "covariance" in model:
         yield 'model.covariance is for method = "pvi": here the posterior has the form that it has; remove it'
 

@@ -406,12 +406,10 @@ class Model(WeighedModel[OutputSection]):
         c, burn_in = self.config, self.config.burn_in
         return hmc.Settings(
             draws=c.job.rounds - burn_in,
-            thin=1,
             warmup=burn_in,
             chains=self.output.chains,
             leapfrog=c.algorithm.leapfrog_steps,
             step=STEP,
-            target=None,
             seed=self.seed,
             jitter=JITTER,
             whole=True,

@@ -23,9 +23,10 @@ from ...algorithms.pvi.local import slope
 from ...errors import owned
 from ...jobs.run import Run
 from ...jobs.stage import Stage
+from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
-from ...results import guard
+from ...results import guard, other_way
 from ...results.verdict import Verdict, not_judged
 from . import keys
 from .keys import Config
@@ -199,10 +200,23 @@ def _remedy(model: Model, silent: Sequence[str]) -> str:
             f"{', '.join(map(repr, silent))} made no update, so q has nothing of its rows: give each client a number of updates "
             "and the rounds to make them (algorithm.updates_per_client = 8 with job.rounds = 500), for which the job waits"
         )
-    if a.variant in keys.ONE_SHOT:
+    if a.variant == "bcm-split":
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
     if a.variant == "global-vi":
         return 'take algorithm.variant = "pvi" (with short steps thousands of job.rounds may be too few)'
     if a.optimiser != "exact":
         return 'give it more job.rounds, or algorithm.optimiser = "exact"'
     return "give it more job.rounds"
+
+
+@guard.check("the coding of the response", None)
+def find_reversed(model: Model, server: Server, arrived: Arrived | None) -> other_way.Reversed | None:
+    """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does."""
+    told, d = {} if arrived is None else arrived.told, model.encoding.size
+    asks = FAMILIES[model.family].binary and model.given.intercept and not model.offset and d > 1
+    if not asks or len(told) < 2:
+        return None
+    g = np.stack([one.gradient for one in told.values()])
+    P = np.stack([unpack(one.curvature, d) for one in told.values()])
+    sums = other_way.where_slopes_are_0(pvi.released(server).mean, g, P, range(1, d))
+    return sums and other_way.find(sums, [model.names[k] for k in told], model.encoding.response)

@@ -41,10 +41,8 @@ from ...sections import remedy
 SHARDED = ("local-averaging", "virtual-clients")
 MOST_ROUNDS = 200  # of rounds = "until"
 MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
-ONE_SHOT = ("bcm-same", "bcm-split")
-VAGUE = 1e-2  # one below which it lets slopes grow until few rows have weight
-HELD = 1e4  # a precision from which on a prior holds q, whatever rows say
-LEARNS = ("gaussian", "negative-binomial")  # families whose scale can be learnt
+VAGUE = 10.0  # a prior's sd above which slopes grow until few rows have weight
+HELD = 0.01  # one up to which it holds q, whatever rows say
 
 # sampling -> the keys that it needs; it may have no other
 SAMPLING: dict[str, set[str]] = {
@@ -91,20 +89,14 @@ class DataSection(keys.DataSection):
 
 
 class ModelSection(incomplete.ModelSection):
-    kind: Literal["glm"] = key("glm", help="generalised linear model")
+    kind: Literal["glm"] = key("glm", help="generalised linear model", expert=True)
     family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
     covariance: Literal["auto", "diagonal", "full"] = key(
         help=f'of the Gaussian posterior; "auto": full up to {MOST_FULL} coefficients; default: "auto" if open, else "diagonal"'
     )
-    prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
-    prior_sd: float | None = key(
-        None, ge=1e-5, le=1e5, help="of every coefficient's prior: prior_precision = 1 / prior_sd^2 says the same"
-    )
+    prior_sd: float = key(1.0, ge=1e-5, le=1e5, help="of every coefficient's prior")
     formula: str | None = key(None, help=laid.HELP)
     intercept: bool = key(True, help="add a column of ones")
-    site_intercepts: bool = key(
-        False, help="add a coefficient for each client's name, to the intercept; rows of other sites have none; open jobs"
-    )
     intercept_sd: float | None = key(
         None,
         ge=1e-5,
@@ -121,19 +113,12 @@ class ModelSection(incomplete.ModelSection):
     scale: Positive | Literal["learn"] = key(
         1.0,
         help="standard deviation of a gaussian response's errors, in the data's units (a private job is to give it); "
-        "negative-binomial: r (variance = mean + mean^2 "
-        '/ r); "learn", the default of both if open and variant = "pvi", finds it; else r is to be given',
+        '"learn", the default if open and variant = "pvi", finds it; negative-binomial: r (variance = mean + mean^2 / r)',
     )
-    preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
-
-    @property
-    def said_prior(self) -> str:
-        """The coefficients' prior, by the key that the job file has."""
-        precision, sd = self.prior_precision, self.prior_sd
-        return f"model.prior_precision = {precision:g}" if sd is None else f"model.prior_sd = {sd:g}"
+    preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override", expert=True)
 
 
-Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split"]
+Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-split"]
 
 
 class UntilSection(Section):
@@ -145,28 +130,30 @@ class UntilSection(Section):
 class AlgorithmSection(Section):
     variant: Variant = key(help="of partitioned variational inference")
     schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
-    client_weights: dict[str, Positive] = key({}, path=True, help="random schedule: public weights; clients not named have 1")
+    client_weights: dict[str, Positive] = key(
+        {}, path=True, help="random schedule: public weights; clients not named have 1", expert=True
+    )
     local_steps: Count = key(help="optimiser steps of one update")
     optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")
-    optimiser_state: Literal["keep", "reset"] = key(help="between the updates of a client")
     learning_rate: Positive = key(help="of the optimiser")
-    estimator: Literal["analytic", "weight-mc", "activation-mc", "stl", "total"] = key(help="of the local gradient")
-    draws: Count = key(1, help="per step, of a Monte-Carlo estimator")
+    estimator: Literal["analytic", "weight-mc", "activation-mc", "stl", "total"] = key(help="of the local gradient", expert=True)
+    draws: Count = key(1, help="per step, of a Monte-Carlo estimator", expert=True)
     damping: float | None = key(
-        None, gt=0, le=1, help="of an update; default 1, or 1 / clients where clients that work at once need it"
+        None, gt=0, le=1, help="of an update; default 1, or 1 / clients where clients that work at once need it", expert=True
     )
-    damping_form: Literal["moment", "natural"] = key(help="what damping interpolates")
+    damping_form: Literal["moment", "natural"] = key(help="what damping interpolates", expert=True)
     average: Literal["none", "half"] = key(help="release the last posterior, or the mean over the second half of all updates")
     posterior: Literal["noise-aware"] | None = key(None, help="release a posterior that contains the privacy noise, not q")
-    shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients")
-    batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
+    shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients", expert=True)
+    batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private", expert=True)
     random_source: Literal["secure", "keyed"] = key(
-        "secure", help="of which rows are in such a batch: nobody else can know; keyed: as job.seed says, the same bits again"
+        "secure",
+        help="of which rows are in such a batch: nobody else can know; keyed: as job.seed says, the same bits again",
+        expert=True,
     )
-    updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
-    min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
-    sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
-    max_staleness: Count | None = key(None, help="asynchronous: updates after which an answer is too old; default 4 x clients")
+    updates_per_client: Count | None = key(None, help="public cap on the updates of each client", expert=True)
+    min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count", expert=True)
+    sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum', expert=True)
     until: UntilSection | None = key(
         None, help='end when q is where the posterior of all rows is, asked after 3, 6, 12, .. rounds; job.rounds = "until"'
     )
@@ -191,19 +178,19 @@ class Terms(Section):
     clip: Positive | None = key(None, help="bound on a row's gradient", remedy="0.75 x the median row norm, if that is public")
     noise_multiplier: Positive | None = key(None, help="noise sd over clip")
     sampling_rate: float | None = key(None, gt=0, le=1, help="probability that a row enters a step", remedy="for example 0.02")
-    batch_size: Count | None = key(None, help="rows of a step, where their number is fixed")
-    dataset_size: Count | None = key(None, help="number of rows, where it is public")
-    max_batch: Count | None = key(None, help="poisson-truncated: the largest batch")
+    batch_size: Count | None = key(None, help="rows of a step, where their number is fixed", expert=True)
+    dataset_size: Count | None = key(None, help="number of rows, where it is public", expert=True)
+    max_batch: Count | None = key(None, help="poisson-truncated: the largest batch", expert=True)
 
 
 class PrivacySection(Terms):
     unit: Literal["example", "client"] = key("example", help="what neighbouring data sets differ by")
     calibrate: bool = key(help="find the noise multiplier from epsilon, delta and the public number of steps")
     sampling: Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards"] = key("poisson", help="of rows")
-    client_rate: float = key(1.0, gt=0, le=1, help='unit = "client": probability that a client counts in a round')
+    client_rate: float = key(1.0, gt=0, le=1, help='unit = "client": probability that a client counts in a round', expert=True)
     noise_source: Literal["secure", "keyed"] = key("secure", help="keyed noise is for experiments: epsilon is infinite")
     accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
-    last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
+    last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget", expert=True)
     rows_per_person: Count = key(1, help="rows that one person may have, over all clients")
     clients: dict[str, Terms] = key({}, path=True, help="terms of one client that differ")
 
@@ -232,14 +219,9 @@ class PrivacySection(Terms):
 
 
 class OutputSection(CommonOutputSection):
-    metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
+    metrics_every: Count = key(1, help="rounds between two measurements on the test rows", expert=True)
     draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable=True, help="independent sets of draws")
-    reweigh: bool = key(
-        help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than disclosure.rows have "
-        "cells: k-hat of q; default: true if open"
-    )
-    loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
 
 
 class Spending(NamedTuple):
@@ -311,13 +293,13 @@ class Config(JobConfig):
         if self.privacy is not None or FAMILIES[self.model.family].linear:
             return None
         model, variant, optimiser = self.model, self.algorithm.variant, self.algorithm.optimiser
-        sd, precision, link = model.intercept_sd, model.prior_precision, FAMILIES[model.family].link
-        held = [model.said_prior] * (precision >= HELD)
-        held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd**-2 >= HELD)
+        sd, own, link = model.intercept_sd, f"model.prior_sd = {model.prior_sd:g}", FAMILIES[model.family].link
+        held = [own] * (model.prior_sd <= HELD)
+        held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd <= HELD)
         if held:
             return of_a_narrow_prior(" and ".join(held), "q")
-        if link == "logit" and precision < VAGUE:
-            return of_a_vague_prior(model.said_prior)
+        if link == "logit" and model.prior_sd > VAGUE:
+            return of_a_vague_prior(own)
         if link == "log" and (variant == "global-vi" or optimiser != "exact"):
             what = f'variant = "{variant}"' if variant == "global-vi" else f'optimiser = "{optimiser}"'
             return (
@@ -394,7 +376,6 @@ BASE: Tables = {
         "variant": "pvi",
         "schedule": "sequential",
         "local_steps": 25,
-        "optimiser_state": "keep",
         "estimator": "analytic",
         "average": "none",
     },
@@ -402,7 +383,6 @@ BASE: Tables = {
 OPEN: Tables = {
     "model": {"covariance": "auto"},
     "algorithm": {"optimiser": "exact", "damping_form": "natural"},
-    "output": {"reweigh": True},
 }
 LEARNT: Tables = {"model": {"scale": "learn"}}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
@@ -411,7 +391,6 @@ PRIVATE: Tables = {
     "data": {"standardise": "public"},
     "model": {"covariance": "diagonal"},
     "algorithm": {"optimiser": "adagrad", "damping_form": "moment", "damping": 0.1, "average": "half"},
-    "output": {"reweigh": False},
 }
 SHARDS: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling": "shards"}}
 MEAN_FIELD: Tables = {"model": {"covariance": "diagonal"}}  # what has no other form, and what was published
@@ -458,18 +437,16 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     builtin = table(raw, "data").get("builtin")
     layers += [AT_ONCE] * ("sums" in table(raw, "job") and variant != "global-vi")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
-    layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") in LEARNS)
+    layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") == "gaussian")
     # Draws of the weights shake a Cholesky factor until it diverges, and two estimators have no other form.
     of_draws = table(raw, "algorithm").get("estimator", "analytic") != "analytic"
     mean_field = of_draws or variant == "global-vi" or table(raw, "model").get("preset") == "paper"
     layers += [MEAN_FIELD] * mean_field + [SHARDS] * (variant in SHARDED)
-    layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant in ONE_SHOT)
+    layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant == "bcm-split")
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
     out = layered(raw, layers)
     settings, model = out["algorithm"], out["model"]
-    if isinstance(model, dict):
-        _lay_prior(model)
     asks = not private and variant == "pvi" and table(out, "algorithm").get("schedule") != "asynchronous"
     if isinstance(settings, dict) and asks and "rounds" not in table(out, "job"):
         settings.setdefault("until", {})
@@ -489,13 +466,6 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     return out
 
 
-def _lay_prior(model: dict[str, Any]) -> None:
-    """Sets the precision of a prior whose standard deviation the file gives; a wrong one is left to the key's check."""
-    sd = model.get("prior_sd")
-    if isinstance(sd, int | float) and not isinstance(sd, bool) and 1e-5 <= sd <= 1e5:
-        model.setdefault("prior_precision", float(sd) ** -2)
-
-
 def conflicts(config: Config) -> Iterator[str]:
     """Yields every contradiction between keys, each as a sentence with its remedy."""
     yield from laid.conflicts(config, config.formula)
@@ -505,12 +475,8 @@ def conflicts(config: Config) -> Iterator[str]:
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown", "pvi"):
         yield family.scale_is_missing
     yield from _scale(config)
-    if (sd := config.model.prior_sd) is not None and not math.isclose(config.model.prior_precision, sd**-2, rel_tol=1e-9):
-        yield "model.prior_sd and model.prior_precision are one prior, said twice and differently; remove one of them"
     if not config.model.intercept and config.model.intercept_centre is not None:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
-    if config.model.site_intercepts and not config.model.intercept:
-        yield "model.site_intercepts are differences from an intercept, and model.intercept = false; remove one of them"
     sharded = algorithm.variant in SHARDED
     can = privacy is None and algorithm.variant == "pvi" and algorithm.schedule != "asynchronous"
     if algorithm.until is not None and not can:
@@ -535,13 +501,11 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'model.covariance = "{covariance}" does not exist with variant = "global-vi"; take "diagonal"'
     if algorithm.variant == "global-vi" and algorithm.optimiser == "exact":
         yield 'algorithm.optimiser = "exact" does not exist with variant = "global-vi"; take adagrad, adam or sgd'
-    if algorithm.variant in ONE_SHOT and (algorithm.schedule, algorithm.damping, config.job.rounds) != ("synchronous", 1.0, 1):
-        yield f'algorithm.variant = "{algorithm.variant}" is one synchronous round without damping; leave those keys out'
+    if algorithm.variant == "bcm-split" and (algorithm.schedule, algorithm.damping, config.job.rounds) != ("synchronous", 1.0, 1):
+        yield 'algorithm.variant = "bcm-split" is one synchronous round without damping; leave those keys out'
     if privacy is not None:
         yield from _private(config, privacy)
         return
-    if config.output.loo and not config.output.reweigh:
-        yield "output.loo needs output.reweigh, by which clients are told the released q; set it to true, or remove output.loo"
     if sharded:
         yield f'algorithm.variant = "{algorithm.variant}" is for private jobs; take "pvi", or give a [privacy] section'
     if config.job.rounds == "budget":
@@ -574,11 +538,6 @@ def _secure(config: Config) -> Iterator[str]:
             f'{asked}: with algorithm.{what} = "{getattr(a, what)}" a server knows each client\'s random numbers (job.seed), and '
             f'could compute by regression how each part of a sum depends on its own; take "{instead}"'
         )
-    if config.model.site_intercepts:
-        yield (
-            f"{asked}: model.site_intercepts gives each client a coefficient, in which the sum is of that client's rows alone; "
-            "remove one of the two"
-        )
 
 
 def _binary(config: Config) -> Iterator[str]:
@@ -604,13 +563,14 @@ def _scale(config: Config) -> Iterator[str]:
             yield f"model.scale = {config.model.scale:g}: wanted at least {least:g}; give the response in a smaller unit"
         return
     what = 'model.scale = "learn"'
-    if config.model.family not in LEARNS:
-        yield f'{what} is for family = {families.quoted(LEARNS)}, not "{config.model.family}"; give a number, or leave it out'
+    if config.model.family == "negative-binomial":
+        yield f'{what}: give r, which method = "likelihood" learns'
+    elif config.model.family != "gaussian":
+        yield f'{what} is for family = "gaussian", not "{config.model.family}"; give a number, or leave it out'
     if config.privacy is not None:
         yield f"{what} has no private form: give a number that is public"
     elif config.algorithm.variant != "pvi":
-        which = "the standard deviation of the errors" if config.model.family == "gaussian" else "r"
-        yield f'{what} needs variant = "pvi", not "{config.algorithm.variant}"; give {which}'
+        yield f'{what} needs variant = "pvi", not "{config.algorithm.variant}"; give the standard deviation of the errors'
 
 
 def _data(config: Config) -> Iterator[str]:
@@ -642,8 +602,6 @@ def _trials(config: Config) -> Iterator[str]:
         yield f"{what} says that the response is a number of successes, and data.positive that it is a label; remove one of them"
     if data.weight is not None:
         yield f"{what} and data.weight both say how often a row counts; give one of them"
-    if config.output.loo:
-        yield "output.loo leaves out one row at a time, and a row of trials is many; remove it, or give each trial its own row"
     if config.privacy is not None:
         yield (
             f"{what} has no private form: noise that hides a row of a file would have to hide all of its trials; give each trial "
@@ -668,18 +626,13 @@ def _centred(config: Config) -> Iterator[str]:
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     """Yields faults of a private job."""
     algorithm = config.algorithm
-    if config.model.site_intercepts:
-        yield "model.site_intercepts = true has no private form; leave it out"
     yield from _centred(config)
-    for name in ("reweigh", "loo"):
-        if getattr(config.output, name):
-            yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"
     if algorithm.batch != 1:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
     if algorithm.random_source == "keyed":
         yield "algorithm.random_source is for jobs that are not private; privacy.noise_source says where noise comes from"
-    if algorithm.variant in ONE_SHOT:
-        yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
+    if algorithm.variant == "bcm-split":
+        yield 'algorithm.variant = "bcm-split" has no private form; take "pvi", or leave out [privacy]'
     if (covariance := config.model.covariance) != "diagonal":
         yield f'model.covariance = "{covariance}" has no private form; take "diagonal"'
     if privacy.unit == "example":

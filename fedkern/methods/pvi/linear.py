@@ -35,8 +35,8 @@ def is_private(model: Model) -> bool:
 
 
 def assumed(model: Model) -> str:
-    """Says which standard deviation of the errors the intervals of a private linear job assume; "" in other jobs."""
-    if not is_private(model):
+    """Says which standard deviation of the errors the intervals of a linear job assume; "" where it is learnt."""
+    if model.family != "gaussian" or model.given.learnt:
         return ""
     return f"errors are taken to have a standard deviation of {model.scale:g} in the response's unit (model.scale)"
 

@@ -13,25 +13,21 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import box
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
-from ...algorithms.exchanges import terms
 from ...algorithms.pvi import client_level, global_vi, noise_aware, two_points
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.box import BoxOfQ
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
-from ...disclosure.rules import VALUES_BY, told_up_to
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
 from ...kernels import families, rng
-from ...models import psis
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...models.reference import Coding, coding_of
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from ...results import lines
 from . import budget, response
 from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
 from .response import Given
@@ -58,8 +54,6 @@ class Model(WeighedModel[OutputSection]):
     response: response.Response = field(default_factory=response.Response)
 
     def __post_init__(self) -> None:
-        if self.config.model.site_intercepts:
-            object.__setattr__(self, "encoding", replace(self.encoding, clients=self.names))
         self.encoding.check_references(self.references)
 
     @classmethod
@@ -85,8 +79,7 @@ class Model(WeighedModel[OutputSection]):
             intercept=m.intercept,
             centre=m.intercept_centre,
             sd=m.intercept_sd,
-            precision=m.prior_precision,
-            by_sd=m.prior_sd is not None,
+            precision=m.prior_sd**-2,
             scale=m.scale if isinstance(m.scale, float) else None,
         )
 
@@ -104,20 +97,6 @@ class Model(WeighedModel[OutputSection]):
     def offset(self) -> str | None:
         """The column that is added to the linear predictor."""
         return self.config.data.offset
-
-    @property
-    def least_rows(self) -> int:
-        """The least number of rows that a client of an open job has, at level "standard" or as the job asks; private: 0."""
-        if self.config.private:
-            return 0
-        level = self.config.level if self.config.level != "none" else "standard"
-        rules = self.config.disclosure.rules(level)
-        # The fewer, the fewer log-likelihoods are told at the end (`VALUES_BY`).
-        each = min(rules.diagonal, VALUES_BY)
-        rules = rules._replace(diagonal=each, sites_of_two_columns=each, sites_of_one_column=each)
-        told = told_up_to(self.encoding.size, rules, diagonal=True) if rules.of_coefficients else 0
-        one = self.encoding.size <= 1 + self.encoding.intercept
-        return max(rules.rows_of_one_column if one else rules.rows, told)
 
     @property
     def declared(self) -> Mapping[str, ColumnSection]:
@@ -154,7 +133,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def prior(self) -> Gaussian:
         """The prior of all coefficients, in the form of the posterior."""
-        return response.prior(self, prior(self.encoding.size, self.config.model.prior_precision, self.covariance))
+        return response.prior(self, prior(self.encoding.size, self.given.precision, self.covariance))
 
     @property
     def unit(self) -> float:
@@ -210,13 +189,13 @@ class Model(WeighedModel[OutputSection]):
     @property
     def scale(self) -> float:
         """The scale of the response in the data's units; a learnt one once it is told."""
-        return response.data_scale(self, self.response.variance, self.response.r)
+        return response.data_scale(self, self.response.variance)
 
     @property
     def told(self) -> bytes:
         """What the server has told every client alike, beside columns: the response's units, and the scale once it is told."""
         known = self.response
-        numbers = (known.units.level, known.units.scale, known.variance, known.r)
+        numbers = (known.units.level, known.units.scale, known.variance)
         return repr([one and float(one) for one in numbers]).encode()
 
     @property
@@ -285,24 +264,6 @@ class Model(WeighedModel[OutputSection]):
         return said if isinstance(said, float) else None
 
     @property
-    def answers(self) -> int:
-        """The number of points at which clients of an open job tell their log-likelihood; 0 where too few draws would be left for
-        weights."""
-        return terms.allowed(self.least_rows, len(self.encoding.columns))
-
-    @property
-    def lined(self) -> int:
-        """The number of coefficients whose lines are among these points: at most half of the points are on lines, the others are
-        draws, enough for a tail of their weights."""
-        on_lines = max(min(self.answers // 2, self.answers - psis.FEWEST) - 1, 0)
-        return min(self.encoding.size, on_lines // len(lines.AT))
-
-    @property
-    def weighed_draws(self) -> int:
-        """The number of these points that are draws from q."""
-        return self.answers - (1 + len(lines.AT) * self.lined if self.lined else 0)
-
-    @property
     def averaged(self) -> bool:
         """Whether the mean over the second half of all updates is released."""
         return self.config.algorithm.average == "half"
@@ -326,8 +287,7 @@ class Model(WeighedModel[OutputSection]):
         if self.one_posterior:
             return global_vi.protocol(private=private)
         s = self.settings
-        learns = "variance" if s.learns_variance else "r" if s.learns_r else ""
-        return pvi.protocol(private=private, until=s.until, learns=learns)
+        return pvi.protocol(private=private, until=s.until, learns=s.learn_scale)
 
     def start(self) -> tuple[Server, ServerEffects]:
         """Makes the server's machine with its first messages; where whole clients are protected, its account must be open."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,59 +12,22 @@ from numpy.typing import NDArray
 
 from ...algorithms.pvi import client_level, noise_aware
 from ...algorithms.pvi import machine as pvi
+from ...finding import Finding
 from ...jobs.publish import Fit
-from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
-from ...results import dispersion, guard
+from ...results import guard, unseen
 from ...results.gaussian import Posterior
-from ...results.lines import Lines
-from ...results.plain import Record
-from ...results.residuals import Residuals
-from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, against, not_judged
-from . import client_noise, differences, linear, linearised, pull, response
-from .arrival import Arrived, judge_arrival
-from .dispersion import PearsonCheck
-from .keys import ONE_SHOT
+from . import client_noise, linear, linearised, pull, response
+from .arrival import Arrived, find_reversed, judge_arrival
 from .model import Model, Server
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Holds the clients' answers about the released q; None and empty where the job does not ask, or a client was lost.
-
-    Attributes
-    ----------
-    weights : how near q is to the pooled posterior, by importance weights
-    content : leave-one-out sums for summary.json, where the job asks for them
-    notes : sentences for a reader
-    arrived : how far q is from the posterior of all rows; None in a private job
-    dispersed : whether responses vary as the model says
-    lines : how wide the posterior is along lines through q's mean
-    """
-
-    weights: Reweighed | None = None
-    content: Record | None = None
-    notes: tuple[str, ...] = ()
-    arrived: Arrived | None = None
-    dispersed: PearsonCheck = field(default_factory=PearsonCheck)
-    lines: Lines | None = None
-
-    @property
-    def more(self) -> dict[str, Any]:
-        """The entries of summary.json that are made of these answers."""
-        entries = {} if self.weights is None else {"weights": self.weights.content}
-        entries |= {} if self.dispersed.ratio is None else {"dispersion": self.dispersed.ratio.content}
-        return entries | ({"loo": self.content} if self.content else {})
-
 
 MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by what part an sd
 FAR_ENOUGH = 0.95  # of the way that updates lead q
 ASTRAY = 3.0  # sds from where the last steps were: beyond it a line is not trusted
 # A clip that cuts about 1 % of a logistic job's rows, in lengths of a row whose columns have standard deviation 1 (measured.md).
 SPARING_CLIP = 1.1
-WIDE = 1.25  # times `model.scale`: residuals beyond it make intervals too narrow, below 1 / 1.25 too wide
 
 
 @dataclass(frozen=True)
@@ -75,13 +38,13 @@ class Ended:
     ----------
     server : its machine's last state
     noisy_sums : the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
-    checked : the answers of an open job's clients about q
+    arrived : how far q is from the posterior of all rows; None in a private job
     doubts : reasons why no result of these files can stand
     """
 
     server: Server
     noisy_sums: noise_aware.Server | None
-    checked: Checked = field(default_factory=Checked)
+    arrived: Arrived | None = None
     doubts: tuple[str, ...] = ()
 
 
@@ -127,52 +90,34 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     made, encoding, server = bare(model, ended, test), model.encoding, ended.server
     estimate = _estimate(model, ended)[0]
     q = _released(model, ended, estimate)
-    # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
-    own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
-    varied = ended.checked.dispersed
-    errors = differences.compare_errors(model, server, own, varied)
-    turned = differences.find_reversed(model, server, own, ended.checked.arrived)
+    # A verdict of the posterior itself comes first; doubts of the files are stronger.
+    own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
+    turned = find_reversed(model, server, ended.arrived)
     if doubts := [*ended.doubts, *filter(None, [turned and turned.doubt])]:
         own = against(doubts, own)
-    differ = differences.compare_sites(model, server, own, varied, errors)
     scores, scored = _scores(model, q, test)
-    entries: dict[str, object] = {**scored}
-    if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
-        intervals = _of_lines(along, _on_data_scale(model, q))
-        own, entries = _not_normal(along, intervals), {**entries, "lines": intervals}
-    elif own.converged == "settled" and (unseen := _unseen(model)):
-        own = replace(own, why=f"{own.why}; {unseen}")
     return replace(
         made,
-        verdict=_judged(model, own, varied, errors, differences.first(differ)),
+        verdict=own,
         metrics=scores,
         notes=[
             *([turned.note] if turned else []),
+            *([Finding.of("likelihood-asks-more")] if model.privacy is None else []),
             *_remarks(model, server, q),
             *_of_dropped(model, server),
-            *([TRIALS] if model.trials and varied.ratio is None else []),
+            *([TRIALS] if model.trials else []),
             *response.notes(model.response, encoding),
             *made.notes,
-            *ended.checked.notes,
-            *varied.notes,
-            *dispersion.notes(own, varied.ratio, mend_first=bool(ended.doubts)),
-            *([] if errors is None else _of_errors(errors, own)),
-            *differences.notes(model, server, differ),
+            *_unseen(model),
         ],
-        more={**_of_clients(ended.checked), **entries, **({} if differ is None else {"heterogeneity": differ.content})},
+        more=scored,
     )
 
 
-@guard.figure("notes on the residuals", [])
-def _of_errors(errors: Residuals, own: Verdict) -> list[str]:
-    """Returns notes on the residuals of a measured response."""
-    return list(errors.notes(own))
-
-
-@guard.figure("what clients answered about q", {})
-def _of_clients(checked: Checked) -> dict[str, Any]:
-    """Returns the entries of summary.json that are made of the clients' answers."""
-    return checked.more
+def _unseen(model: Model) -> list[str]:
+    """Returns the note on contradictions between the clients of a private job, which noise hides."""
+    hidden = model.privacy is not None and len(model.names) > 1
+    return [unseen.describe("noise of privacy looks like differences")] if hidden else []
 
 
 @guard.figure("scores of the test rows", ({}, {}))
@@ -186,66 +131,24 @@ def _scores(model: Model, q: Gaussian, test: Rows | None) -> tuple[Mapping[str, 
 
 
 @guard.check("the verdict", not_judged("no check is known"))
-def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
-    """Judges q. In an open job the distance from the posterior of all rows decides, and in a linear one also the residuals'
-    spread.
+def _verdict(model: Model, server: Server, arrived: Arrived | None) -> Verdict:
+    """Judges q. In an open job the distance from the posterior of all rows decides, and whether a learnt scale has settled.
 
     Without that distance it is judged by whether q still moves, and whether its updates have gone far enough, from released
     numbers alone.
     """
-    if (of_scale := _of_scale(model, checked.dispersed) or _of_learning(model, server)) is not None:
+    if (of_scale := _of_learning(model, server)) is not None:
         return of_scale
     silent = list[str]()
     if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":  # else all are asked, and waited for
         silent = [name for k, name in enumerate(model.names) if not server.updates[k] and k not in server.lost]
-    arrived = judge_arrival(model, checked.arrived, silent)
-    if arrived is None or arrived.converged == "not judged":
+    own = judge_arrival(model, arrived, silent)
+    if own is None or own.converged == "not judged":
         moved = _of_movement(model, server)
-        return moved if arrived is None or moved.converged is False else arrived
-    return arrived
-
-
-@guard.check("the dispersion", lambda model, own, *_: own)
-def _judged(model: Model, own: Verdict, varied: PearsonCheck, errors: Residuals | None, first: str) -> Verdict:
-    """Adds to a verdict whether responses vary as the model says; the ratio of a scale that is learnt from them is 1 and says
-    nothing."""
-    learnt = model.given.learnt and model.family == "gaussian"  # its ratio is 1, whatever the rows
-    judged = dispersion.judge(own, None if learnt else varied.ratio, first)
-    return judged if errors is None else errors.judged(judged)
-
-
-@guard.figure("widths along lines", {})
-def _of_lines(off_lines: Lines, posterior: Posterior) -> dict[str, dict[str, float]]:
-    """Returns widths and quantiles of coefficients that are not as wide as q, by the names of `parameters`: slopes on both
-    scales."""
-    rows = posterior.parameters()
-    content = off_lines.content({name: (rows[name]["mean"], rows[name]["sd"]) for name in off_lines.names})
-    for name in [name for name in content if name.startswith("theta_std[")]:
-        own = name.replace("_std", "", 1)
-        factor = rows[own]["sd"] / rows[name]["sd"]
-        content[own] = {key: value * factor for key, value in content[name].items()}
-    return content
-
-
-def _unseen(model: Model) -> str:
-    """Says why it is not known whether the posterior is normal, as q is; "" where it was asked, or follows from the model."""
-    if model.privacy is not None or FAMILIES[model.family].linear or (model.output.reweigh and model.lined):
-        return ""
-    why = f"disclosure.rows = {model.least_rows} leaves" if model.output.reweigh else "output.reweigh = false leaves"
-    return f"whether the posterior is a normal one is not known, for {why} no points at which to ask"
-
-
-def _not_normal(off_lines: Lines, content: Mapping[str, Mapping[str, float]]) -> Verdict:
-    """Returns the verdict on a q whose posterior is not normal."""
-    name, by = off_lines.names[off_lines.worst], float(off_lines.sd[off_lines.worst])
-    own = content.get(name.replace("_std", "", 1), content[name])
-    others = f" and of {len(off_lines.off) - 1} more" if len(off_lines.off) > 1 else ""
-    return Verdict(
-        False,
-        f"the posterior of {name} is about {by:.2f} times as wide as q, which is normal: few rows or events tell of it. Take the "
-        f"90 % interval by its own log-density, {own['q05']:.3g} to {own['q95']:.3g} (lines in summary.json has it{others})",
-        name,
-    )
+        return moved if own is None or moved.converged is False else own
+    if own.converged == "settled" and (assumed := linear.assumed(model)):
+        return replace(own, why=f"{own.why}; {assumed}")
+    return own
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
@@ -263,7 +166,7 @@ def _of_course(model: Model, server: Server) -> Verdict:
     """Judges by q's last movement, and in a private job by how far its updates have gone from the prior."""
     if isinstance(server, client_level.Server):  # whole clients: q has all of the noise of each round
         return client_noise.judge(model, server)
-    moved = None if model.settings.variant in ONE_SHOT else pvi.moved(server, server.round)
+    moved = None if model.settings.variant == "bcm-split" else pvi.moved(server, server.round)
     if moved is None:
         return not_judged("a single round")
     worst = int(np.argmax(np.maximum(moved.mean / MEAN, moved.sd / SD)))
@@ -282,37 +185,16 @@ def _of_course(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(model: Model, dispersed: PearsonCheck) -> Verdict | None:
-    """Judges the scale of a linear job: residuals of another size than the job file says make intervals wrong. None where it
-    fits."""
-    if dispersed.ratio is None or dispersed.ratio.counts or response.is_exact(model.response):
-        return None
-    scale, by = model.scale, math.sqrt(max(dispersed.ratio.ratio, 0.0))
-    if 1 / WIDE <= by <= WIDE:
-        return None
-    by, spread = max(by, 1e-300), scale * by
-    wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
-    said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
-    if model.given.learnt:
-        learnt = said.replace("says", "has learnt")
-        return Verdict(False, f"{learnt}: intervals are about {wrong}; raise job.rounds = {model.rounds}")
-    remedy = '"learn"' if model.settings.variant == "pvi" else f"{spread:.3g}"
-    return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {remedy}")
-
-
 def _of_learning(model: Model, server: Server) -> Verdict | None:
     """Judges a learnt scale: while it still moves, it takes all intervals with it. None where it has settled, or none is
     learnt."""
-    known = model.response
-    if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.is_exact(known):
+    if model.response.variance is None or not isinstance(server, pvi.Server) or response.is_exact(model.response):
         return None
     by = abs(server.rescaled - 1) / model.settings.damping
     if server.round > 1 and by <= SD:
         return None
     moved = f"moved by {by:.1%} (wanted {SD:.0%})" if server.round > 1 else "is learnt from the second round on"
-    what = "the standard deviation of the errors" if known.r is None else "r (model.scale)"
-    moved = moved if known.r is None else moved.replace("moved", "moved standard deviations")
-    return Verdict(False, f"{what} {moved}: raise job.rounds = {server.round}")
+    return Verdict(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
 
 
 TRIALS = (
@@ -419,11 +301,6 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
             notes.append(f"client {name!r} was lost after {updates[k]} updates: they are in this result{certificate}")
     if model.privacy is not None:  # there noise alone can carry them away
         return [*notes, *linearised.of_clip(model), *linear.notes(model)]
-    if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
-        notes.append(
-            f"r = {model.response.r:.3g} (model.scale), which was learnt, cannot be told from a Poisson's, that is infinite: "
-            'model.family = "poisson" says the same'
-        )
     return notes + pull.notes(model.encoding.names, q, model.prior, model.given, model.encoding.intercept)
 
 
@@ -454,7 +331,7 @@ def _of_dropped(model: Model, server: Server) -> list[str]:
     why, remedy = "they left no proper posterior", "damp the updates more (algorithm.damping)"
     if settings.schedule == "asynchronous":
         why = f"more than {settings.staleness(len(model.names))} updates came between question and answer, or {why}"
-        remedy = "raise algorithm.max_staleness"
+        remedy = 'of clients in turn (schedule = "sequential") none is too old'
     paid = "" if model.privacy is None else "; their privacy is spent all the same"
     by_client = ", ".join(f"{name} {count}" for name, count in dropped.items())
     return [f"{n} of {came} answers are not in the result ({by_client}), for {why}{paid}: {remedy}"]

@@ -67,10 +67,7 @@ def _advice(of_slopes: float, of_intercept: float, given: Given, intercept: bool
     worst = max(of_slopes, of_intercept) if shared else of_slopes
     if worst > AIM:
         less = max(_down(given.precision * AIM / worst), 1e-10)
-        if given.by_sd:
-            yield f"raise model.prior_sd = {given.precision**-0.5:g} to {1 / _down(less**0.5):.2g}"
-        else:
-            yield f"lower model.prior_precision = {given.precision:g} to {less:g}"
+        yield f"raise model.prior_sd = {given.precision**-0.5:g} to {1 / _down(less**0.5):.2g}"
     if intercept and not shared and of_intercept > AIM and given.sd is not None:
         wider = 1 / _down(1 / (given.sd * (of_intercept / AIM) ** 0.5))
         yield f"raise model.intercept_sd = {given.sd:g} to {wider:.2g}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...results import loo
 from ...results.report import RunFiles, calibration, coefficients, guessing, learning
 from ...results.report import measured as tiles
 
@@ -11,4 +10,4 @@ __all__ = ["sections", "tiles"]
 
 def sections(run: RunFiles) -> list[str]:
     """Returns the sections of a finished run."""
-    return [coefficients(run), guessing(run), loo.piece(run.summary), calibration(run), learning(run)]
+    return [coefficients(run), guessing(run), calibration(run), learning(run)]

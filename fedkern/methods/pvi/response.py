@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from ...algorithms.core.averaging import Trajectory
 from ...algorithms.exchanges import level
-from ...algorithms.pvi import client_level, dispersion, global_vi, scale
+from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.messages import LearntDispersion, LearntVariance
 from ...algorithms.pvi.sites import Sites
 from ...jobs.run import Run
 from ...jobs.stage import Stage
@@ -47,7 +46,6 @@ class Given:
     centre, sd : of the intercept's prior; None where the data, or `precision`, decide
     precision : of the coefficients' priors
     scale : in the data's units; None where it is learnt
-    by_sd : whether the job file gives the priors' standard deviation
     """
 
     family: str
@@ -58,7 +56,6 @@ class Given:
     sd: float | None
     precision: float
     scale: float | None
-    by_sd: bool = False
 
     @property
     def learnt(self) -> bool:
@@ -93,7 +90,7 @@ class Given:
             said += "; units of the prior: standard deviations of the response; "
             said += "scale learnt" if self.scale is None else f"scale {self.scale:g} in the data's units"
         elif self.family == "negative-binomial":
-            said += "; r (model.scale) learnt" if self.scale is None else f"; r = {self.scale:g}"
+            said += f"; r = {self.scale:g}"
         return said
 
 
@@ -105,13 +102,11 @@ class Response:
     ----------
     units : level and scale; those of the data where nothing was asked
     variance : the residual variance in `units`, once it is learnt and told
-    r : of a negative binomial, once it is learnt and told
     ended : whether the rounds are over, so that numbers are in the data's units
     """
 
     units: Units = field(default_factory=Units)
     variance: float | None = None
-    r: float | None = None
     ended: bool = False
 
 
@@ -144,9 +139,7 @@ def stages(model: Known) -> list[Stage]:
 
 def after(given: Given) -> list[Stage]:
     """Returns the stage after the rounds, in which clients are told the learnt scale."""
-    if not given.learnt:
-        return []
-    return [Stage.of(scale) if given.measured else Stage.of(dispersion)]
+    return [Stage.of(scale)] if given.learnt else []
 
 
 def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
@@ -205,36 +198,33 @@ def model_scale(model: Known) -> float:
     """Returns the scale with which machines begin: a given one in the model's units, 1 for one that is learnt."""
     given, response = model.given, model.response
     if response.ended:
-        return data_scale(model, response.variance, response.r)
+        return data_scale(model, response.variance)
     if given.scale is None:
         return 1.0
     return given.scale / response.units.scale if given.measured else given.scale
 
 
-def data_scale(model: Known, variance: float | None, r: float | None) -> float:
+def data_scale(model: Known, variance: float | None) -> float:
     """Returns the scale in the data's units.
 
     Parameters
     ----------
     variance : a learnt error variance, in the model's units
-    r : a learnt r of a negative binomial
     """
     given = model.given
     if given.scale is not None:
         return given.scale
-    if not given.measured:
-        return 1.0 if r is None else r
     return math.sqrt(1.0 if variance is None else variance) * model.response.units.scale
 
 
 def scale_so_far(model: Known, server: Server) -> float:
     """Returns the scale that a running server has learnt so far, in the data's units."""
-    return data_scale(model, *_so_far(server))
+    return data_scale(model, _so_far(server))
 
 
-def _so_far(server: Server | None) -> tuple[float, float]:
-    """Returns the variance and the r that a server has learnt; 1 where it learns none."""
-    return (server.sites.variance, server.counts.r) if isinstance(server, pvi.Server) else (1.0, 1.0)
+def _so_far(server: Server | None) -> float:
+    """Returns the variance that a server has learnt; 1 where it learns none."""
+    return server.sites.variance if isinstance(server, pvi.Server) else 1.0
 
 
 def is_exact(response: Response) -> bool:
@@ -244,13 +234,7 @@ def is_exact(response: Response) -> bool:
 
 @guard.figure("notes on the response's units", [])
 def notes(response: Response, encoding: Encoding) -> list[str]:
-    """Returns notes that the response is a function of other columns, or that nearly all counts are 0, so that nothing tells
-    r."""
-    if response.r is not None and response.r <= dispersion.LEAST:
-        return [
-            f"r (model.scale) ended at its least, {dispersion.LEAST:g}: nearly all counts are 0, and intervals are as wide as "
-            "priors; give model.scale"
-        ]
+    """Returns the note that the response is a function of other columns."""
     if not is_exact(response):
         return []
     return [f"column {encoding.response!r} is a linear function of the others, up to rounding: ignore what it was computed from"]
@@ -284,14 +268,11 @@ def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[S
     the server's last state (None at clients), and the response with its learnt scale
     """
     known_now, given = replace(model.response, ended=True), model.given
-    if given.learnt:
+    for stage in after(given):
         told = {k: scale.Told() for k in run.mine}
-        variance, r = _so_far(server)
-        learnt = LearntVariance(variance) if given.measured else LearntDispersion(r)
-        at_server, clients = run.exchange(after(given)[0], lambda: scale.tell(len(run.names), learnt), told)
+        at_server, clients = run.exchange(stage, lambda: scale.tell(len(run.names), _so_far(server)), told)
         known = [one.value for one in (at_server, *clients.values()) if one is not None and one.value is not None]
-        value = known[0] if known else None
-        known_now = replace(known_now, variance=value) if given.measured else replace(known_now, r=value)
+        known_now = replace(known_now, variance=known[0] if known else None)
     if server is None or not given.measured:
         return server, known_now
     return _in_data_units(server, model), known_now

@@ -27,7 +27,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, averaged, metrics
 from ...results.plain import Record
-from . import arrival, dispersion, linearised, own, publish, response, weights
+from . import arrival, case_weights, linearised, own, publish, response
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import noisy_sums, trained
@@ -73,20 +73,17 @@ def fit(run: Run[Config]) -> Fit | None:
     model = replace(model, response=data_units)
     run.know_alike(model.told)
     noisy_sum_state = _exchange_noisy_sums(run, model, server, clients)
-    # Without privacy the clients test the released q; in a private job each of these exchanges does nothing. Is q where the
-    # posterior of all rows is? Do their log-likelihoods at draws from q agree with it? Do responses vary as the model says?
+    # Without privacy the clients tell whether q is where the posterior of all rows is; in a private job nobody is asked.
     rows = {k: _rows(design) for k, design in designs.items()}
     arrived = arrival.exchange_slopes(run, model, server, rows)
-    diagnostics = replace(weights.exchange_terms(run, model, server, rows), arrived=arrived)
-    diagnostics = replace(diagnostics, dispersed=dispersion.exchange_pearson(run, model, server, rows))
+    case_weights.exchange_weights(run, model, server, rows)
     certificates = _exchange_certificates(run, model)
     if server is None:
         return None
     more: dict[str, object] = {"incomplete": missing} if missing else {}
-    # A scale that was learnt: the variance of a measured response, or a negative binomial's r.
-    if model.response.variance is not None or model.response.r is not None:
+    if model.response.variance is not None:
         more["scale"] = model.scale
-    fitted = publish.fit(model, publish.Ended(server, noisy_sum_state, diagnostics, tuple(run.hooks.doubts)), test)
+    fitted = publish.fit(model, publish.Ended(server, noisy_sum_state, arrived, tuple(run.hooks.doubts)), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 
 

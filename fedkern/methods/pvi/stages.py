@@ -8,22 +8,21 @@ from ...algorithms.exchanges import arrival as arrivals
 from ...algorithms.exchanges import column_notes, column_sums, level
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges.certificates import Certificate
-from ...algorithms.exchanges.sums import Incomplete, LooSums, PearsonSums
-from ...algorithms.exchanges.terms import LogTermsOf
+from ...algorithms.exchanges.sums import Incomplete, PearsonSums
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
 from ...disclosure import describe as described
+from ...finding import Finding
 from ...jobs import incomplete, joining, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
-from . import arrival, budget, dispersion, linear, linearised, response
+from . import arrival, budget, case_weights, linear, linearised, response
 from .keys import Config
 from .model import Model
 
@@ -36,11 +35,8 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *pvi.SCALED.to_server,
-    *pvi.COUNTED.to_server,
     *global_vi.protocol(private=False).to_server,
     *arrivals.Slope.may_send,
-    *LogTermsOf.may_send,
-    *LooSums.may_send,
     *PearsonSums.may_send,
     *noise_aware.PROTOCOL.to_server,
     *Certificate.may_send,
@@ -60,11 +56,9 @@ def stages(model: Model) -> list[Stage]:
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
     before = [*incomplete.stages(model.config), *notes, *response.stages(model)]
-    output = model.output
     told, judged = response.after(model.given), arrival.stage(model)
     after = [] if judged is None else [judged]
-    after += ([weighed(model)] if output.reweigh else []) + ([left_out(model)] if output.loo else [])
-    after += dispersion.stages(model)
+    after += case_weights.stages(model)
     return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.asking(Certificate)])]
 
 
@@ -75,7 +69,7 @@ def trained(model: Model) -> Stage:
     in_turn = settings.schedule in ("random", "sequential") and not (model.by_client or model.one_posterior)
     d = model.encoding.size
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
-    asked = (arrivals.AskSlope, AskSlopeAt, arrivals.Slope)
+    asked = (arrivals.AskSlope, arrivals.Slope)
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
@@ -86,17 +80,6 @@ def trained(model: Model) -> Stage:
         trips=settings.rounds if fixed else None,
     )  # fmt: skip
     return stage.with_sums(pvi.SUMS, secure=model.secure)
-
-
-def weighed(model: Model) -> Stage:
-    """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
-    dims = {**model.settings.sizes(model.encoding.size), "draws": model.answers}
-    return Stage.asking(LogTermsOf, dims, secure=model.secure)
-
-
-def left_out(model: Model) -> Stage:
-    """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
-    return Stage.asking(LooSums, secure=model.secure)
 
 
 def noisy_sums(model: Model) -> Stage:
@@ -153,6 +136,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     a, d = config.algorithm, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
     yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {model.seed}"
+    if model.privacy is None:
+        yield f"advice   {Finding.of('likelihood-asks-more')}"
     yield f"model    {model.family}, {model.covariance} covariance, {model.given.words}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""

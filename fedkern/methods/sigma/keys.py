@@ -120,7 +120,6 @@ class DataSection(Section):
     )
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
-    interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
     censored: dict[str, Interval] = key(
         {}, help=f'{COUNTED}: cells that stand for a count of which an interval is known, such as "<5" = [0, 4]'
     )
@@ -153,12 +152,14 @@ class ModelSection(Section):
     overdispersion: bool = key(
         False, help=f"{EXTRA}: each row has a further effect of its own, normal on the link scale; its sd is half-normal(1)"
     )
-    spatial_scale: Known = key("unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale")
+    spatial_scale: Known = key(
+        "unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale", expert=True
+    )
     intercept: bool = key(True, help="with a normal prior about the pooled level of the responses on the link scale")
     coefficient_sd: Positive = key(
         COEFFICIENT_SD, help="prior sd of intercept and coefficients; gaussian: in units of the response's sd"
     )
-    phi: Finite | None = key(None, help="one value of the prior's hyperparameter, instead of its prior")
+    phi: Finite | None = key(None, help="one value of the prior's hyperparameter, instead of its prior", expert=True)
 
 
 class AlgorithmSection(Section):
@@ -168,24 +169,23 @@ class AlgorithmSection(Section):
         "default where the prior was built, has at most 400 latents, and no key of sfvi is given; variational, the default of "
         "all else; with several local steps (not exact); or Markov chains, the accurate route for few unknowns",
     )
-    covariance: Literal["full", "diagonal"] = key("full", help="sfvi: of the global unknowns")
-    local_covariance: Literal["auto", "full", "diagonal"] = key("auto", help="sfvi: of a client's latents; full up to 64")
-    structured: bool = key(True, help="sfvi: whether a client's latents depend on the global ones; false is mean-field")
-    shear: bool = key(
-        True, help="sfvi: the server's steps are of the level of the map and not of the intercept, for which that can stand in"
+    covariance: Literal["full", "diagonal"] = key("full", help="sfvi: of the global unknowns", expert=True)
+    structured: bool = key(
+        True, help="sfvi: whether a client's latents depend on the global ones; false is mean-field", expert=True
     )
-    estimator: Literal["stl", "entropy"] = key("stl", help="sfvi: sticking the landing, or the closed-form entropy")
-    gradient_draws: Count = key(1, help="sfvi: joint draws of a round; messages grow with them")
+    shear: bool = key(
+        True,
+        help="sfvi: the server's steps are of the level of the map and not of the intercept, for which that can stand in",
+        expert=True,
+    )
+    estimator: Literal["stl", "entropy"] = key("stl", help="sfvi: sticking the landing, or the closed-form entropy", expert=True)
     optimiser: Literal["adam", "adagrad", "sgd"] = key("adam", help="sfvi: of all parties")
     learning_rate: Positive = key(0.01, help="sfvi: of all parties")
     cool_down: float = key(0.5, ge=0, le=1, help="sfvi: share of the rounds, at the end, over which the rate falls to nothing")
-    start_sd: Positive = key(0.1, help="sfvi: standard deviation of the global unknowns at the start")
-    local_steps: Count = key(10, help="sfvi-avg: steps of each client in a round")
+    start_sd: Positive = key(0.1, help="sfvi: standard deviation of the global unknowns at the start", expert=True)
+    local_steps: Count = key(10, help="sfvi-avg: steps of each client in a round", expert=True)
     burn_in: int = key(ge=0, help="hmc, mala: rounds in which steps adapt; default half of them")
-    thin: Count = key(1, help="hmc, mala: rounds from one kept draw to the next")
-    leapfrog_steps: Count = key(10, help="hmc: steps of a round, each of them one exchange")
-    step_size: Positive = key(0.1, help="hmc, mala: at the start")
-    target_acceptance: float | None = key(None, gt=0, lt=1, help="hmc, mala: default 0.8 and 0.57")
+    leapfrog_steps: Count = key(10, help="hmc: steps of a round, each of them one exchange", expert=True)
     until: FitUntilSection | None = key(
         None, help="sfvi, sfvi-avg: stop when all unknowns have settled, job.rounds being the most"
     )
@@ -237,7 +237,7 @@ class PrivacySection(Section):
 
 
 class OutputSection(CommonOutputSection):
-    metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
+    metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl", expert=True)
     draws: Draws = key(1000, resumable="drawn_at_the_end", help="nested, sfvi: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws, or Markov chains")
     bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
@@ -299,10 +299,9 @@ class Config(JobConfig):
 
 # Keys without a meaning for a nested Laplace approximation. Those of steps say that these are wanted.
 OF_STEPS = (
-    "covariance", "local_covariance", "structured", "shear", "estimator", "gradient_draws", "optimiser", "learning_rate",
-    "cool_down", "start_sd", "until",
+    "covariance", "structured", "shear", "estimator", "optimiser", "learning_rate", "cool_down", "start_sd", "until",
 )  # fmt: skip
-OF_OTHERS = (*OF_STEPS, "local_steps", "burn_in", "thin", "leapfrog_steps", "step_size", "target_acceptance")
+OF_OTHERS = (*OF_STEPS, "local_steps", "burn_in", "leapfrog_steps")
 OF_BOUND = ("bound", "reweigh")
 
 # docs/spec/sigma.md, sections 6 and 7.
@@ -482,11 +481,8 @@ def _algorithm(config: Config) -> Iterator[str]:
             'algorithm.inference = "nuts": the stopping rule of a trajectory asks all parties, 2^depth exchanges for one draw: '
             'for pooled data only; take "hmc", whose number of steps is fixed'
         )
-    if a.inference in ("hmc", "mala"):
-        if a.burn_in >= rounds:
-            yield f"algorithm.burn_in = {a.burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
-        elif a.burn_in + a.thin > rounds:
-            yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
+    if a.inference in ("hmc", "mala") and a.burn_in >= rounds:
+        yield f"algorithm.burn_in = {a.burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
     if config.output.threshold == "overall" and not config.model.intercept:
         yield 'output.threshold = "overall": a model without intercept does not ask for the pooled level; give a number'
     if a.inference == "nested" and config.model.kind not in (None, "within"):

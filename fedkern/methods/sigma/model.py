@@ -280,7 +280,8 @@ class SigmaModel(JobModel[OutputSection]):
             rounds=until.lengths(self.rounds)[0] if self.until_settled else self.rounds,
             most=self.rounds if self.until_settled else 0,
             coupled=a.structured,
-            draws=a.gradient_draws,
+            draws=1,
+            local_covariance="auto",
             path=a.estimator == "stl",
             decay=a.cool_down,
             initial_sd=a.start_sd,
@@ -324,12 +325,11 @@ class SigmaModel(JobModel[OutputSection]):
             HmcSettings,
             c.job,
             a,
-            draws=(self.rounds - a.burn_in) // a.thin,
+            draws=self.rounds - a.burn_in,
             warmup=a.burn_in,
             chains=self.output.chains,
             leapfrog=1 if self.inference == "mala" else a.leapfrog_steps,
-            step=a.step_size,
-            target=a.target_acceptance,
+            step=0.1,
             box=self.box,
         )
 
@@ -380,8 +380,7 @@ class SigmaModel(JobModel[OutputSection]):
         if isinstance(site, WithinSite) or not site.sampled:
             return None
         s, d = self.sfvi, site.decoder.n_local
-        full = s.local_covariance == "full" or (s.local_covariance == "auto" and d <= LARGEST_FULL)
-        return NestedFamily(Family(Block(d, full), self.layout.size, s.coupled), site)
+        return NestedFamily(Family(Block(d, d <= LARGEST_FULL), self.layout.size, s.coupled), site)
 
 
 def kind_of(config: Config, common: Common) -> Kind:

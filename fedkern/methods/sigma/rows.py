@@ -158,11 +158,6 @@ class Reading:
         """The columns of a row's coordinates."""
         return self.data.location
 
-    @property
-    def interpolates(self) -> bool:
-        """Whether a row lies between two points of the grid."""
-        return self.data.interpolation == "linear"
-
     def refuse(self, bad: NDArray[np.bool_], column: str, remedy: str) -> None:
         """Refuses bad rows: others read the column, which the job file names; the holder also reads rows, number and cells."""
         if bad.any():

@@ -31,7 +31,6 @@ from . import borders, budget, own, publish, stages, weights
 from . import files as prior  # `_nested` and `_fitted` have a local `prior`, a density, which hides it
 from .keys import Config
 from .model import SigmaModel
-from .points import extend_file
 from .rows import AreaRows, Reading, needed, rows
 
 SCATTER = 0.1  # sd of the points where chains start
@@ -65,7 +64,6 @@ def fit(run: Run[Config]) -> Fit | None:
     for k in list(reads):
         with owned(k):
             read = reads.pop(k)
-            files.clients[k] = extend_file(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults, len(areas[k].area))
         # Noise comes before any number computed from the counts leaves this process; from here on only noisy counts exist.

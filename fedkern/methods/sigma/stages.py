@@ -36,7 +36,6 @@ from . import borders, budget, files, publish
 from .areas import names_of
 from .keys import Config
 from .model import SigmaModel
-from .points import extend_file
 from .rows import Reading, needed, prior_of, rows
 
 USUAL = 22  # questions of a nested approximation in most jobs: 19 to 25 in benchmarks/results/sigma_nested.txt
@@ -162,7 +161,7 @@ def look_through(file: OwnFile[Config]) -> None:
     borders.of(file.config, file.folder, prior)
     read = Reading.of(file.table, file.config, name, prior.areas)
     describe(read.table, file.spec)
-    rows(read, file.encoding, extend_file(prior, read, "the file"))
+    rows(read, file.encoding, prior)
     if file.config.privacy is not None:
         for line in read.unread.describe_lost(file.config.privacy.table):
             print(printable(f"  note: {line}"))

@@ -47,29 +47,35 @@ class ModelSection(Section):
         "pooled", help="columns by the median of the sites' variances, by [data.columns], or not at all"
     )
     always: list[str] = key([], help="regression: columns that are always included (adjusters)")
-    c0: float | None = key(None, gt=0, lt=1, help="variance of the spike over that of the slab; default 0.01")
-    negligible: Positive | None = key(None, help="instead of c0: effects below this (standardised) belong to the spike")
-    eta: Literal["common", "coordinate"] = key("common", help="one slab variance, or one for each coefficient")
-    a_eta: Positive = key(2.0, help="eta ~ IG(a_eta, b_eta)")
-    b_eta: Positive = key(1.0, help="see a_eta")
-    a_rho: Positive = key(1.0, help="share of included coefficients, rho ~ Beta(a_rho, b_rho)")
-    b_rho: Positive = key(1.0, help="see a_rho")
-    a_sigma: Positive = key(2.0, help="error variance of a client, IG(a_sigma, b_sigma); of sem: of its Laplace scales")
-    b_sigma: Positive = key(1.0, help="see a_sigma")
-    s_lambda: Positive = key(1.0, help="scale of the half-Cauchy prior of a client's own deviations")
-    s_tau: Positive = key(1.0, help="scale of the half-Cauchy prior of all clients' deviations")
-    rho: Literal["own", "shared"] = key("own", help="mrf: of each regression, or one for all")
+    c0: float | None = key(None, gt=0, lt=1, help="variance of the spike over that of the slab; default 0.01", expert=True)
+    negligible: Positive | None = key(
+        None, help="instead of c0: effects below this (standardised) belong to the spike", expert=True
+    )
+    eta: Literal["common", "coordinate"] = key("common", help="one slab variance, or one for each coefficient", expert=True)
+    a_eta: Positive = key(2.0, help="eta ~ IG(a_eta, b_eta)", expert=True)
+    b_eta: Positive = key(1.0, help="see a_eta", expert=True)
+    a_rho: Positive = key(1.0, help="share of included coefficients, rho ~ Beta(a_rho, b_rho)", expert=True)
+    b_rho: Positive = key(1.0, help="see a_rho", expert=True)
+    a_sigma: Positive = key(
+        2.0, help="error variance of a client, IG(a_sigma, b_sigma); of sem: of its Laplace scales", expert=True
+    )
+    b_sigma: Positive = key(1.0, help="see a_sigma", expert=True)
+    s_lambda: Positive = key(1.0, help="scale of the half-Cauchy prior of a client's own deviations", expert=True)
+    s_tau: Positive = key(1.0, help="scale of the half-Cauchy prior of all clients' deviations", expert=True)
+    rho: Literal["own", "shared"] = key("own", help="mrf: of each regression, or one for all", expert=True)
     slab: float | None = key(
         None, gt=0, help="regularised horseshoe: largest deviations are about this; default 2.5 for a binary response; inf: none"
     )
     errors: Literal["gaussian", "student"] | None = key(
         None, help="of a gaussian regression: student has heavy tails, so that a few far rows decide nothing; default gaussian"
     )
-    degrees: float | None = key(None, ge=1, help="of freedom of Student errors; default 4")
+    degrees: float | None = key(None, ge=1, help="of freedom of Student errors; default 4", expert=True)
     missing: Literal["refuse", "impute"] = key(
         "refuse", help="empty cells of a covariate, or a node (mrf): a fault, or drawn by the model"
     )
-    splines: dict[str, list[float]] = key({}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale")
+    splines: dict[str, list[float]] = key(
+        {}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale", expert=True
+    )
     stable: bool = key(False, help="sem: only graphs with spectral radius below 1")
 
 
@@ -84,40 +90,51 @@ class UntilSection(Section):
 class AlgorithmSection(Section):
     chains: Chains = key(4, help="independent chains; they share all messages")
     burn_in: int = key(ge=0, help="rounds that are not kept; part of job.rounds; default a fifth of them, at most 500")
-    thin: Count = key(1, help="every how many rounds a draw is kept")
+    thin: Count = key(1, help="every how many rounds a draw is kept", expert=True)
     until: UntilSection | None = key(None, help="stop when converged")
-    local_sweeps: Count = key(1, help="sweeps of a client in a round")
-    server_sweeps: Count = key(help="of the server in a round; 5, or 1 with sums or expanded scales")
-    scales: Literal["exact", "expanded"] = key("exact", help="draws of the horseshoe's scales, without or with auxiliaries")
-    draw: Literal["auto", "gram", "data"] = key("auto", help="of a client's coefficients: from the Gram matrix, or from rows")
-    sweep: Literal["blocked", "printed"] = key("blocked", help="indicator and coefficient together, or in the order of the paper")
+    local_sweeps: Count = key(1, help="sweeps of a client in a round", expert=True)
+    server_sweeps: Count = key(help="of the server in a round; 5, or 1 with sums or expanded scales", expert=True)
+    scales: Literal["exact", "expanded"] = key(
+        "exact", help="draws of the horseshoe's scales, without or with auxiliaries", expert=True
+    )
+    draw: Literal["auto", "gram", "data"] = key(
+        "auto", help="of a client's coefficients: from the Gram matrix, or from rows", expert=True
+    )
+    sweep: Literal["blocked", "printed"] = key(
+        "blocked", help="indicator and coefficient together, or in the order of the paper", expert=True
+    )
     moves: list[Literal["translate", "interweave", "exchange"]] | Literal["auto"] | None = key(
         None, help='at the server, disclosing second moments: some, or "auto"; default none, with pooled statistics "auto"'
     )
-    block: Count | list[Count] | None = key(None, help="of a move, or of each: coordinates that are drawn at once; default all")
-    second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2")
-    starts: Literal["included", "both"] = key("included", help="of chains: all covariates are in, or in every second chain none")
-    participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
+    block: Count | list[Count] | None = key(
+        None, help="of a move, or of each: coordinates that are drawn at once; default all", expert=True
+    )
+    second_every: int | None = key(None, ge=2, help="of two moves the second takes every so many rounds; default 2", expert=True)
+    starts: Literal["included", "both"] = key(
+        "included", help="of chains: all covariates are in, or in every second chain none", expert=True
+    )
+    participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round", expert=True)
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")
     statistics: Literal["local", "pooled"] = key("local", help="pooled: clients send their sufficient statistics, once")
     share_local: bool = key(False, help="the server keeps the clients' own coefficients")
     on_loss: Literal["stop", "drop"] = key("stop", help="of a client: stop, or go on as the model without it")
-    update: Literal["auto", "row-gibbs", "row", "element"] = key("auto", help="sem: of the coefficients")
-    tempering: Count = key(1, help="sem: chains of a ladder of temperatures; those at temperature 1 count")
-    swap: bool = key(True, help="sem: moves between modes that permute equations")
+    update: Literal["auto", "row-gibbs", "row", "element"] = key("auto", help="sem: of the coefficients", expert=True)
+    tempering: Count = key(1, help="sem: chains of a ladder of temperatures; those at temperature 1 count", expert=True)
+    swap: bool = key(True, help="sem: moves between modes that permute equations", expert=True)
     random_source: Literal["secure", "keyed"] | None = key(
         None,
         help="of a client's draws: secure, numbers that nobody else can make; keyed, those of job.seed, the same bits again; "
         "default secure where draws are made of each row, and not of cross-products alone, and with job.sums",
+        expert=True,
     )
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class OutputSection(CommonOutputSection):
-    metrics_every: Count = key(50, help="rounds between two lines of metrics.jsonl")
+    metrics_every: Count = key(50, help="rounds between two lines of metrics.jsonl", expert=True)
     fdr: float = key(0.1, gt=0, lt=1, help="level of the Bayesian false discovery rate")
     delta: Positive = key(0.2, help="what a site differs by, and a large average exceeds, in standardised units")
-    largest: Count = key(2000, help="coefficients above which only streaming moments are kept")
+    largest: Count = key(2000, help="coefficients above which only streaming moments are kept", expert=True)
     sensitivity: bool = key(False, help="the table of PIPs under other priors: six more runs")
     leave_one_out: bool = key(False, help="the effects without each client: as many more runs")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")

@@ -79,9 +79,8 @@ class DataSection(Section):
     offset: str | None = key(None, help="a column of the server's file that is added to the linear predictor")
     group: str | None = key(None, help="multilevel: a column of every client, each of whose levels has slopes of its own")
     holdout: float = key(0.0, ge=0, lt=1, help="share of the rows that are kept for testing")
-    folds: Count | None = key(None, help="instead of holdout: the rows of one of so many folds are kept for testing")
-    fold: int = key(0, ge=0, help="which of the folds, from 0")
-    split_seed: int = key(0, ge=0, lt=2**32, help="of the rows that are kept for testing", remedy="a number of 32 bits")
+    folds: Count | None = key(None, help="instead of holdout: the rows of one of so many folds are kept for testing", expert=True)
+    fold: int = key(0, ge=0, help="which of the folds, from 0", expert=True)
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["own", "public", "none"] = key("own", help="by a client's own training rows, by [data.columns], or not")
     columns: dict[str, ColumnSection] = key({}, help="what is known of the columns")
@@ -119,11 +118,14 @@ class ModelSection(incomplete.ModelSection):
     )
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
     priors: dict[str, PriorSection] = key({}, path=True, help="client -> the prior of its own coefficients")
-    centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean")
+    centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean", expert=True)
     hidden: list[Count] = key([8, 8], help="networks: units of the hidden layers, ReLU")
-    features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer")
+    features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer", expert=True)
     weight_sd: float | None = key(
-        None, gt=0, help="networks: prior sd of weights, times the root of a layer's inputs; default 1; inf: none, as published"
+        None,
+        gt=0,
+        help="networks: prior sd of weights, times the root of a layer's inputs; default 1; inf: none, as published",
+        expert=True,
     )
 
 
@@ -131,30 +133,36 @@ class AlgorithmSection(Section):
     inference: Literal["sfvi", "soul"] = key("sfvi", help="variational, or Langevin draws given the mode of the auxiliaries")
     auxiliary: Literal["mean-field", "amortised"] = key(help="family of the auxiliary variables; default amortised")
     inputs: Literal["complete", "recommended", "paper"] = key(
-        "complete", help="amortised: with the part's own mean and the average message; without the former; or as published"
+        "complete",
+        help="amortised: with the part's own mean and the average message; without the former; or as published",
+        expert=True,
     )
-    network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh")
+    network: list[Count] = key([16, 16], help="amortised: units of the hidden layers, tanh", expert=True)
     covariance: Literal["auto", "diagonal", "full"] = key(
         help='of each client\'s coefficients; "auto", the default of open jobs, is full where a client has at most 64'
     )
-    estimator: Literal["stl", "entropy"] = key("stl", help="of gradients: sticking the landing, or the closed-form entropy")
+    estimator: Literal["stl", "entropy"] = key(
+        "stl", help="of gradients: sticking the landing, or the closed-form entropy", expert=True
+    )
     response: Literal["server", "shared"] = key(help="where the response is used: at the server alone, or at all clients")
-    draws: Count = key(1, help="joint draws of a round; messages grow with them")
-    batch_size: Count | None = key(None, help="rows of a mini-batch; by default all")
-    local_steps: Count = key(1, help="steps of a client from one exchange (augmented, logistic or known scale)")
-    theta_update: Literal["gradient", "closed-form"] = key("gradient", help="closed-form: linear, mean-field, augmented")
+    draws: Count = key(1, help="joint draws of a round; messages grow with them", expert=True)
+    batch_size: Count | None = key(None, help="rows of a mini-batch; by default all", expert=True)
+    local_steps: Count = key(1, help="steps of a client from one exchange (augmented, logistic or known scale)", expert=True)
     optimiser: Literal["adam", "adagrad", "sgd"] = key("adam", help="of all parties")
     learning_rate: Positive = key(0.01, help="of the optimiser")
     cool_down: float = key(
         ge=0, le=1, help="share of the rounds, the last, over which the learning rate falls to zero; default 0.5, private 0"
     )
-    average: Literal["none", "half"] = key("half", help="release the last parameters, or the mean over the second half of rounds")
-    memory: Annotated[float | str, BeforeValidator(_memory)] = key(
-        "rising", help="of the average message that amortised families are told: a number, or over the last twentieth of rounds"
+    average: Literal["none", "half"] = key(
+        "half", help="release the last parameters, or the mean over the second half of rounds", expert=True
     )
-    start_sd: Positive = key(0.1, help="standard deviation of the coefficients' posterior at the start")
-    gradient_clip: Positive | None = key(None, help="bound on the norm of a client's gradient")
-    moves: Count = key(20, help="soul: Langevin moves of a client in a round")
+    memory: Annotated[float | str, BeforeValidator(_memory)] = key(
+        "rising",
+        help="of the average message that amortised families are told: a number, or over the last twentieth of rounds",
+        expert=True,
+    )
+    start_sd: Positive = key(0.1, help="standard deviation of the coefficients' posterior at the start", expert=True)
+    moves: Count = key(20, help="soul: Langevin moves of a client in a round", expert=True)
     until: FitUntilSection | None = key(
         None, help="sfvi, open jobs: stop when all unknowns have settled, job.rounds being the most"
     )
@@ -174,7 +182,7 @@ class PrivacySection(Section):
     calibrate: bool = key(help="find the noise multiplier from epsilon, delta and the number of rounds")
     noise_source: Literal["secure", "keyed"] = key("secure", help="keyed noise is for experiments: epsilon is infinite")
     accountant: Literal["pld", "rdp"] = key("pld", help="of dp-accounting")
-    last_update: Literal["refuse"] = key("refuse", help="when a whole round no longer fits the budget")
+    last_update: Literal["refuse"] = key("refuse", help="when a whole round no longer fits the budget", expert=True)
     rows_per_person: Count = key(1, help="rows that one person may have")
 
     def promised(self, client: str) -> dict[str, Any]:
@@ -190,14 +198,16 @@ class PrivacySection(Section):
 
 
 class OutputSection(CommonOutputSection):
-    metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
+    metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl", expert=True)
     draws: Draws = key(1000, resumable="drawn_at_the_end", help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws")
     bound: bool = key(
         help="clients also send their terms of the ELBO, one number in ten rounds, or as often as metrics_every; default true in "
         "open sfvi jobs"
     )
-    rule: Literal["posterior", "plug-in", "augmented"] = key("posterior", help="of the predictions on the rows kept for testing")
+    rule: Literal["posterior", "plug-in", "augmented"] = key(
+        "posterior", help="of the predictions on the rows kept for testing", expert=True
+    )
     missing_party: bool | Literal["columns"] = key(
         False,
         help="score the test rows without each party too: clients send E z of the training rows; by the others' columns: each "
@@ -314,14 +324,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
             '[privacy]: the private form is for kind = "linear", augmentation = "augmented", inference = "sfvi" and '
             'auxiliary = "mean-field": networks meet all rows in gradients that are not clipped'
         )
-    if (
-        a.batch_size is not None
-        or a.draws > 1
-        or a.local_steps > 1
-        or a.theta_update != "gradient"
-        or a.gradient_clip is not None
-    ):
-        yield "[privacy]: batch_size, draws, local_steps, theta_update and gradient_clip have no private form; remove them"
+    if a.batch_size is not None or a.draws > 1 or a.local_steps > 1:
+        yield "[privacy]: batch_size, draws and local_steps have no private form; remove them"
     if data.standardise == "own":
         yield '[privacy]: data.standardise = "own" moves every row by statistics of all rows; take "public", or "none"'
     if data.holdout or data.folds:
@@ -432,18 +436,11 @@ def _algorithm(config: Config) -> Iterator[str]:
             f"algorithm.local_steps = {a.local_steps}: several steps from one exchange need augmented variables and a bounded "
             "curvature, that is bernoulli, or gaussian with a known scale; set it to 1"
         )
-    if a.theta_update == "closed-form":
-        wanted = model.kind == "linear" and model.augmentation == "augmented" and a.auxiliary == "mean-field"
-        if not wanted or a.batch_size is not None:
-            yield (
-                'algorithm.theta_update = "closed-form" is for kind = "linear", augmentation = "augmented", '
-                'auxiliary = "mean-field" and all rows; take "gradient"'
-            )
     if a.inference == "soul":
         if model.kind != "linear":
             yield f'algorithm.inference = "soul" is for kind = "linear", not "{model.kind}"'
-        if a.batch_size is not None or a.draws > 1 or a.local_steps > 1 or a.theta_update != "gradient":
-            yield 'algorithm.inference = "soul" has neither batches, draws, local_steps nor theta_update; remove them'
+        if a.batch_size is not None or a.draws > 1 or a.local_steps > 1:
+            yield 'algorithm.inference = "soul" has neither batches, draws nor local_steps; remove them'
         if a.auxiliary == "amortised":
             yield 'algorithm.inference = "soul" maximises the auxiliary variables; remove algorithm.auxiliary'
         if not family.bounded and model.augmentation == "power":

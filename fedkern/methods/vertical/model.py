@@ -344,7 +344,6 @@ class VerticalModel(JobModel[OutputSection]):
             model="none" if self.network else self.augmentation,
             batch=a.batch_size,
             curvature=self.likelihood.curvature_bound,
-            closed_form=a.theta_update == "closed-form",
             bound=self.output.bound,
             bound_every=self.bound_every,
             dispersed=self.likelihood.dispersed,

@@ -19,7 +19,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ...kernels import augmented, mlp
 from ...kernels.bound import Bound
@@ -342,23 +341,6 @@ class Site:
         scale = self.block.scale(part)
         half = H @ scale if self.full else H * scale
         return H @ part[: self.predictor.n_theta], np.einsum("ij,ij->i", half, half)
-
-    def closed_form(self, parameters: Vector) -> Vector:
-        """Returns the parameters with q(theta_j) at its optimum given q(z_j): AV, linear, mean-field (section 8); it needs no
-        message.
-        """
-        predictor = self.predictor
-        assert isinstance(predictor, Linear)
-        H, rho, d = predictor.H, self.auxiliary.rho, predictor.n_theta
-        precision = H.T @ H / rho**2
-        precision[np.diag_indices(d)] += predictor.prior_sd**-2
-        factor = cho_factor(precision, lower=True)
-        shift = predictor.prior_mean / predictor.prior_sd**2 + H.T @ parameters[self.parts["mean"]] / rho**2
-        mean = cho_solve(factor, shift)
-        out = parameters.copy()
-        spread = cho_solve(factor, np.eye(d)) if self.full else np.diag(precision) ** -0.5
-        out[self.parts["theta"]] = self.block.at(mean, spread)
-        return out
 
 
 @dataclass(frozen=True)

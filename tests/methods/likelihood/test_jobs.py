@@ -127,7 +127,7 @@ def test_check_says_rounds_and_bytes(files: Path, capsys: pytest.CaptureFixture[
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("privacy", {"privacy": {"epsilon": 1.0}}, 'method = "likelihood" has no private form.*take method = "pvi"'),
-    ("precision", {"model": {"prior_precision": 4.0}}, r"give model\.prior_sd = 0\.5, which is 1 / sqrt\(prior_precision\)"),
+    ("precision", {"model": {"prior_precision": 4.0}}, r"give model\.prior_sd = 1 / sqrt\(prior_precision\)"),
     ("scale", {"model": {"scale": 2.0}}, "here the numbers of each family"),
     ("weight", {"data": {"weight": "w"}}, 'data.weight is for method = "pvi", and here for family = "cox" alone'),
     ("points", {"algorithm": {"points": 1000}}, "wanted a power of two, such as 512 or 1024"),

@@ -40,7 +40,7 @@ def sites(m: int = SITES, n: int = ROWS) -> list[pd.DataFrame]:
 def job(folder: Path, frames: list[pd.DataFrame], **sections: Any) -> dict[str, Any]:
     for k, frame in enumerate(frames):
         frame.to_csv(folder / f"s{k}.csv", index=False)
-    tables: dict[str, Any] = {"job": {"method": "pvi", "seed": 4}, "model": PLAIN, "output": {"reweigh": False}}
+    tables: dict[str, Any] = {"job": {"method": "pvi", "seed": 4}, "model": PLAIN}
     tables["data"] = {"clients": [str(folder / f"s{k}.csv") for k in range(len(frames))], "response": "y"}
     return {**tables, **{name: {**tables.get(name, {}), **keys} for name, keys in sections.items()}}
 
@@ -227,7 +227,7 @@ def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:
     privacy = {"epsilon": 8.0, "delta": 1e-5, "clip": 2.0, "noise_multiplier": 2.0, "sampling_rate": 0.5, "noise_source": "keyed"}
     columns = {f"x{j}": {"center": 0.0, "scale": 1.0} for j in range(10)}
     tables = small(tmp_path, 22, privacy=privacy, data={"columns": columns}, job={"rounds": 1})
-    del tables["output"], tables["disclosure"]
+    del tables["disclosure"]
     text = "\n".join(fedkern.check(tables, verbose=True))
     assert "diagonal covariance" in text
     assert "Slope" not in text
@@ -325,3 +325,14 @@ def test_a_client_that_is_lost_while_it_is_asked_ends_no_job() -> None:
     state, effects = machine.server_receive(state, 1, ClientLost(1))
     assert state.stop is None
     assert [(k, type(question)) for k, question in effects] == [(0, machine.QUpdate)], "one that is left goes on"
+
+
+def test_an_open_job_says_what_likelihood_asks() -> None:
+    """Once, in the first lines of `check` and before other notes; a private one has no such method."""
+    random = np.random.default_rng(1)
+    rows = {name: (X := random.normal(size=(60, 2)), (X[:, 0] > random.normal(size=60)) * 1.0) for name in "ab"}
+    job: dict[str, Any] = {"job": {"method": "pvi"}}
+    words = 'method = "likelihood" has the exact posterior'
+    assert words in fedkern.check(job, data=rows, verbose=True)[1]
+    notes = fedkern.run(job, data=rows).summary["notes"]
+    assert [note.startswith(words) for note in notes] == [True] + [False] * (len(notes) - 1)

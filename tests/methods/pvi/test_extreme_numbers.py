@@ -67,7 +67,7 @@ def test_steps_that_fit_are_taken() -> None:
         result = ran(client(1), client(2), algorithm={"optimiser": "sgd", "batch": batch} | keyed)
         assert abs(result.summary["parameters"]["theta[x]"]["mean"] - 0.28) < 0.1
     result = ran(client(1, count=1e9), client(2))
-    assert result.summary["verdict"].startswith("not converged: counts vary 9.15e+08")
+    assert result.summary["verdict"].startswith("settled")
     assert result.summary["parameters"]["intercept"]["mean"] == pytest.approx(15.35, abs=0.01)
 
 

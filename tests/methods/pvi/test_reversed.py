@@ -88,7 +88,6 @@ def test_sums_without_weights_follow_from_those_at_the_mode() -> None:
     made = sites(5, 3, 4000, sd=0.8, tau=1.0)
     found, (chance, g, P) = sums(made), at_zero(made)
     assert found.chance == pytest.approx(chance, abs=0.003)
-    np.testing.assert_allclose(found.own, [y.mean() for _, y in made], atol=0.01)
     np.testing.assert_allclose(found.P / P[:, :1, :1], P / P[:, :1, :1], atol=0.05)
     np.testing.assert_allclose(found.g / P[:, :1, 0], g / P[:, :1, 0], atol=0.05)
 
@@ -101,7 +100,7 @@ SHAPES = [
 
 @pytest.mark.parametrize(("m", "n", "more"), SHAPES)
 def test_hospitals_that_differ_are_not_named(m: int, n: int, more: dict[str, float]) -> None:
-    named = [other_way.find(sums(sites(seed, m, n, **more)), NAMES, "died", effects=False) for seed in range(20)]
+    named = [other_way.find(sums(sites(seed, m, n, **more)), NAMES, "died") for seed in range(20)]
     assert sum(one is not None and bool(one.doubt) for one in named) <= 1
 
 
@@ -111,7 +110,7 @@ def test_weights_of_rows_are_why_the_sums_at_the_mode_themselves_are_not_asked()
     for seed in SEEN:
         mode, g, P = at_mode(made := sites(seed, 6, 300, tau=2.0))
         named += bool(heterogeneity.find_opposed(P @ mode + g, P))
-        assert heterogeneity.find_reversed(*sums(made)[:3]) == ()
+        assert heterogeneity.find_reversed(*sums(made)) == ()
     assert named == 1
 
 
@@ -120,7 +119,7 @@ def test_the_site_is_found_as_often_as_from_rows(m: int, n: int, least: int) -> 
     right = from_rows = 0
     for seed in range(20):
         made = sites(seed, m, n, tau=0.5, other=seed % m)
-        found = heterogeneity.find_reversed(*sums(made)[:3])
+        found = heterogeneity.find_reversed(*sums(made))
         assert found in ((), (seed % m,))
         right += bool(found)
         from_rows += bool(heterogeneity.find_reversed(*at_zero(made)))
@@ -132,11 +131,10 @@ def test_the_site_is_found_as_often_as_from_rows(m: int, n: int, least: int) -> 
     ("model", "sections"),
     [
         ({}, {}),
-        ({"site_intercepts": True}, {}),
         ({"covariance": "diagonal"}, {"job": {"rounds": 30}}),
         ({}, {"algorithm": {"variant": "global-vi"}}),
     ],
-    ids=["default", "effects", "diagonal", "one posterior"],
+    ids=["default", "diagonal", "one posterior"],
 )
 def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], sections: Any) -> None:
     turned, right = (frames(sites(1, 4, 300, tau=0.3, other=other)) for other in (1, -1))
@@ -147,7 +145,7 @@ def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], secti
     (note,) = [note for note in result.summary["notes"] if REMEDY in note]
     assert note.startswith("'bo': its slopes are minus those of the other sites")
     # It advises no method and no key that would hide it.
-    assert not any("sparse" in note or "site_intercepts" in note for note in result.summary["notes"])
+    assert not any("sparse" in note for note in result.summary["notes"])
     clean = fitted(right, model, **sections)
     assert WORDS not in clean.summary["verdict"]
     assert not any(REMEDY in note for note in clean.summary["notes"])

@@ -71,12 +71,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CASES = {
-    "logistic": ("yes", "bernoulli", AT_ONCE, {"output": {"loo": True}}, "MaskedSiteDelta"),
+    "logistic": ("yes", "bernoulli", AT_ONCE, {}, "MaskedSiteDelta"),
     "scale": ("y", "gaussian", AT_ONCE, {}, "MaskedScaledSiteDelta"),
-    "r": ("count", "negative-binomial", AT_ONCE, {}, "MaskedCountsSiteDelta"),
+    "r": ("count", "negative-binomial", AT_ONCE, {"model": {"scale": 2.0}}, "MaskedSiteDelta"),
     "damped": ("count", "poisson", DAMPED, {"job": {"rounds": 12}, "model": {"covariance": "diagonal"}}, "MaskedSiteDelta"),
     "split": ("count", "poisson", {"variant": "bcm-split"}, {}, "MaskedSiteDelta"),
-    "same": ("yes", "bernoulli", {"variant": "bcm-same"}, {}, "MaskedSiteDelta"),
     "global": ("yes", "bernoulli", {"variant": "global-vi"}, {"job": {"rounds": 20}}, "MaskedGradientOfQ"),
 }
 
@@ -86,7 +85,7 @@ def test_the_posterior_is_that_of_a_job_without_masks(case: str, folder: Path, t
     response, family, algorithm, more, wanted = CASES[case]
     open_job = fedkern.run(job(folder, response, family, algorithm, secure=False, **more))
     path = job(folder, response, family, algorithm, **more)
-    kinds = ("SumKey", "MaskedColumnSums", "MaskedLevelSums", wanted, "MaskedArrival", "MaskedLogTermsOf")
+    kinds = ("SumKey", "MaskedColumnSums", "MaskedLevelSums", wanted, "MaskedArrival")
     secure = wires.checked_and_run(path, tmp_path / "out", wanted=kinds)
     assert secure.parameters.keys() == open_job.parameters.keys()
     for name, numbers in open_job.parameters.items():
@@ -94,9 +93,6 @@ def test_the_posterior_is_that_of_a_job_without_masks(case: str, folder: Path, t
             assert secure.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-10), (name, figure)
     for figure in ("rounds", "converged", "clients", "stop"):
         assert secure.summary[figure] == open_job.summary[figure], figure
-    assert secure.summary["weights"]["k_hat"] == pytest.approx(open_job.summary["weights"]["k_hat"], rel=1e-6, abs=1e-9)
-    for figure, value in open_job.summary.get("loo", {}).items():
-        assert secure.summary["loo"][figure] == pytest.approx(value, rel=1e-9), figure
     assert wires.of_one_client(tmp_path / "out") == set()
 
 
@@ -114,13 +110,6 @@ def test_a_linear_posterior_is_that_of_all_rows_at_one_place(folder: Path) -> No
     for name, numbers in pooled.parameters.items():
         for figure, value in numbers.items():
             assert secure.parameters[name][figure] == pytest.approx(value, rel=1e-9, abs=1e-10), (name, figure)
-
-
-def test_sites_are_not_compared_of_which_the_server_has_the_sum(folder: Path) -> None:
-    plain, secure = (fedkern.run(job(folder, "yes", "bernoulli", AT_ONCE, secure=one)) for one in (False, True))
-    assert "heterogeneity" in plain.summary
-    assert "heterogeneity" not in secure.summary
-    assert plain.digest != secure.digest  # which is also of the sites
 
 
 def test_a_client_with_few_rows_is_in_the_verdict_and_nobody_knows_that_it_has_few() -> None:
@@ -176,7 +165,6 @@ def test_the_unit_of_a_response_decides_nothing(unit: float) -> None:
             'could compute by regression how each part of a sum depends on its own; take "secure"',
         ),
         ({}, {"data": {"small": "leave-out"}}, "the server tells who takes part"),
-        ({}, {"model": {"site_intercepts": True}}, "model.site_intercepts gives each client a coefficient"),
         ({}, {"data": {"clients": ["rows/ada.csv", "rows/bo.csv"]}}, "needs 3 clients, and there are 2 (ada, bo)"),
         ({}, {"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}}, "under masks that nobody has by then; remove it"),
     ],
@@ -199,7 +187,7 @@ def test_clients_that_nobody_told_when_to_work_work_at_once(folder: Path) -> Non
 
 def test_check_says_that_it_hides_whose_number_it_was(folder: Path) -> None:
     said = "\n".join(check_job(InProcess(), *load(job(folder, "y", "gaussian", {}))) or [])
-    assert said.count("it hides whose number it was, not what the sum says") == 9  # of the job, and of eight messages
+    assert said.count("it hides whose number it was, not what the sum says") == 7  # of the job, and of six messages
     assert "protects against the server only if it is not the authority" in said
 
 
@@ -215,7 +203,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
 def test_a_job_that_goes_on_has_new_keys_and_the_same_bits(
     how: str, after: int, folder: Path, tmp_path: Path, streams: Streams
 ) -> None:
-    path = job(folder, "count", "negative-binomial", {})
+    path = job(folder, "count", "poisson", {})
     with pytest.raises((FedkernError, Crash)):
         run(path, tmp_path / "out", **{how: after})
     resumed, whole = run(path, tmp_path / "out", resume=True), run(path, None)
@@ -260,7 +248,7 @@ def test_a_client_that_forgets_its_mask_ends_the_job(folder: Path, monkeypatch: 
 
 
 def test_a_lost_client_ends_the_job_and_it_goes_on_when_it_is_back(folder: Path, tmp_path: Path, streams: Streams) -> None:
-    path, results = job(folder, "count", "negative-binomial", {}), list[Any]()
+    path, results = job(folder, "count", "poisson", {}), list[Any]()
     short = Timeouts(lost=3.0, grace=1.0)
 
     class Losing(Threads):
@@ -269,7 +257,7 @@ def test_a_lost_client_ends_the_job_and_it_goes_on_when_it_is_back(folder: Path,
         def send(self, site: str, data: bytes) -> None:
             super().send(site, data)
             ledger = tmp_path / "bo" / "ledger" / "bo.jsonl"
-            if site == "bo" and ledger.exists() and ledger.read_text().count("MaskedCountsSiteDelta") == 3:
+            if site == "bo" and ledger.exists() and ledger.read_text().count("MaskedSiteDelta") == 3:
                 self.lose(site, "its connection has ended")
 
     def main(resume: bool) -> Any:

@@ -25,7 +25,7 @@ def sites(*, skewed: bool) -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("skewed", [False, True])
-@pytest.mark.parametrize("model", [{}, {"site_intercepts": True}, {"covariance": "diagonal"}])
+@pytest.mark.parametrize("model", [{}, {"covariance": "diagonal"}])
 def test_a_count_model_begins_whatever_its_columns(model: dict[str, Any], skewed: bool) -> None:
     """A row nine sds out has a prior variance of a hundred: E exp of it is no number beside which others are seen."""
     found = fedkern.run({"model": {"family": "poisson", **model}, "data": {"response": "y"}}, data=sites(skewed=skewed))

@@ -26,7 +26,7 @@ def federation(seed: int = 1) -> dict[str, pd.DataFrame]:
 
 
 def run(data: dict[str, pd.DataFrame], **data_keys: Any) -> fedkern.Result:
-    model = {"family": "gaussian", "scale": SCALE, "covariance": "full", "prior_precision": 1e-8, "intercept": False}
+    model = {"family": "gaussian", "scale": SCALE, "covariance": "full", "prior_sd": 10000.0, "intercept": False}
     tables = {"job": {"method": "pvi", "seed": 1}, "data": {"response": "y", **data_keys}, "model": model}
     return fedkern.run(tables, data=data)
 
@@ -56,7 +56,7 @@ def test_a_formula_without_an_intercept_is_the_same_model() -> None:
     pytest.importorskip("formulaic")
     data = federation()
     plain = run(data, ignore=["kind"]).parameters
-    model = {"family": "gaussian", "scale": SCALE, "covariance": "full", "prior_precision": 1e-8, "formula": "y ~ 0 + age + dose"}
+    model = {"family": "gaussian", "scale": SCALE, "covariance": "full", "prior_sd": 10000.0, "formula": "y ~ 0 + age + dose"}
     by_formula = fedkern.run({"job": {"method": "pvi", "seed": 1}, "model": model}, data=data).parameters
     for name in ("theta[age]", "theta[dose]"):
         assert by_formula[name]["mean"] == pytest.approx(plain[name]["mean"], rel=1e-9)

@@ -56,7 +56,6 @@ def write(path: Path, lines: list[str]) -> None:
         ({"model": {"kind": "network", "augmentation": "power"}}, "has no auxiliary variables"),
         ({"model": {"kind": "multilevel"}}, 'data.group and model.kind = "multilevel" go together'),
         ({"model": {"family": "poisson"}, "algorithm": {"local_steps": 2}}, "a bounded curvature"),
-        ({"algorithm": {"theta_update": "closed-form"}}, 'is for kind = "linear", augmentation = "augmented"'),
         ({"algorithm": {"inference": "soul"}, "output": {"bound": True}}, "do not exist with"),
         ({"data": BASE["data"] | {"folds": 5, "fold": 5}}, "fold from 0 to folds - 1"),
         ({"data": BASE["data"] | {"folds": 5, "holdout": 0.1}}, "both keep rows for testing"),
@@ -102,7 +101,6 @@ def test_a_logistic_job_finds_what_was_simulated(tmp_path: Path) -> None:
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"algorithm": {"auxiliary": "mean-field", "covariance": "full"}},
-    {"algorithm": {"auxiliary": "mean-field", "theta_update": "closed-form"}},
     {"algorithm": {"local_steps": 3, "average": "none", "inputs": "complete", "memory": 0.99}},
     {"algorithm": {"batch_size": 20, "auxiliary": "mean-field"}},
     {"algorithm": {"draws": 2, "estimator": "entropy", "inputs": "paper"}},
