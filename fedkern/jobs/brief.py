@@ -146,7 +146,7 @@ def _warnings(job: Facts) -> list[tuple[str, str]]:
     said += [(word, text) for word, text in job.notes("memory") if memory.TOO_MUCH in text]
     return [
         *said,
-        *(("left out", text.removeprefix("left out: ")) for text in kept.notes),
+        *(("left out", note) for note in kept.notes),
         *job.notes("warning", "doubt"),
     ]
 

@@ -197,6 +197,7 @@ def policy(files: Sequence[Path]) -> str:
         "# none with nearly the clients, or nearly the rows, of an earlier one: the difference",
     ]
     lines += ["# is those few; then your site file says which cells are empty, and no job does", 'differencing = "refuse"']
+    lines += ['# tell = "rules"  # in the place of that line: who runs a job reads which rules refuse these rows']
     for path in files:
         lines += ["", f"[data.{_text(stem(path))}]", f"paths = [{_text(str(path.resolve()))}]"]
         lines += ["epsilon = 1.0    # of all jobs together; set it before the first one", "delta = 1e-5"]
